@@ -1,0 +1,1 @@
+"""How interceptions are installed. Knows no framework."""

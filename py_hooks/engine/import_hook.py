@@ -1,0 +1,89 @@
+"""Calls a function after a module was imported, without importing anything itself.
+
+A finder at the head of `sys.meta_path` lets the other finders find the module, and puts a loader around theirs that
+runs the callbacks once the module's own code has run. Modules that are there already get their callbacks at once.
+
+The callbacks run outside the import system's locks as far as the module's own lock allows: they may import submodules
+of the module, and modules it depends on.
+"""
+import sys
+
+
+class PostImportFinder(object):
+    """Finds nothing itself: wraps the loaders of the modules that somebody waits for."""
+
+    def __init__(self):
+        self.callbacks = {}
+        self._searching = set()
+
+    def when_imported(self, module_name, callback):
+        """Has `callback(module)` called once, after `module_name` is imported, or now if it is."""
+        module = sys.modules.get(module_name)
+        if module is not None and not _is_initializing(module):
+            callback(module)
+            return
+        self.callbacks.setdefault(module_name, []).append(callback)
+
+    def find_spec(self, name, path=None, target=None):
+        """The import system's question: answered by the other finders, and passed on with our loader."""
+        if name not in self.callbacks or name in self._searching:
+            return None
+        self._searching.add(name)
+        try:
+            spec = _find_without(self, name, path, target)
+        finally:
+            self._searching.discard(name)
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return None
+        spec.loader = _NotifyingLoader(spec.loader, self)
+        return spec
+
+    def notify(self, module):
+        """Runs the callbacks that wait for `module`."""
+        for callback in self.callbacks.pop(module.__name__, ()):
+            callback(module)
+
+
+class _NotifyingLoader(object):
+    """The module's own loader, followed by our callbacks. Everything else is the loader's own answer."""
+
+    def __init__(self, loader, finder):
+        self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        """As the module's own loader."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        """Runs the module, with its own loader visible in it, then the callbacks."""
+        module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._finder.notify(module)
+
+
+def _is_initializing(module):
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def _find_without(skipped, name, path, target):
+    for finder in list(sys.meta_path):
+        find_spec = getattr(finder, "find_spec", None)
+        if finder is skipped or find_spec is None:
+            continue
+        spec = find_spec(name, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
+FINDER = PostImportFinder()
+
+
+def install():
+    """Puts the finder in front. Called once, by `boot.start`."""
+    sys.meta_path.insert(0, FINDER)

@@ -1,0 +1,132 @@
+"""Installs the rows of a generation: all of them or none, and takes them back.
+
+A target is named by its module and its path in it (`"Model.fit"`). The attribute is looked up through the class that
+callers instantiate, along its MRO, and the wrapper is set on that class itself, because methods move to base classes
+between releases. Functions, methods, class and static methods and properties can be wrapped.
+"""
+import functools
+import importlib
+
+
+class PatchTargetMissing(Exception):
+    """A row names something that the library does not have. Nothing was patched."""
+
+    exit_code = 69
+
+    def __init__(self, message, hint):
+        Exception.__init__(self, message)
+        self.hint = hint
+
+
+class Patch(object):
+    """One interception: the target, the advice that runs in its place, and why.
+
+    Args:
+        module: module of the target, absolute.
+        attribute: path of the target in it, dotted.
+        advice: `(original, *args, **kwargs)`, where the first of `args` is the target's `self` for methods.
+        why: what it is for, in a few words; `pedl-run hooks` and errors print it.
+    """
+
+    def __init__(self, module, attribute, advice, why):
+        self.module = module
+        self.attribute = attribute
+        self.advice = advice
+        self.why = why
+
+    def __repr__(self):
+        return "{}:{}".format(self.module, self.attribute)
+
+
+class Generation(object):
+    """A version range of a library: its facts and its patches. See `py_hooks/__init__.py`."""
+
+    def __init__(self, distribution, first, last, facts, patches):
+        self.distribution = distribution
+        self.first = first
+        self.last = last
+        self.facts = facts
+        self.patches = patches
+
+
+class _Installed(object):
+    """What stood at a target before: enough to put the very same object back."""
+
+    def __init__(self, owner, name, was_own, before):
+        self.owner = owner
+        self.name = name
+        self.was_own = was_own
+        self.before = before
+
+    def undo(self):
+        if self.was_own:
+            setattr(self.owner, self.name, self.before)
+        else:
+            delattr(self.owner, self.name)
+
+
+def install(generation):
+    """Patches every target of the generation.
+
+    Returns:
+        A function that takes everything back, in reverse order.
+
+    Raises:
+        PatchTargetMissing: a target does not exist; then nothing was patched.
+    """
+    resolved = [(patch,) + _resolve(generation, patch) for patch in generation.patches]
+    installed = []
+    for patch, owner, name, raw in resolved:
+        own = vars(owner)
+        installed.append(_Installed(owner, name, name in own, own.get(name)))
+        setattr(owner, name, _wrap(raw, patch.advice))
+
+    def uninstall():
+        for step in reversed(installed):
+            step.undo()
+
+    return uninstall
+
+
+def _resolve(generation, patch):
+    """The object that holds the target, its name there, and the raw attribute (descriptors not called)."""
+    path = patch.attribute.split(".")
+    try:
+        owner = importlib.import_module(patch.module)
+        for name in path[:-1]:
+            owner = getattr(owner, name)
+        return owner, path[-1], _raw_attribute(owner, path[-1])
+    except (ImportError, AttributeError) as error:
+        raise PatchTargetMissing(
+            "cannot patch `{}`: {}\n"
+            "  a row of generation {} {} - {}; needed to {}\n"
+            "  nothing was patched; the script was stopped before it trained".format(
+                patch, error, generation.distribution, generation.first, generation.last, patch.why
+            ),
+            "is {} modified in this environment? reinstall it, or pass `--no-hooks {}`".format(
+                generation.distribution, generation.distribution
+            ),
+        )
+
+
+def _raw_attribute(owner, name):
+    for cls in getattr(owner, "__mro__", (owner,)):
+        if name in vars(cls):
+            return vars(cls)[name]
+    raise AttributeError("{!r} has no attribute {!r}".format(getattr(owner, "__name__", owner), name))
+
+
+def _wrap(raw, advice):
+    if isinstance(raw, property):
+        return property(_wrapper(raw.fget, advice), raw.fset, raw.fdel, raw.__doc__)
+    if isinstance(raw, (staticmethod, classmethod)):
+        return type(raw)(_wrapper(raw.__func__, advice))
+    return _wrapper(raw, advice)
+
+
+def _wrapper(original, advice):
+    @functools.wraps(original)
+    def intercepted(*args, **kwargs):
+        return advice(original, *args, **kwargs)
+
+    return intercepted

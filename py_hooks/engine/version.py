@@ -1,0 +1,66 @@
+"""Compares version numbers, and chooses the generation of a library or refuses it.
+
+The registry's ranges are closed at both ends; a last version of `on` is open. A version inside no range is refused
+before training: an interception that is skipped would be a training run without checkpoints that looks healthy.
+"""
+import re
+
+
+class UnsupportedVersion(Exception):
+    """A library is there in a version that no generation covers. `exit_code` is the host's."""
+
+    exit_code = 69
+
+    def __init__(self, message, hint):
+        Exception.__init__(self, message)
+        self.hint = hint
+
+
+def numbers(version):
+    """The release numbers of a version text: "2.3.1rc0" and "2.3.1" are both (2, 3, 1)."""
+    release = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in release.group(0).split(".")) if release else ()
+
+
+def is_prerelease(version):
+    """Whether the version text has a suffix such as `rc0`, `b1` or `.dev3`."""
+    return re.match(r"\d+(\.\d+)*(\+.*)?$", version) is None
+
+
+def covers(first, last, version):
+    """Whether the closed range `first` to `last` (or `on`) holds the version."""
+    found = numbers(version)
+    return numbers(first) <= found and (last == "on" or found <= numbers(last))
+
+
+def choose(distribution, version, generations, found_at):
+    """Names the generation module for a library's version.
+
+    Args:
+        distribution: the library, as in the registry.
+        version: its version text, as the library itself states it.
+        generations: the registry's rows `(distribution, first, last, module)`.
+        found_at: where the library was found, for the message.
+
+    Returns:
+        The module name of the generation.
+
+    Raises:
+        UnsupportedVersion: no row covers the version, or it is a pre-release.
+    """
+    rows = [row for row in generations if row[0] == distribution]
+    for _, first, last, module in rows:
+        if covers(first, last, version) and not is_prerelease(version):
+            return module
+    known = ", ".join(
+        "{} and later".format(first) if last == "on" else "{} - {}".format(first, last) for _, first, last, _ in rows
+    )
+    raise UnsupportedVersion(
+        "{} `{}` is not a version pedl-run can intercept\n"
+        "  found at: {}\n"
+        "  known: {}\n"
+        "  the script was stopped before it trained".format(distribution, version, found_at, known),
+        "install a listed version, or pass `--no-hooks {}` to train without checkpoints and resume".format(
+            distribution
+        ),
+    )
