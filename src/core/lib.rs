@@ -1,1 +1,3 @@
-//! Crate docs follow.
+//! Trials, recorded calls, checkpoints and the sequencer of pedl-run; knows no Python.
+
+pub mod trial;
