@@ -1,2 +1,43 @@
-//! The executable.
-fn main() {}
+//! `pedl-run`: runs an unmodified Python script with exact resume.
+//!
+//! One executable plays two roles. Started by a user it is the **supervisor**: it reads the command
+//! line, finds the interpreter, starts itself again and watches over that process. Started by the
+//! supervisor (which says so in the environment) it is the **trial process**: it becomes the Python
+//! that runs the script, and its exit status is Python's own.
+//!
+//! There is no Rust `main`. With one, the standard library would reopen closed file descriptors 0 to
+//! 2 and install handlers for SIGSEGV and SIGBUS; Python's `faulthandler` restores those handlers
+//! and re-raises, and a crashed script would exit with 0 (rust-lang/rust#140662).
+
+#![no_main]
+
+mod cli;
+mod failure;
+mod interpreter;
+mod library;
+mod supervisor;
+mod trial_process;
+
+use std::ffi::{c_char, c_int};
+use std::panic;
+
+use failure::Failure;
+
+/// What the C runtime calls. `std::env::args_os` works nevertheless: glibc hands the arguments to
+/// the standard library's initialiser as well.
+#[expect(
+    unsafe_code,
+    reason = "an exported `main` is the only way around Rust's own"
+)]
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
+    let outcome = panic::catch_unwind(|| {
+        if trial_process::is_this() {
+            trial_process::run()
+        } else {
+            cli::run()
+        }
+    });
+    let outcome = outcome.unwrap_or_else(|_| Err(Failure::bug("the host panicked")));
+    outcome.unwrap_or_else(|failure| cli::report::failure(&failure))
+}

@@ -1,0 +1,44 @@
+"""The border between the host process and Python: starts the interceptions, or ends the process.
+
+The host calls `start` before the first line of the script, from C where it embeds the interpreter and
+from `sitecustomize` where it does not. Nothing of the script has run yet, so a failure here ends the
+process at once, with the exit code and the message of the one error, and never as an exception in the
+user's program.
+"""
+
+import os
+import sys
+import traceback
+
+# What a process of ours exits with when the fault is in pedl itself (EX_SOFTWARE of sysexits.h).
+EXIT_BUG = 70
+
+
+def start(launch):
+    """Starts the interceptions with the launch message of the host, a JSON text."""
+    try:
+        from py_hooks import boot
+
+        boot.start(launch)
+    except Exception as error:  # noqa: BLE001  the border: every failure becomes one message and a code
+        _end(error)
+
+
+def _end(error):
+    exit_code = getattr(error, "exit_code", None)
+    lines = []
+    if exit_code is None:
+        exit_code = EXIT_BUG
+        lines.append("pedl: error: the interceptions could not be started; the script did not run")
+        trace = traceback.format_exception(type(error), error, error.__traceback__)
+        lines.extend("  " + line for line in "".join(trace).splitlines())
+        lines.append("hint: this is a bug of pedl; report it with the lines above")
+    else:
+        lines.append("pedl: error: {}".format(error))
+        hint = getattr(error, "hint", None)
+        if hint:
+            lines.append("hint: {}".format(hint))
+    if sys.stderr is not None:
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
+    os._exit(exit_code)

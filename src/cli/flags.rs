@@ -1,0 +1,369 @@
+//! THE table of options: adding one is adding an entry.
+//!
+//! Help, the environment mirror and the suggestions for a misspelt option all come from it. The
+//! order is that of `--help`. Options of ours are long only, so that each of CPython's can pass
+//! through.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+/// How the script is run, after environment and command line were read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) action: Action,
+    pub(crate) hyperparameters: Map<String, Value>,
+    pub(crate) trial_dir: Option<PathBuf>,
+    pub(crate) fresh: bool,
+    pub(crate) exact: bool,
+    pub(crate) python: Option<String>,
+    pub(crate) mode: Mode,
+    pub(crate) batches_per_step: u64,
+    pub(crate) checkpoint_period: Option<u64>,
+    pub(crate) checkpoint_seconds: f64,
+    pub(crate) log_limit_bytes: u64,
+    pub(crate) no_hooks: Vec<String>,
+    pub(crate) log_format: LogFormat,
+    pub(crate) verbose: bool,
+    pub(crate) quiet: bool,
+}
+
+/// What is asked of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Run a script.
+    Run,
+    /// `--help`
+    Help,
+    /// `--version`
+    Version,
+}
+
+/// How Python comes into the trial process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Whichever loses nothing with the interpreter that was found.
+    Auto,
+    /// Its shared library is loaded into our process.
+    Embed,
+    /// Its executable is run, and boots us from `PYTHONPATH`.
+    Exec,
+}
+
+/// How our own lines are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+impl LogFormat {
+    /// The word for it, in options and in the launch message.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            action: Action::Run,
+            hyperparameters: Map::new(),
+            trial_dir: None,
+            fresh: false,
+            exact: false,
+            python: None,
+            mode: Mode::Auto,
+            batches_per_step: 100,
+            checkpoint_period: None,
+            checkpoint_seconds: 60.0,
+            log_limit_bytes: 1 << 30,
+            no_hooks: Vec::new(),
+            log_format: LogFormat::Text,
+            verbose: false,
+            quiet: false,
+        }
+    }
+}
+
+/// One option.
+pub(crate) struct Flag {
+    /// Without the dashes.
+    pub(crate) name: &'static str,
+    /// The name of its value in help; `None`: a switch.
+    pub(crate) value: Option<&'static str>,
+    /// Half a line for `--help`, the default included.
+    pub(crate) help: &'static str,
+    /// Whether it may be given more than once, each adding to the one before.
+    pub(crate) repeatable: bool,
+    /// Takes the value (of a switch: `""`) or says what it expected instead.
+    pub(crate) set: fn(&mut Options, &str) -> Result<(), &'static str>,
+}
+
+impl Flag {
+    /// The environment variable that stands for this option; `None` for what is not a setting.
+    pub(crate) fn variable(&self) -> Option<String> {
+        match self.name {
+            "help" | "version" => None,
+            name => Some(format!("PEDL_{}", name.to_uppercase().replace('-', "_"))),
+        }
+    }
+}
+
+/// Every option of ours.
+pub(crate) static FLAGS: &[Flag] = &[
+    Flag {
+        name: "hp",
+        value: Some("NAME=VALUE"),
+        help: "set a hyperparameter; the value is JSON, or else text",
+        repeatable: true,
+        set: |options, text| {
+            let (name, value) = text
+                .split_once('=')
+                .filter(|(name, _)| !name.is_empty())
+                .ok_or("NAME=VALUE, as in `lr=0.1`")?;
+            options
+                .hyperparameters
+                .insert(name.to_owned(), hyperparameter(value));
+            Ok(())
+        },
+    },
+    Flag {
+        name: "trial-dir",
+        value: Some("DIR"),
+        help: "where the trial is kept [.pedl/<script name>]",
+        repeatable: false,
+        set: |options, text| {
+            options.trial_dir =
+                Some(non_empty(text, "a directory, which may not exist yet")?.into());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "fresh",
+        value: None,
+        help: "begin a new trial; the old directory is moved aside",
+        repeatable: false,
+        set: |options, _| {
+            options.fresh = true;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "exact",
+        value: None,
+        help: "impose what exact resume needs, refuse what cannot be exact",
+        repeatable: false,
+        set: |options, _| {
+            options.exact = true;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "python",
+        value: Some("PATH"),
+        help: "the interpreter, or its environment [venv, conda, PATH]",
+        repeatable: false,
+        set: |options, text| {
+            options.python =
+                Some(non_empty(text, "an interpreter, as in `python3.11`")?.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "mode",
+        value: Some("MODE"),
+        help: "embed the interpreter or exec it: auto, embed, exec [auto]",
+        repeatable: false,
+        set: |options, text| {
+            options.mode = match text {
+                "auto" => Mode::Auto,
+                "embed" => Mode::Embed,
+                "exec" => Mode::Exec,
+                _ => return Err("`auto`, `embed` or `exec`"),
+            };
+            Ok(())
+        },
+    },
+    Flag {
+        name: "batches-per-step",
+        value: Some("N"),
+        help: "training batches in one step [100]",
+        repeatable: false,
+        set: |options, text| {
+            options.batches_per_step = positive(text, "a number of batches, at least 1")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "checkpoint-period",
+        value: Some("STEPS"),
+        help: "a checkpoint after every so many steps [by time only]",
+        repeatable: false,
+        set: |options, text| {
+            options.checkpoint_period = Some(positive(text, "a number of steps, at least 1")?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "checkpoint-seconds",
+        value: Some("S"),
+        help: "a checkpoint is due after so many seconds [60]",
+        repeatable: false,
+        set: |options, text| {
+            options.checkpoint_seconds = text
+                .parse()
+                .ok()
+                .filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0)
+                .ok_or("a number of seconds, 0 or more")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-limit",
+        value: Some("BYTES"),
+        help: "largest record of a trial's calls; KiB, MiB, GiB [1GiB]",
+        repeatable: false,
+        set: |options, text| {
+            options.log_limit_bytes =
+                bytes(text).ok_or("a number of bytes, as in `1048576`, `512MiB` or `4GiB`")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-hooks",
+        value: Some("LIBRARY"),
+        help: "leave a library alone: no checkpoint, no resume of it",
+        repeatable: true,
+        set: |options, text| {
+            let library = non_empty(text, "the name of a library, as in `keras`")?.to_owned();
+            if !options.no_hooks.contains(&library) {
+                options.no_hooks.push(library);
+            }
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-format",
+        value: Some("FORMAT"),
+        help: "how our lines on stderr look: text, json [text]",
+        repeatable: false,
+        set: |options, text| {
+            options.log_format = match text {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err("`text` or `json`"),
+            };
+            Ok(())
+        },
+    },
+    Flag {
+        name: "verbose",
+        value: None,
+        help: "say more on stderr",
+        repeatable: false,
+        set: |options, _| {
+            options.verbose = true;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "quiet",
+        value: None,
+        help: "say nothing on stderr but errors",
+        repeatable: false,
+        set: |options, _| {
+            options.quiet = true;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "version",
+        value: None,
+        help: "print the version of pedl-run",
+        repeatable: false,
+        set: |options, _| {
+            options.action = Action::Version;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "help",
+        value: None,
+        help: "print this",
+        repeatable: false,
+        set: |options, _| {
+            options.action = Action::Help;
+            Ok(())
+        },
+    },
+];
+
+/// A value as typed: a JSON scalar or list where it is one, and text otherwise.
+fn hyperparameter(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(_)) | Err(_) => Value::String(text.to_owned()),
+        Ok(value) => value,
+    }
+}
+
+fn non_empty<'a>(text: &'a str, expected: &'static str) -> Result<&'a str, &'static str> {
+    if text.is_empty() {
+        Err(expected)
+    } else {
+        Ok(text)
+    }
+}
+
+fn positive(text: &str, expected: &'static str) -> Result<u64, &'static str> {
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or(expected)
+}
+
+/// A number of bytes, with one of the suffixes KiB, MiB, GiB or none.
+fn bytes(text: &str) -> Option<u64> {
+    let suffixes = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("", 0)];
+    let (number, shift) = suffixes
+        .iter()
+        .find_map(|(suffix, shift)| Some((text.strip_suffix(suffix)?, shift)))?;
+    let number: u64 = number.trim_end().parse().ok()?;
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hyperparameter_is_json_or_else_text() {
+        let list = serde_json::json!([1, 2]);
+        let cases = [
+            ("0.1", serde_json::json!(0.1)),
+            ("32", serde_json::json!(32)),
+            ("true", Value::Bool(true)),
+            ("[1, 2]", list),
+            ("adam", Value::from("adam")),
+            ("\"32\"", Value::from("32")),
+            ("{\"a\": 1}", Value::from("{\"a\": 1}")),
+            ("", Value::from("")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(hyperparameter(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_a_binary_suffix_or_none() {
+        assert_eq!(bytes("1048576"), Some(1 << 20));
+        assert_eq!(bytes("512MiB"), Some(512 << 20));
+        assert_eq!(bytes("4 GiB"), Some(4 << 30));
+        for wrong in ["", "0", "-1", "1GB", "1.5GiB", "99999999999GiB"] {
+            assert_eq!(bytes(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! From arguments and environment to what shall be run.
+//!
+//! The command line has two languages: options of ours (long only) and options of CPython, in any
+//! order, up to the program; everything after the program belongs to the program. CPython's options
+//! are recognised only as far as is needed to find the program, and passed on as they were typed:
+//! what is wrong with them CPython says itself.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use super::flags::{Action, FLAGS, Flag, Options};
+use crate::failure::{Exit, Failure};
+
+/// What is to be run, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CommandLine {
+    pub(crate) options: Options,
+    /// The interpreter, where the command names one: `pedl-run python3.8 train.py`.
+    pub(crate) python_word: Option<OsString>,
+    /// Everything that CPython gets, as typed: its options, the program, the program's arguments.
+    pub(crate) python_arguments: Vec<OsString>,
+    /// How many of `python_arguments` stand before the program.
+    pub(crate) num_python_options: usize,
+    pub(crate) program: Program,
+    /// Whether Python was asked to ignore `PYTHONPATH` or `site` (`-I`, `-E`, `-S`).
+    pub(crate) isolated: bool,
+}
+
+/// What Python is given to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Script(OsString),
+    /// `-m`
+    Module(OsString),
+    /// `-c`
+    Code(OsString),
+    /// `-`
+    Stdin,
+    /// Nothing: `-i` alone, or a question that CPython answers itself, such as `-V`.
+    None,
+}
+
+impl CommandLine {
+    /// The options of Python, as recorded.
+    pub(crate) fn python_options(&self) -> Vec<String> {
+        let options = &self.python_arguments[..self.num_python_options];
+        options
+            .iter()
+            .map(|option| option.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// The program and its arguments: with the hyperparameters the identity of the command. Bytes
+    /// that are not UTF-8 are replaced; two commands that differ in such bytes only are one.
+    pub(crate) fn command(&self) -> Vec<String> {
+        let command = &self.python_arguments[self.num_python_options..];
+        command
+            .iter()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// How CPython reads one of its short options.
+enum ShortOption {
+    /// It stands alone, and others may follow in the same word.
+    Switch,
+    /// The rest of the word is its value, or else the next word.
+    Value,
+    /// As `Value`, and what follows belongs to the program.
+    Program,
+    /// CPython prints something and ends.
+    Question,
+}
+
+impl ShortOption {
+    /// Source: `SHORT_OPTS` in CPython's `Python/getopt.c`, 3.7 to 3.13. What is not an option of
+    /// CPython counts as a switch: CPython refuses it.
+    fn of(letter: u8) -> Self {
+        match letter {
+            b'c' | b'm' => Self::Program,
+            b'W' | b'X' => Self::Value,
+            b'h' | b'V' | b'?' => Self::Question,
+            _ => Self::Switch,
+        }
+    }
+}
+
+/// CPython's long options, and whether each takes a value (`longopts` in `Python/getopt.c`).
+const PYTHON_LONG_OPTIONS: [(&str, bool); 4] = [
+    ("--check-hash-based-pycs", true),
+    ("--help-all", false),
+    ("--help-env", false),
+    ("--help-xoptions", false),
+];
+
+/// Reads the command line (without the program's own name) and the environment.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<CommandLine, Failure> {
+    let mut options = Options::default();
+    read_environment(&mut options, environment)?;
+    let parser = Parser {
+        rest: arguments.into_iter().collect::<Vec<_>>().into_iter(),
+        given: Vec::new(),
+        line: CommandLine {
+            options,
+            python_word: None,
+            python_arguments: Vec::new(),
+            num_python_options: 0,
+            program: Program::None,
+            isolated: false,
+        },
+        may_have_no_program: false,
+    };
+    parser.run()
+}
+
+struct Parser {
+    rest: std::vec::IntoIter<OsString>,
+    /// Names of the options that were given on the command line.
+    given: Vec<&'static str>,
+    line: CommandLine,
+    /// Whether something was given that makes sense without a program.
+    may_have_no_program: bool,
+}
+
+impl Parser {
+    fn run(mut self) -> Result<CommandLine, Failure> {
+        while let Some(word) = self.rest.next() {
+            let bytes = word.as_bytes();
+            if bytes.starts_with(b"--") && bytes.len() > 2 {
+                self.long(word)?;
+            } else if bytes == b"--" {
+                self.after_dashes();
+            } else if bytes == b"-" {
+                self.program(Program::Stdin, word);
+            } else if bytes.starts_with(b"-") {
+                self.short(word);
+            } else if self.line.python_word.is_none() && is_python_word(&word) {
+                self.line.python_word = Some(word);
+            } else {
+                self.program(Program::Script(word.clone()), word);
+            }
+        }
+        self.finish()
+    }
+
+    /// One of our options, or a long one of CPython.
+    fn long(&mut self, word: OsString) -> Result<(), Failure> {
+        let text = word.to_string_lossy().into_owned();
+        let (name, inline) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text.as_str(), None),
+        };
+        if let Some((_, takes_value)) = PYTHON_LONG_OPTIONS.iter().find(|(long, _)| *long == name) {
+            self.line.python_arguments.push(word);
+            if *takes_value {
+                self.line.python_arguments.extend(self.rest.next());
+            } else {
+                self.may_have_no_program = true;
+            }
+            return Ok(());
+        }
+        let flag = FLAGS
+            .iter()
+            .find(|flag| &name[2..] == flag.name)
+            .ok_or_else(|| unknown_option(name))?;
+        if self.given.contains(&flag.name) && !flag.repeatable {
+            return Err(usage(format!("`{name}` is given twice"))
+                .detail("each option may be given once, but for `--hp` and `--no-hooks`"));
+        }
+        self.given.push(flag.name);
+        let next;
+        let value = match (flag.value, inline) {
+            (None, None) => "",
+            (None, Some(value)) => {
+                return Err(usage(format!(
+                    "`{name}` takes no value, and was given `{value}`"
+                )));
+            }
+            (Some(_), Some(value)) => value,
+            (Some(expected), None) => {
+                next = self.rest.next().ok_or_else(|| {
+                    usage(format!("`{name}` has no value"))
+                        .detail(format!("expected: {name} {expected}"))
+                })?;
+                next.to_str().ok_or_else(|| {
+                    usage(format!("`{name}` is `{}`", next.to_string_lossy()))
+                        .detail("expected: text in UTF-8")
+                })?
+            }
+        };
+        (flag.set)(&mut self.line.options, value).map_err(|expected| {
+            usage(format!("`{name}` is `{value}`")).detail(format!("expected: {expected}"))
+        })
+    }
+
+    /// One word of CPython's short options, such as `-u`, `-Ou`, `-Wignore` or `-uc`.
+    fn short(&mut self, word: OsString) {
+        let letters = word.as_bytes()[1..].to_vec();
+        for (position, letter) in letters.iter().enumerate() {
+            self.line.isolated |= matches!(letter, b'I' | b'E' | b'S');
+            self.may_have_no_program |= *letter == b'i';
+            let value = &letters[position + 1..];
+            match ShortOption::of(*letter) {
+                ShortOption::Switch => {}
+                ShortOption::Question => self.may_have_no_program = true,
+                ShortOption::Value => {
+                    self.line.python_arguments.push(word);
+                    if value.is_empty() {
+                        self.line.python_arguments.extend(self.rest.next());
+                    }
+                    return;
+                }
+                ShortOption::Program => {
+                    return self.program_option(word, *letter, position, value);
+                }
+            }
+        }
+        self.line.python_arguments.push(word);
+    }
+
+    /// `-c CODE` or `-m MODULE`, perhaps at the end of a word with switches before it. The switches
+    /// become a word of their own, so that they can be told from the program.
+    fn program_option(&mut self, word: OsString, letter: u8, position: usize, value: &[u8]) {
+        let mut option = word;
+        if position > 0 {
+            let switches = &option.as_bytes()[..=position];
+            self.line
+                .python_arguments
+                .push(OsStr::from_bytes(switches).to_owned());
+            option = OsString::from_vec([b"-", &option.as_bytes()[position + 1..]].concat());
+        }
+        let num_options = self.line.python_arguments.len();
+        self.line.python_arguments.push(option);
+        let text = if value.is_empty() {
+            // Without a value CPython says what is missing.
+            let text = self.rest.next();
+            self.line.python_arguments.extend(text.clone());
+            text.unwrap_or_default()
+        } else {
+            OsStr::from_bytes(value).to_owned()
+        };
+        self.line.program = if letter == b'c' {
+            Program::Code(text)
+        } else {
+            Program::Module(text)
+        };
+        self.take_arguments(num_options);
+    }
+
+    /// `--` ends the options; CPython sees it only where it needs it.
+    fn after_dashes(&mut self) {
+        let Some(word) = self.rest.next() else { return };
+        if word.as_bytes().starts_with(b"-") {
+            self.line.python_arguments.push("--".into());
+        }
+        self.program(Program::Script(word.clone()), word);
+    }
+
+    fn program(&mut self, program: Program, word: OsString) {
+        self.line.program = program;
+        let num_options = self.line.python_arguments.len();
+        self.line.python_arguments.push(word);
+        self.take_arguments(num_options);
+    }
+
+    /// All the rest belongs to the program.
+    fn take_arguments(&mut self, num_options: usize) {
+        self.line.num_python_options = num_options;
+        self.line.python_arguments.extend(self.rest.by_ref());
+    }
+
+    fn finish(mut self) -> Result<CommandLine, Failure> {
+        let options = &self.line.options;
+        if options.action != Action::Run {
+            return Ok(self.line);
+        }
+        if options.verbose && options.quiet {
+            return Err(usage("`--verbose` and `--quiet` are both given"));
+        }
+        if self.line.program == Program::None {
+            self.line.num_python_options = self.line.python_arguments.len();
+            if !self.may_have_no_program {
+                return Err(usage("no script is given").detail(
+                    "expected: a script, `-m MODULE`, `-c CODE`, or `-` for standard input",
+                ));
+            }
+        }
+        Ok(self.line)
+    }
+}
+
+/// Sets the options that the environment mirrors. A repeatable one holds its values separated by
+/// `;`, a switch a word for yes or no. An empty variable counts as unset.
+fn read_environment(
+    options: &mut Options,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<(), Failure> {
+    for flag in FLAGS {
+        let Some(name) = flag.variable() else {
+            continue;
+        };
+        let Some(value) = environment(&name).filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        let text = value.to_string_lossy();
+        let wrong = |expected: &str| {
+            usage(format!("the environment variable `{name}` is `{text}`"))
+                .detail(format!("expected: {expected}"))
+        };
+        if value.to_str().is_none() {
+            return Err(wrong("text in UTF-8"));
+        }
+        for value in mirrored_values(flag, &text).map_err(wrong)? {
+            (flag.set)(options, value).map_err(wrong)?;
+        }
+    }
+    Ok(())
+}
+
+/// The values with which a flag is set by the text of its variable.
+fn mirrored_values<'a>(flag: &Flag, text: &'a str) -> Result<Vec<&'a str>, &'static str> {
+    if flag.value.is_none() {
+        return match text {
+            "1" | "true" | "yes" | "on" => Ok(vec![""]),
+            "0" | "false" | "no" | "off" => Ok(vec![]),
+            _ => Err("`1` or `0`"),
+        };
+    }
+    if flag.repeatable {
+        return Ok(text
+            .split(';')
+            .map(str::trim)
+            .filter(|value| !value.is_empty())
+            .collect());
+    }
+    Ok(vec![text])
+}
+
+/// Whether a word names an interpreter, as in `pedl-run python train.py`, and is not a script.
+fn is_python_word(word: &OsStr) -> bool {
+    let Some(name) = Path::new(word).file_name().and_then(OsStr::to_str) else {
+        return false;
+    };
+    let Some(version) = name.strip_prefix("python") else {
+        return false;
+    };
+    let mut parts = version.split('.');
+    matches!(parts.next(), Some("" | "3"))
+        && parts.all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn usage(what: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, what).hint("`pedl-run --help` lists the options")
+}
+
+fn unknown_option(name: &str) -> Failure {
+    let failure = usage(format!("unknown option `{name}`"))
+        .detail("expected: options of pedl-run or of python, then the script; what follows the script belongs to it");
+    let wanted = &name[2..];
+    let mut close: Vec<_> = FLAGS
+        .iter()
+        .map(|flag| (distance(wanted, flag.name), flag.name))
+        .filter(|(edits, known)| {
+            // Two slips of the finger, or a word that was not typed to its end.
+            *edits <= 2 && *edits < known.len() || (wanted.len() > 2 && known.starts_with(wanted))
+        })
+        .collect();
+    close.sort_unstable();
+    let close: Vec<_> = close
+        .iter()
+        .map(|(_, known)| format!("`--{known}`"))
+        .collect();
+    if close.is_empty() {
+        failure
+    } else {
+        failure.hint(format!(
+            "did you mean {}? `pedl-run --help` lists the options",
+            close.join(" or ")
+        ))
+    }
+}
+
+/// The number of insertions, deletions and replacements between two words (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other = other.as_bytes();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (above, letter) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = above + 1;
+        for (column, candidate) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *candidate);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! The one error of the executable: what failed, what was found instead, and what to do about it.
+//!
+//! Every failure ends the process, so a kind is nothing but its exit code; callers never match on
+//! one. Text is composed where the knowledge is and printed in one place, `cli::report`.
+
+use std::fmt;
+
+/// Exit codes of ours. The script's own codes and deaths by signal pass through beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Exit {
+    /// The command line cannot be understood.
+    Usage = 64,
+    /// The trial directory belongs to another command, or cannot be understood.
+    Configuration = 65,
+    /// There is no Python, or none of a supported version.
+    Interpreter = 69,
+    /// The fault is in pedl.
+    Bug = 70,
+    /// The trial directory or the cache cannot be made.
+    CannotCreate = 73,
+    /// Another process runs this trial.
+    InUse = 75,
+}
+
+/// Why the process ends. Printed as
+///
+/// ```text
+/// pedl: error: <what failed, with the value received in backticks>
+///   <what was expected or found, where; what was done about it>
+/// hint: <one imperative, with the command>
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) what: String,
+    pub(crate) details: Vec<String>,
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self {
+            exit,
+            what: what.into(),
+            details: Vec::new(),
+            hint: None,
+        }
+    }
+
+    /// A failure that only a mistake in this program can cause.
+    pub(crate) fn bug(what: impl Into<String>) -> Self {
+        Self::new(Exit::Bug, what).hint("this is a bug of pedl; report it with the lines above")
+    }
+
+    /// Adds a line that says what was expected or found.
+    #[must_use]
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.details.push(detail.into());
+        self
+    }
+
+    /// Adds the advice.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "error: {}", self.what)?;
+        for detail in &self.details {
+            write!(formatter, "\n  {detail}")?;
+        }
+        match &self.hint {
+            Some(hint) => write!(formatter, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Where interpreters come from, and in which order.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::failure::{Exit, Failure};
+
+/// A place that names or holds an interpreter. The order is the order of preference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// `--python PATH`, or `PEDL_PYTHON`
+    Option(String),
+    /// `pedl-run python3.8 train.py`
+    CommandWord(OsString),
+    /// The environment that `pedl-run` itself was installed into. The path as it was typed counts:
+    /// a symlink into the private environment of pipx must not make that the environment of the run.
+    BesideUs(PathBuf),
+    /// `VIRTUAL_ENV`
+    VirtualEnvironment(PathBuf),
+    /// `CONDA_PREFIX`
+    CondaEnvironment(PathBuf),
+    /// `python3` or `python` on `PATH`
+    SearchPath,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(value) => write!(formatter, "--python `{value}`"),
+            Self::CommandWord(word) => write!(formatter, "the word `{}`", word.display()),
+            Self::BesideUs(prefix) => {
+                write!(
+                    formatter,
+                    "the environment of pedl-run `{}`",
+                    prefix.display()
+                )
+            }
+            Self::VirtualEnvironment(prefix) => {
+                write!(formatter, "VIRTUAL_ENV `{}`", prefix.display())
+            }
+            Self::CondaEnvironment(prefix) => {
+                write!(formatter, "CONDA_PREFIX `{}`", prefix.display())
+            }
+            Self::SearchPath => formatter.write_str("`python3` and `python` on PATH"),
+        }
+    }
+}
+
+impl Source {
+    /// The interpreter that is there, if one is.
+    fn interpreter(&self) -> Option<PathBuf> {
+        match self {
+            Self::Option(value) => named(OsStr::new(value)),
+            Self::CommandWord(word) => named(word),
+            Self::BesideUs(prefix)
+            | Self::VirtualEnvironment(prefix)
+            | Self::CondaEnvironment(prefix) => in_environment(prefix),
+            Self::SearchPath => ["python3", "python"]
+                .iter()
+                .find_map(|name| on_path(name.as_ref())),
+        }
+    }
+
+    /// Whether a run without an interpreter here goes on to the next source.
+    fn is_optional(&self) -> bool {
+        !matches!(self, Self::Option(_) | Self::CommandWord(_))
+    }
+}
+
+/// Finds the interpreter: an absolute path, with the symlinks of a virtual environment kept.
+pub(super) fn find(
+    option: Option<&str>,
+    word: Option<&OsStr>,
+) -> Result<(PathBuf, Source), Failure> {
+    let mut looked = Vec::new();
+    for source in sources(option, word) {
+        if let Some(path) = source.interpreter() {
+            let path = std::path::absolute(&path).unwrap_or(path);
+            return Ok((path, source));
+        }
+        let last = !source.is_optional();
+        looked.push(source);
+        if last {
+            break;
+        }
+    }
+    let looked: Vec<_> = looked.iter().map(Source::to_string).collect();
+    Err(
+        Failure::new(Exit::Interpreter, "no Python interpreter was found")
+            .detail(format!(
+                "looked for an executable file in: {}",
+                looked.join(", ")
+            ))
+            .hint("name one with `--python PATH`"),
+    )
+}
+
+fn sources(option: Option<&str>, word: Option<&OsStr>) -> Vec<Source> {
+    let mut sources = Vec::new();
+    if let Some(option) = option {
+        sources.push(Source::Option(option.to_owned()));
+    }
+    // The bare words `python` and `python3` name no interpreter in particular.
+    if let Some(word) = word.filter(|word| !["python", "python3"].map(OsStr::new).contains(word)) {
+        sources.push(Source::CommandWord(word.to_owned()));
+    }
+    if let Some(prefix) = our_environment() {
+        sources.push(Source::BesideUs(prefix));
+    }
+    if let Some(prefix) = directory_variable("VIRTUAL_ENV") {
+        sources.push(Source::VirtualEnvironment(prefix));
+    }
+    if let Some(prefix) = directory_variable("CONDA_PREFIX") {
+        sources.push(Source::CondaEnvironment(prefix));
+    }
+    sources.push(Source::SearchPath);
+    sources
+}
+
+/// The virtual or conda environment in whose `bin` we were started, the symlink to us unresolved.
+fn our_environment() -> Option<PathBuf> {
+    let typed = env::args_os().next()?;
+    let path = if typed.as_encoded_bytes().contains(&b'/') {
+        std::path::absolute(typed).ok()?
+    } else {
+        on_path(&typed)?
+    };
+    let prefix = path.parent()?.parent()?;
+    let is_environment = prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir();
+    is_environment.then(|| prefix.to_owned())
+}
+
+fn directory_variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+/// An interpreter named by a person: a path, an environment's directory, or a word on `PATH`.
+fn named(name: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(name);
+    if path.is_dir() {
+        return in_environment(path);
+    }
+    if name.as_encoded_bytes().contains(&b'/') {
+        return is_executable(path).then(|| path.to_owned());
+    }
+    on_path(name)
+}
+
+fn in_environment(prefix: &Path) -> Option<PathBuf> {
+    ["bin/python", "bin/python3"]
+        .iter()
+        .map(|name| prefix.join(name))
+        .find(|path| is_executable(path))
+}
+
+fn on_path(name: &OsStr) -> Option<PathBuf> {
+    let list = env::var_os("PATH")?;
+    // An empty entry means the current directory, to the shell and here.
+    env::split_paths(&list)
+        .map(|directory| directory.join(name))
+        .find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}

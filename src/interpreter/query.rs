@@ -1,0 +1,144 @@
+//! Asks an interpreter about itself, in its own process, and remembers the answer.
+//!
+//! Only asked where its file does not tell (`elf`): an executable with Python linked into it, or a
+//! script such as those of pyenv and asdf. The question costs 10 to 200 ms, so the answer is kept in
+//! the cache directory under everything it can depend on.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Exit, Failure};
+
+const QUESTION: &str = include_str!("query.py");
+
+/// Environment variables on which the answer of an interpreter depends.
+const VARIABLES: [&str; 4] = [
+    "PYENV_VERSION",
+    "PYENV_DIR",
+    "LD_LIBRARY_PATH",
+    "PYTHONHOME",
+];
+
+/// What an interpreter says about itself; the fields are those of `query.py`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) executable: PathBuf,
+    pub(super) implementation: String,
+    pub(super) version: String,
+    pub(super) major: u32,
+    pub(super) minor: u32,
+    pub(super) abiflags: String,
+    pub(super) loaded_library: Option<PathBuf>,
+    pub(super) candidate_libraries: Vec<PathBuf>,
+}
+
+/// One remembered answer. The key is repeated in it, since its file name is only a hash.
+#[derive(Serialize, Deserialize)]
+struct Remembered {
+    key: String,
+    answer: Answer,
+}
+
+/// Asks the interpreter, or the cache below `cache` if it was asked before.
+pub(super) fn ask(interpreter: &Path, is_script: bool, cache: &Path) -> Result<Answer, Failure> {
+    let key = key(interpreter, is_script);
+    let memory = cache.join("interpreters").join(file_name(&key));
+    if let Some(answer) = recall(&memory, &key) {
+        return Ok(answer);
+    }
+    let answer = ask_process(interpreter)?;
+    remember(
+        &memory,
+        Remembered {
+            key,
+            answer: answer.clone(),
+        },
+    );
+    Ok(answer)
+}
+
+fn ask_process(interpreter: &Path) -> Result<Answer, Failure> {
+    let failed = || {
+        Failure::new(
+            Exit::Interpreter,
+            format!("cannot ask `{}` which Python it is", interpreter.display()),
+        )
+        .hint("choose another interpreter with `--python PATH`")
+    };
+    let output = Command::new(interpreter)
+        .args(["-I", "-S", "-c", QUESTION])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed().detail(format!("it could not be started: {error}")))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let mut failure = failed().detail(format!("it ended with {}", output.status));
+        if let Some(line) = stderr.lines().rfind(|line| !line.trim().is_empty()) {
+            failure = failure.detail(format!("its last line: {}", line.trim()));
+        }
+        return Err(failure);
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| failed().detail(format!("its answer is not understood: {error}")))
+}
+
+/// All that the answer depends on. The answer of a script may depend on where it is run.
+fn key(interpreter: &Path, is_script: bool) -> String {
+    let mut key = format!("{}\n{}", env!("CARGO_PKG_VERSION"), interpreter.display());
+    if let (Ok(resolved), Ok(metadata)) = (interpreter.canonicalize(), interpreter.metadata()) {
+        let _ = write!(
+            key,
+            "\n{} {} {} {}.{:09}",
+            resolved.display(),
+            metadata.ino(),
+            metadata.size(),
+            metadata.mtime(),
+            metadata.mtime_nsec()
+        );
+    }
+    for name in VARIABLES {
+        let value: OsString = std::env::var_os(name).unwrap_or_default();
+        let _ = write!(key, "\n{name}={}", value.display());
+    }
+    if is_script && let Ok(directory) = std::env::current_dir() {
+        let _ = write!(key, "\ncwd={}", directory.display());
+    }
+    key
+}
+
+fn file_name(key: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key.as_bytes());
+    format!("{:016x}.json", hasher.finish())
+}
+
+fn recall(memory: &Path, key: &str) -> Option<Answer> {
+    let remembered: Remembered = serde_json::from_slice(&fs::read(memory).ok()?).ok()?;
+    // A script such as pyenv's answers for an interpreter that may be gone since.
+    (remembered.key == key && remembered.answer.executable.is_file()).then_some(remembered.answer)
+}
+
+/// Keeps an answer. Where that is not possible, the next run asks again.
+fn remember(memory: &Path, remembered: Remembered) {
+    let Some(directory) = memory.parent() else {
+        return;
+    };
+    let staged = memory.with_extension(format!("{}.tmp", process::id()));
+    let kept = serde_json::to_vec(&remembered)
+        .map_err(Into::into)
+        .and_then(|text| {
+            fs::create_dir_all(directory)?;
+            fs::write(&staged, text)?;
+            fs::rename(&staged, memory)
+        });
+    if let Err(error) = kept {
+        tracing::debug!("the answer of the interpreter is not kept in {memory:?}: {error}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Starts the trial process and waits for its end.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use pedl_core::trial::{LAUNCH_VARIABLE, Launch};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, getpid, wait};
+
+use super::signals::Signals;
+use super::unexpected;
+use crate::failure::Failure;
+use crate::interpreter::Interpreter;
+use crate::library::Library;
+use crate::trial_process::{START_VARIABLE, Start};
+
+/// This very executable, also where its file was replaced meanwhile.
+const THIS_EXECUTABLE: &str = "/proc/self/exe";
+
+/// A running trial process.
+pub(super) struct Child {
+    pid: Pid,
+}
+
+/// How a trial process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With an exit code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl Child {
+    pub(super) fn start(
+        interpreter: &Interpreter,
+        library: &Library,
+        launch: &Launch,
+        python_arguments: &[OsString],
+    ) -> Result<Self, Failure> {
+        let start = Start {
+            supervisor: getpid().as_raw_nonzero().get(),
+            interpreter: interpreter.clone(),
+            library: library.directory.clone(),
+        };
+        let mut command = Command::new(THIS_EXECUTABLE);
+        command
+            .arg0(&interpreter.executable)
+            .args(python_arguments)
+            .env(START_VARIABLE, to_json(&start)?)
+            .env(LAUNCH_VARIABLE, to_json(launch)?)
+            .env("PYTHONPATH", python_path(interpreter, library));
+        if !user_set_hash_seed() {
+            command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
+        }
+        let child = command
+            .spawn()
+            .map_err(|error| unexpected("the start of a process", error))?;
+        let pid = Pid::from_raw(child.id().cast_signed())
+            .ok_or_else(|| Failure::bug("a process without a number was started"))?;
+        Ok(Self { pid })
+    }
+
+    /// Waits for the end and forwards signals meanwhile. Reaps every other child as well: those of
+    /// whoever `exec`ed us, and as process 1 all orphans.
+    pub(super) fn watch(&self, signals: &mut Signals) -> Result<End, Failure> {
+        signals.forward_pending(self.pid);
+        loop {
+            if let Some(end) = self.reap()? {
+                return Ok(end);
+            }
+            signals.wait_and_forward(self.pid);
+        }
+    }
+
+    fn reap(&self) -> Result<Option<End>, Failure> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(None) => return Ok(None),
+                Ok(Some((pid, status))) if pid == self.pid => {
+                    let code = status.exit_status().map(End::Code);
+                    if let Some(end) = code.or(status.terminating_signal().map(End::Signal)) {
+                        return Ok(Some(end));
+                    }
+                }
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Err(error) => return Err(unexpected("waiting for the trial process", error)),
+            }
+        }
+    }
+}
+
+/// The user's own value wins; `random` is what Python does without one.
+pub(super) fn user_set_hash_seed() -> bool {
+    env::var_os("PYTHONHASHSEED").is_some_and(|value| !value.is_empty() && value != "random")
+}
+
+/// The user's `PYTHONPATH` with our library behind it, for every process below the trial; and in
+/// front of it, where needed, the boot site, which takes itself out again.
+fn python_path(interpreter: &Interpreter, library: &Library) -> OsString {
+    let user = env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+    let boot = interpreter
+        .boots_from_path()
+        .then(|| library.boot_site().into_os_string());
+    let ours = library.directory.clone().into_os_string();
+    // A run below another run has it already.
+    let ours = Some(ours).filter(|ours| {
+        !user
+            .as_ref()
+            .is_some_and(|user| env::split_paths(user).any(|path| path == *ours))
+    });
+    let entries: Vec<_> = [boot, user, ours].into_iter().flatten().collect();
+    entries.join(OsStr::new(":"))
+}
+
+fn to_json(message: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(message)
+        .map_err(|error| Failure::bug("a message cannot be written").detail(error.to_string()))
+}

@@ -1,0 +1,38 @@
+//! Ends this process by the signal that ended the trial process, so that a shell, a scheduler or a
+//! container engine sees exactly what it would have seen of Python.
+
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getpid, getrlimit, set_dumpable_behavior, setrlimit,
+};
+use signal_hook::low_level;
+
+/// How a shell counts a death by signal as an exit code.
+const SIGNAL_BASE: i32 = 128;
+
+/// Dies of a signal. Returns the exit code that stands for it where that is not possible: for the
+/// first process of a container, which the kernel protects, and for real-time signals.
+pub(super) fn die_of(signal: i32) -> i32 {
+    if !getpid().is_init() {
+        prevent_core_dump();
+        // On success this does not return.
+        let _ = low_level::emulate_default_handler(signal);
+    }
+    SIGNAL_BASE + signal
+}
+
+/// The name for messages: `SIGKILL`, or `signal 40` where it has none.
+pub(super) fn name(signal: i32) -> String {
+    low_level::signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
+}
+
+/// The trial process has left the core dump that tells something; ours would overwrite it.
+fn prevent_core_dump() {
+    let limit = Rlimit {
+        current: Some(0),
+        maximum: getrlimit(Resource::Core).maximum,
+    };
+    // A limit of 0 is ignored where the kernel pipes dumps to a program, hence both. Should they
+    // fail, there is one core file too many.
+    let _ = setrlimit(Resource::Core, limit);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}

@@ -1,0 +1,98 @@
+//! The supervisor: what stands between whoever started `pedl-run` and the process that trains.
+//!
+//! It has no thread but its first and no line of Python in it, and nearly all of its life it sleeps
+//! in one `read`. It
+//!
+//! 1. decides which trial this is (`launch`, `trial_dir`);
+//! 2. starts the trial process (`child`) and forwards the signals that are meant for it (`signals`);
+//! 3. reaps it, and as process 1 of a container every orphan as well;
+//! 4. starts it again after a crash, as long as the last start made progress;
+//! 5. otherwise ends as it ended: with its exit code, or by the same signal (`ending`).
+//!
+//! **The restart rule.** A death by a signal that nobody sent through the supervisor is a crash: a
+//! segmentation fault, the kernel out of memory, `kill -9`. The trial is started again if the symlink
+//! `latest` points to another checkpoint than when that start began; without progress the same crash
+//! would come again, for ever. Two signals are a script's own doing and no crash: SIGINT, by which
+//! Python ends after an unhandled `KeyboardInterrupt`, and SIGPIPE, of a script that wants to die
+//! with its reader. An exit code, whatever it is, is the script's answer and passed on.
+
+mod child;
+mod ending;
+mod launch;
+mod signals;
+mod trial_dir;
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use rustix::process::Signal;
+
+use crate::cli::parse::CommandLine;
+use crate::failure::{Exit, Failure};
+use crate::{interpreter, library};
+use child::{Child, End};
+use signals::Signals;
+
+/// Runs the script of a command line to its end and returns the exit code.
+pub(crate) fn run(line: &CommandLine) -> Result<i32, Failure> {
+    hold_standard_descriptors();
+    let library = library::locate()?;
+    let interpreter = interpreter::choose(line, &library.cache)?;
+    let (mut launch, directory) = launch::prepare(line, &interpreter, &library)?;
+    let mut signals = Signals::catch().map_err(|error| {
+        Failure::new(Exit::Bug, "signals cannot be received").detail(error.to_string())
+    })?;
+    loop {
+        launch.resume = directory.has_trial();
+        let before = directory.progress();
+        let child = Child::start(&interpreter, &library, &launch, &line.python_arguments)?;
+        let end = child.watch(&mut signals)?;
+        let made_progress = directory.progress().latest != before.latest;
+        if let End::Signal(signal) = end
+            && is_crash(signal)
+            && !signals.ended_by(signal)
+            && made_progress
+        {
+            launch.attempt += 1;
+            let name = ending::name(signal);
+            tracing::warn!(
+                "the trial process was killed by {name}; it is started again from the newest \
+                 checkpoint (restart {})",
+                launch.attempt
+            );
+            directory.record_restart(signal, launch.attempt);
+            continue;
+        }
+        directory.record_end(&before, end);
+        return Ok(match end {
+            End::Code(code) => code,
+            End::Signal(signal) => ending::die_of(signal),
+        });
+    }
+}
+
+fn is_crash(signal: i32) -> bool {
+    ![Signal::INT, Signal::PIPE]
+        .map(Signal::as_raw)
+        .contains(&signal)
+}
+
+/// Makes sure that no file of ours gets a number below 3, where a closed standard stream leaves a
+/// gap: our messages would be written into it. The placeholders are closed on `exec`, so the script
+/// finds the gaps that its starter left.
+fn hold_standard_descriptors() {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    while let Ok(file) = options.open("/dev/null") {
+        if file.as_raw_fd() > 2 {
+            break;
+        }
+        std::mem::forget(file);
+    }
+}
+
+/// An error of a system call that cannot fail when used as it is here.
+fn unexpected(call: &str, error: impl Into<io::Error>) -> Failure {
+    Failure::bug(format!("{call} failed")).detail(error.into().to_string())
+}

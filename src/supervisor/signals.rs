@@ -1,0 +1,120 @@
+//! Which signals are received, and which of them are meant for the trial process.
+//!
+//! A signal from the terminal (Ctrl-C) goes to the whole foreground process group, and the trial
+//! process is in it: it has its own copy already. One sent with `kill` to our process number has
+//! reached only us and is forwarded. The kernel says which it was (`si_code`). What cannot be told
+//! apart is `kill` to the whole group: the trial process gets that twice.
+
+use std::io;
+
+use rustix::process::{Pid, Signal, getpid, getsid, kill_process};
+use signal_hook::consts::signal::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+
+/// Signals for the trial process, with the value by which `kill` sends each on.
+const FORWARDED: [(i32, Signal); 8] = [
+    (SIGTERM, Signal::TERM),
+    (SIGINT, Signal::INT),
+    (SIGHUP, Signal::HUP),
+    (SIGQUIT, Signal::QUIT),
+    (SIGUSR1, Signal::USR1),
+    (SIGUSR2, Signal::USR2),
+    (SIGWINCH, Signal::WINCH),
+    (SIGCONT, Signal::CONT),
+];
+
+/// Signals by which somebody wants the run to end, whatever the script does about them.
+const REQUESTS_TO_END: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
+
+/// The signals of this process, and what has come so far.
+pub(super) struct Signals {
+    info: SignalsInfo<WithOrigin>,
+    received: Vec<i32>,
+    /// Whether this is the first process of its session, to which alone the kernel reports that the
+    /// terminal is gone.
+    leads_session: bool,
+}
+
+impl Signals {
+    /// Receives signals from now on. What our starter ignores stays ignored, here and in the trial
+    /// process: `nohup`, and background jobs of a shell without job control.
+    pub(super) fn catch() -> io::Result<Self> {
+        let ignored = ignored_signals();
+        let wanted = FORWARDED
+            .iter()
+            .map(|(number, _)| *number)
+            .filter(|number| ignored & (1 << (number - 1)) == 0)
+            .chain([SIGCHLD]);
+        Ok(Self {
+            info: SignalsInfo::new(wanted)?,
+            received: Vec::new(),
+            leads_session: getsid(None).is_ok_and(|session| session == getpid()),
+        })
+    }
+
+    /// Sleeps until a signal comes, and forwards all that came to `trial`.
+    pub(super) fn wait_and_forward(&mut self, trial: Pid) {
+        for origin in self.info.wait() {
+            if origin.signal == SIGCHLD {
+                continue;
+            }
+            self.received.push(origin.signal);
+            if self.leads_session && origin.signal == SIGHUP || !reached(&origin, trial) {
+                forward(origin.signal, trial);
+            }
+        }
+    }
+
+    /// Forwards what came while there was no trial process to forward it to.
+    pub(super) fn forward_pending(&mut self, trial: Pid) {
+        for origin in self.info.pending() {
+            if origin.signal != SIGCHLD {
+                self.received.push(origin.signal);
+                forward(origin.signal, trial);
+            }
+        }
+    }
+
+    /// Whether a death by this signal, or any death by now, is what somebody asked us for.
+    pub(super) fn ended_by(&mut self, signal: i32) -> bool {
+        self.received
+            .extend(self.info.pending().map(|origin| origin.signal));
+        self.received.contains(&signal)
+            || self
+                .received
+                .iter()
+                .any(|received| REQUESTS_TO_END.contains(received))
+    }
+}
+
+/// Whether the trial process has its own copy of a signal: one of the terminal's, or of its own.
+fn reached(origin: &Origin, trial: Pid) -> bool {
+    match origin.cause {
+        Cause::Kernel => true,
+        _ => origin
+            .process
+            .is_some_and(|sender| sender.pid == trial.as_raw_nonzero().get()),
+    }
+}
+
+fn forward(number: i32, trial: Pid) {
+    if let Some((_, signal)) = FORWARDED.iter().find(|(forwarded, _)| *forwarded == number) {
+        // It fails only where the process has ended meanwhile, which SIGCHLD tells next.
+        let _ = kill_process(trial, *signal);
+    }
+}
+
+/// The set of signals that this process was started with as ignored. There is no safe way to ask
+/// `sigaction`, and the kernel shows the set in `/proc` as well.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
