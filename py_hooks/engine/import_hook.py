@@ -13,8 +13,14 @@ class PostImportFinder(object):
     """Finds nothing itself: wraps the loaders of the modules that somebody waits for."""
 
     def __init__(self):
-        self.callbacks = {}
+        self._before = {}
+        self._callbacks = {}
         self._searching = set()
+
+    def before_import(self, module_name, callback):
+        """Has `callback(module_name)` called once, before the module is looked for; never if it is there already."""
+        if module_name not in sys.modules:
+            self._before.setdefault(module_name, []).append(callback)
 
     def when_imported(self, module_name, callback):
         """Has `callback(module)` called once, after `module_name` is imported, or now if it is."""
@@ -22,11 +28,13 @@ class PostImportFinder(object):
         if module is not None and not _is_initializing(module):
             callback(module)
             return
-        self.callbacks.setdefault(module_name, []).append(callback)
+        self._callbacks.setdefault(module_name, []).append(callback)
 
     def find_spec(self, name, path=None, target=None):
         """The import system's question: answered by the other finders, and passed on with our loader."""
-        if name not in self.callbacks or name in self._searching:
+        for callback in self._before.pop(name, ()):
+            callback(name)
+        if name not in self._callbacks or name in self._searching:
             return None
         self._searching.add(name)
         try:
@@ -40,7 +48,7 @@ class PostImportFinder(object):
 
     def notify(self, module):
         """Runs the callbacks that wait for `module`."""
-        for callback in self.callbacks.pop(module.__name__, ()):
+        for callback in self._callbacks.pop(module.__name__, ()):
             callback(module)
 
 
@@ -81,9 +89,8 @@ def _find_without(skipped, name, path, target):
     return None
 
 
-FINDER = PostImportFinder()
-
-
 def install():
-    """Puts the finder in front. Called once, by `boot.start`."""
-    sys.meta_path.insert(0, FINDER)
+    """Puts a finder in front of the others, and returns it. Called once, by `boot.start`."""
+    finder = PostImportFinder()
+    sys.meta_path.insert(0, finder)
+    return finder

@@ -39,14 +39,24 @@ class Patch(object):
 
 
 class Generation(object):
-    """A version range of a library: its facts and its patches. See `py_hooks/__init__.py`."""
+    """A version range of a library: its facts and its patches. See `py_hooks/__init__.py`.
 
-    def __init__(self, distribution, first, last, facts, patches):
+    Args:
+        distribution, first, last: as the registry's row.
+        facts: the library's facts object, or None.
+        patches: rows of `Patch` for every backend.
+        backends: rows of `Patch` by backend, where the library has several; others are refused.
+        prepare: `prepare(calls)`, called once the patches stand.
+    """
+
+    def __init__(self, distribution, first, last, facts, patches, backends=None, prepare=None):
         self.distribution = distribution
         self.first = first
         self.last = last
         self.facts = facts
         self.patches = patches
+        self.backends = backends
+        self.prepare = prepare
 
 
 class _Installed(object):
@@ -65,8 +75,12 @@ class _Installed(object):
             delattr(self.owner, self.name)
 
 
-def install(generation):
-    """Patches every target of the generation.
+def install(generation, backend=None):
+    """Patches every target of the generation, and those of its backend.
+
+    Args:
+        generation: the `Generation`.
+        backend: name of the backend in use, for libraries that have several.
 
     Returns:
         A function that takes everything back, in reverse order.
@@ -74,7 +88,8 @@ def install(generation):
     Raises:
         PatchTargetMissing: a target does not exist; then nothing was patched.
     """
-    resolved = [(patch,) + _resolve(generation, patch) for patch in generation.patches]
+    patches = generation.patches + (generation.backends[backend] if generation.backends else ())
+    resolved = [(patch,) + _resolve(generation, patch) for patch in patches]
     installed = []
     for patch, owner, name, raw in resolved:
         own = vars(owner)

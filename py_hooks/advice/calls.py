@@ -1,0 +1,304 @@
+"""Recorded calls: made and written down the first time, answered from `calls.log` in a replay.
+
+After a crash the script runs again from its first line. Its own code really runs; the calls that go through this
+module are answered from the log until the call in which the checkpoint was taken. There the saved state is put in,
+and from then on every call is made.
+
+Invariants
+
+- Only the main thread's calls are recorded, and only outermost ones: what a recorded call does inside (`depth` > 0)
+  belongs to it.
+- A record is only needed up to a checkpoint. So what a call returned is kept as it is (on its device, unconverted)
+  and is converted and appended at the next boundary, in one go.
+- Nothing is answered by guess. A call that differs from its record in kind, identity, place in the script, random
+  numbers drawn or arguments ends the process with exit code 76 and both sides.
+- A call that traced (ran the user's Python in it) runs again in a replay, because tracing creates variables and
+  draws seeds; its result is thrown away, unless nothing was skipped before it: then it must equal the record.
+"""
+import os
+import sys
+import threading
+import time
+
+from py_hooks.advice import places
+
+TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
+
+STEP_ENDED, CHECKPOINT_DUE = 1, 2
+
+# Lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of the batch, where the
+# script itself passed one.
+TRACED = 1
+
+# Calls that may wait for their conversion. A wait keeps their results alive (on the device); a step boundary or a
+# checkpoint usually comes first.
+MAX_PENDING_CALLS = 1000
+
+
+class Calls(object):
+    """The recorder of one process. `CALLS` below is the only one.
+
+    Attributes:
+        depth: greater than 0 while a recorded call runs, or a part of the framework that is not the script's doing.
+        in_composite: a call runs that a replay does not make again; what it creates has no counterpart there.
+        replaying: calls are answered from the log.
+        batches: training calls so far, made or answered.
+        traces: how often a layer's Python ran, ever; the difference over a call tells whether it traced.
+        streams: the random streams of this process.
+        arguments: checksum of the batch that the running entry was given; 0 where it was given none.
+        skipped: whether any call of this replay was answered without being made.
+    """
+
+    def __init__(self, trial, streams):
+        self.trial = trial
+        self.depth = 0
+        self.in_composite = False
+        self.replaying = False
+        self.begun = False
+        self.batches = 0
+        self.traces = 0
+        self.skipped = False
+        self.epoch = 0
+        self.entries = []
+        self.causes = []
+        self.streams = streams
+        self.arguments = 0
+        self.state_providers = []
+        self.files = None
+        self.at_begin = []
+        self.at_resume = []
+        self._pending = []
+        self._main_thread = threading.main_thread().ident
+        self._last_save_failed = False
+
+    # -- the beginning -----------------------------------------------------------------------------------------
+
+    def recordable(self):
+        """Whether a call made now is one for the log: outermost, in the main thread."""
+        return not self.depth and threading.get_ident() == self._main_thread
+
+    def begin(self, facts):
+        """The first intercepted call: opens the trial directory, and turns to replay where a checkpoint is there."""
+        self.begun = True
+        self.trial.begin(facts)
+        self.replaying = self.trial.resume_call > 0
+        for step in self.at_begin:
+            step()
+
+    def refuse_exactness(self, cause):
+        """Notes a cause for which the run cannot be resumed exactly from here on: no further checkpoint is taken.
+
+        With `--exact` the process ends with exit code 77 instead.
+        """
+        if cause in self.causes:
+            return
+        self.causes.append(cause)
+        if self.trial.exact:
+            stop(
+                self,
+                77,
+                "`--exact` was given, and this run cannot be resumed exactly: {}\n"
+                "  the script was stopped here; its last checkpoint is kept".format(cause),
+                "run it without `--exact`, or change what the cause names",
+            )
+        if self.begun:
+            self.trial.log("exact resume: no: {}".format(cause))
+
+    # -- places ------------------------------------------------------------------------------------------------
+
+    def site(self):
+        """Where the script is: an id of `file:line`, of the running entry or else of the innermost user's frame."""
+        return self.entries[-1] if self.entries else self.intern_site(places.user_place(2))
+
+    def intern_site(self, place):
+        """The id of a place `(file, line)` in the log."""
+        site = places.KNOWN.get(place)
+        if site is None:
+            site = places.KNOWN[place] = self.trial.intern("{}:{}".format(*place))
+        return site
+
+    # -- recording and answering ---------------------------------------------------------------------------------
+
+    def record(self, kind, identity, arguments, value):
+        """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
+        self._pending.append((kind, identity, self.site(), self.streams.draws, arguments, value))
+        if len(self._pending) >= MAX_PENDING_CALLS:
+            self.append_pending()
+
+    def answer(self, kind, identity, arguments, tensor=None):
+        """The value that the same call returned the first time. Ends the process where the record differs."""
+        self.skipped = True
+        try:
+            return self.trial.answer(kind, identity, self.site(), self.streams.draws, arguments, tensor)
+        except Exception as error:
+            stop_with(self, error)
+
+    def next_arguments(self):
+        """The arguments of the next record; 0 at the end of the log, where `answer` says what is wrong."""
+        record = self.trial.peek()
+        return record[2] if record is not None else 0
+
+    def check(self, kind, identity, arguments, value):
+        """Consumes the record of a call that was made again, and whose value must be the recorded one."""
+        try:
+            self.trial.check(kind, identity, self.site(), self.streams.draws, arguments, value)
+        except Exception as error:
+            stop_with(self, error)
+
+    def answered(self):
+        """Ends the replay when the last call before the checkpoint was answered. True if this was it."""
+        if self.trial.position < self.trial.resume_call:
+            return False
+        self.resume()
+        return True
+
+    def call(self, kind, identity, live, arguments=0, tensor=None):
+        """A whole recorded call: `live()` is called, or in a replay its recorded value is returned.
+
+        Its value is converted at once: it may be an array that the next training call donates.
+        """
+        if not self.replaying:
+            self.depth += 1
+            self.in_composite = kind == COMPOSITE
+            try:
+                value = live()
+            finally:
+                self.depth -= 1
+                self.in_composite = False
+            self.record(kind, identity, arguments, value)
+            self.append_pending()
+            return value
+        value = self.answer(kind, identity, arguments, tensor)
+        self.answered()
+        return value
+
+    def checked(self, kind, identity, arguments):
+        """Something that the script's own code did, in the replay too: its checksum is recorded, or compared."""
+        if not self.replaying:
+            self.record(kind, identity, arguments, None)
+        else:
+            self.check(kind, identity, arguments, None)
+            self.answered()
+
+    def append_pending(self):
+        """Converts and appends the calls that wait."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        self.depth += 1
+        try:
+            opaque = self.trial.append(pending)
+        except Exception as error:
+            stop_with(self, error)
+        finally:
+            self.depth -= 1
+        for type_name in opaque or ():
+            self.refuse_exactness("a call returned `{}`, which cannot be recorded".format(type_name))
+        if self.trial.log_exceeded:
+            self.refuse_exactness("the log of calls is over its limit (`--log-limit`)")
+
+    # -- training calls ----------------------------------------------------------------------------------------
+
+    def trained(self):
+        """A training call was recorded: counts the batch, and does what is due at this boundary."""
+        self.batches += 1
+        due = self.trial.batch_done(time.monotonic())
+        if due:
+            self.append_pending()
+            if due & STEP_ENDED:
+                self.trial.end_step(self.epoch)
+            if due & CHECKPOINT_DUE and not self.causes:
+                self.save()
+
+    def trained_before(self):
+        """A training call was answered from the log: counts the batch."""
+        self.batches += 1
+        self.trial.batch_done(time.monotonic())
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def save(self):
+        """Takes a checkpoint of the state as it is after the last recorded call. Skipped while one is written."""
+        if self.trial.saving():
+            return
+        self.append_pending()
+        self.depth += 1
+        try:
+            tensors, states = [], []
+            for name, provider in self.state_providers:
+                held, state = provider.capture()
+                tensors.extend(("{}/{}".format(name, key), value) for key, value in held)
+                states.append((name, state))
+            self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.paths())
+        except Exception as error:
+            stop_with(self, error)
+        finally:
+            self.depth -= 1
+
+    def resume(self):
+        """Puts the state of the checkpoint in. The call it was taken in was the last one answered."""
+        self.replaying = False
+        self.depth += 1
+        try:
+            states = from_json(self.trial.checkpoint_state())
+            tensors = {}
+            for name, value in self.trial.checkpoint_tensors():
+                provider, _, key = name.partition("/")
+                tensors.setdefault(provider, {})[key] = value
+            for name, provider in self.state_providers:
+                provider.restore(tensors.get(name, {}), states.get(name))
+        except Exception as error:
+            stop_with(self, error)
+        finally:
+            self.depth -= 1
+        for step in self.at_resume:
+            step()
+
+
+CALLS = None
+
+
+def start(trial, streams):
+    """Makes the recorder of this process."""
+    global CALLS
+    CALLS = Calls(trial, streams)
+    os.register_at_fork(after_in_child=_stand_aside)
+    return CALLS
+
+
+def _stand_aside():
+    """In a forked child nothing is recorded: every call passes through."""
+    CALLS.depth += 1 << 20
+
+
+def stop_with(calls, error):
+    """Ends the process for an error of ours, with its message, hint and exit code; passes on anything else."""
+    code = getattr(error, "exit_code", None)
+    if code is None:
+        raise error
+    stop(calls, code, str(error), getattr(error, "hint", None))
+
+
+def stop(calls, code, message, hint=None):
+    """Ends the process at once: one message, no traceback, no handlers of the script."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, ValueError, OSError):
+            pass
+    calls.trial.log_error(message, hint)
+    os._exit(code)
+
+
+def to_json(value):
+    """JSON text of a provider's state."""
+    import json
+
+    return json.dumps(value, sort_keys=True)
+
+
+def from_json(text):
+    """The value of a JSON text, None for None."""
+    import json
+
+    return json.loads(text) if text is not None else {}

@@ -1,0 +1,95 @@
+"""Entries of the script into a framework: place, first call, causes, and what the call was given."""
+import os
+import sys
+import zlib
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import exactness, places
+
+
+def called_by_user():
+    """Whether the advice that asks was reached from the user's own code (two frames of ours lie between)."""
+    return places.called_by_user(3)
+
+
+class Entry(object):
+    """`with Entry(calls, causes)`: the script is inside the framework.
+
+    The first one of a process begins the trial and says whether it can be resumed exactly.
+
+    Args:
+        calls: the recorder.
+        causes: `causes()` names what in this call cannot be resumed exactly.
+    """
+
+    def __init__(self, calls, causes):
+        self._calls = calls
+        self._causes = causes
+        self._arguments = 0
+
+    def __enter__(self):
+        calls = self._calls
+        place = places.user_place(2)
+        if not calls.begun:
+            exactness.begin(calls, self._causes())
+        elif not calls.replaying:
+            for cause in self._causes():
+                calls.refuse_exactness(cause)
+        calls.entries.append(calls.intern_site(place))
+        self._arguments, calls.arguments = calls.arguments, 0
+
+    def __exit__(self, *exception):
+        self._calls.entries.pop()
+        self._calls.arguments = self._arguments
+
+
+def compare(calls, name, described):
+    """Records what an entry was given, or compares it with its record and names what differs.
+
+    Args:
+        calls: the recorder.
+        name: the entry, such as "fit".
+        described: short texts by what they describe.
+    """
+    identity = calls.trial.intern(name)
+    if not calls.replaying:
+        calls.record(recorder.ENTRY, identity, 0, described)
+        return
+    recorded = calls.answer(recorder.ENTRY, identity, 0)
+    if recorded != described:
+        recorder.stop(calls, 76, *_difference(calls, name, recorded, described))
+    calls.answered()
+
+
+def _difference(calls, name, recorded, now):
+    lines = ["the replay differs from the record: `{}` is given something else".format(name)]
+    lines.append("  call {} of the run, at {}".format(calls.trial.position, ":".join(map(str, places.user_place(2)))))
+    for key in sorted(set(recorded) | set(now)):
+        if recorded.get(key) != now.get(key):
+            lines.append("  {}: recorded {}, now {}".format(key, recorded.get(key, "none"), now.get(key, "none")))
+    lines.append("  the run was stopped; the checkpoint and the log are kept")
+    return "\n".join(lines), (
+        "look for the clock, os.urandom, the order of a set, the environment, or a script or data file that was "
+        "changed; `--fresh` begins a new trial"
+    )
+
+
+_sources = {}
+
+
+def describe_sources():
+    """A checksum of every file of the user's code that is loaded, by its name."""
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path and path not in _sources and path.endswith(".py") and places.is_user_file(path):
+            try:
+                with open(path, "rb") as source:
+                    _sources[path] = zlib.crc32(source.read())
+            except OSError:
+                continue
+    return {"file `{}`".format(places.display_path(path)): "crc {:08x}".format(crc) for path, crc in _sources.items()}
+
+
+def path_text(path):
+    """A file argument as it stands in records."""
+    return os.fspath(path) if isinstance(path, (str, bytes)) or hasattr(path, "__fspath__") else type(path).__name__

@@ -1,0 +1,35 @@
+"""Whether a run can be resumed exactly, and the first intercepted call, at which it says so."""
+import json
+import platform
+import sys
+
+
+def begin(calls, causes):
+    """Begins the trial: opens its directory, and prints the one line about exactness.
+
+    Args:
+        calls: the recorder, not begun yet.
+        causes: what is known now that cannot be resumed exactly.
+    """
+    for cause in causes:
+        calls.refuse_exactness(cause)
+    calls.begin(json.dumps(facts()))
+    calls.trial.log("exact resume: " + ("no: " + "; ".join(calls.causes) if calls.causes else "yes"))
+
+
+def facts():
+    """What `trial.json` notes about this process: interpreter, versions, CPU."""
+    versions = {}
+    for name in ("keras", "tensorflow", "jax", "jaxlib", "numpy"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            versions[name] = version
+    return {"python": platform.python_version(), "versions": versions, "cpu": _cpu()}
+
+
+def _cpu():
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    except OSError:
+        return "unknown"

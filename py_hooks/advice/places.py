@@ -1,0 +1,58 @@
+"""Where in the user's own files a call comes from.
+
+A frame is the user's when its file lies neither in the interpreter's library, nor in `site-packages`, nor in ours.
+Paths below the script's folder are given relative to it, so that a trial can move with its script.
+"""
+import os
+import sys
+
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_is_user_file = {}
+
+KNOWN = {}
+
+
+def is_user_file(filename):
+    """Whether a code object's file is the user's."""
+    known = _is_user_file.get(filename)
+    if known is None:
+        path = os.path.abspath(filename)
+        known = not (
+            filename.startswith("<frozen")
+            or path.startswith(_LIBRARY)
+            or path.startswith(_OURS)
+            or os.sep + "site-packages" + os.sep in path
+            or os.sep + "dist-packages" + os.sep in path
+        )
+        _is_user_file[filename] = known
+    return known
+
+
+def user_frame(depth):
+    """The innermost frame of the user's code, from `depth` frames above the caller on, or None."""
+    frame = sys._getframe(depth + 1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def user_place(depth):
+    """`(file, line)` of the innermost frame of the user's code; `("?", 0)` where there is none."""
+    frame = user_frame(depth + 1)
+    if frame is None:
+        return "?", 0
+    return display_path(frame.f_code.co_filename), frame.f_lineno
+
+
+def called_by_user(depth):
+    """Whether the frame `depth` above the caller is the user's own code."""
+    return is_user_file(sys._getframe(depth + 1).f_code.co_filename)
+
+
+def display_path(filename):
+    """The path as it stands in records: relative to the script's folder where it lies below it."""
+    folder = sys.path[0] if sys.path else ""
+    path = os.path.abspath(filename) if not filename.startswith("<") else filename
+    folder = os.path.abspath(folder) + os.sep
+    return path[len(folder):] if path.startswith(folder) else path

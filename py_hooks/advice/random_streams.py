@@ -1,0 +1,260 @@
+"""Random numbers: private streams for data workers, and global streams that repeat in a replay.
+
+The module-level functions of `random` and `numpy.random` are replaced by dispatchers: where the thread has a private
+stream, it draws from that; else from the global generator, as before. So every item a data worker builds draws from a
+stream of (trial seed, stream, epoch, index), whatever thread builds it, and the global streams of the main thread
+see only what the script itself draws.
+
+What is drawn from the operating system instead of a seed comes from the trial: the first state of the global
+generators, and the entropy of generators made without a seed (`default_rng()`, `RandomState()`, `Random()`). It is
+chosen at random once for each trial, so a script without seeds stays as random as it is under python, and repeats
+in a replay. `os.urandom` itself is never touched.
+"""
+import hashlib
+import struct
+import sys
+import threading
+
+_LOCAL = threading.local()
+_PYTHON_NAMES = (
+    "betavariate choice choices expovariate gammavariate gauss getrandbits getstate lognormvariate normalvariate "
+    "paretovariate randint random randrange sample seed setstate shuffle triangular uniform vonmisesvariate "
+    "weibullvariate binomialvariate randbytes"
+).split()
+
+
+def mix(*key):
+    """A 64-bit number of a key: the same for equal keys, on every machine and Python."""
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return struct.unpack("<Q", digest[:8])[0]
+
+
+class PrivateStream(object):
+    """`with PrivateStream(key...)`: this thread's draws from the global functions come from a stream of the key."""
+
+    __slots__ = ("key", "_numpy", "_python", "_outer")
+
+    def __init__(self, *key):
+        self.key = key
+        self._numpy = None
+        self._python = None
+        self._outer = None
+
+    def __enter__(self):
+        self._outer = getattr(_LOCAL, "stream", None)
+        _LOCAL.stream = self
+        return self
+
+    def __exit__(self, *exception):
+        _LOCAL.stream = self._outer
+
+    @property
+    def numpy(self):
+        """The stream's numpy generator, made when it is first drawn from."""
+        if self._numpy is None:
+            import numpy
+
+            self._numpy = numpy.random.RandomState(mix("numpy", *self.key) % (1 << 32))
+        return self._numpy
+
+    @property
+    def python(self):
+        """The stream's generator for `random`, made when it is first drawn from."""
+        if self._python is None:
+            import random
+
+            self._python = random.Random(mix("python", *self.key))
+        return self._python
+
+
+def _numpy_of(stream):
+    return stream.numpy
+
+
+def _python_of(stream):
+    return stream.python
+
+
+def is_generator(value):
+    """Whether a value is a random generator of python's or numpy's."""
+    import random
+
+    import numpy
+
+    kinds = (random.Random, numpy.random.RandomState, getattr(numpy.random, "Generator", random.Random))
+    return isinstance(value, kinds)
+
+
+def set_generator(generator, seed):
+    """Sets a generator to a first state of `seed`."""
+    bits = getattr(generator, "bit_generator", None)
+    if bits is not None:
+        bits.state = type(bits)(seed).state
+    else:
+        generator.seed(seed % (1 << 32))
+
+
+class Streams(object):
+    """The random streams of this process.
+
+    Attributes:
+        draws: calls of the global functions by the main thread so far; part of every record's identity.
+        adapters: data adapters that have streams of their own, so far.
+        passes: passes over data pipelines that were asked for, so far.
+        at_pass: called with the number of a pass when its pipeline begins.
+    """
+
+    def __init__(self, trial_seed):
+        self.seed = trial_seed
+        self.draws = 0
+        self.entropy_drawn = 0
+        self.adapters = 0
+        self.passes = 0
+        self.at_pass = []
+        self._main_thread = threading.main_thread().ident
+
+    # -- first states ------------------------------------------------------------------------------------------
+
+    def seed_python(self, random):
+        """Gives `random` a first state of the trial. Runs right after its import."""
+        random.seed(mix(self.seed, "start", "python"))
+        self._replace_entropy(random.Random)
+
+    def seed_numpy(self, mtrand):
+        """Gives numpy's global generator a first state of the trial. Runs right after its import."""
+        mtrand._rand.seed(mix(self.seed, "start", "numpy") % (1 << 32))
+        source = sys.modules.get("numpy.random.bit_generator") or sys.modules.get("numpy.random._bit_generator")
+        if hasattr(source, "randbits"):
+            source.randbits = self.entropy
+
+    def _replace_entropy(self, Random):
+        seed = Random.seed
+
+        def seed_from_trial(generator, a=None, version=2):
+            return seed(generator, self.entropy(128) if a is None else a, version)
+
+        Random.seed = seed_from_trial
+
+    def entropy(self, bits):
+        """Entropy for a generator made without a seed: of the trial and the number of such draws before."""
+        stream = getattr(_LOCAL, "stream", None)
+        if stream is not None:
+            return stream.python.getrandbits(bits)
+        if threading.get_ident() != self._main_thread:
+            import secrets
+
+            return secrets.randbits(bits)
+        self.entropy_drawn += 1
+        words = range((bits + 63) // 64)
+        value = sum(mix(self.seed, "entropy", self.entropy_drawn, word) << (64 * word) for word in words)
+        return value & ((1 << bits) - 1)
+
+    def begin_pass(self, ordinal):
+        """Tells the shuffles inside pipelines which pass begins."""
+        for step in self.at_pass:
+            step(ordinal)
+
+    # -- dispatchers -------------------------------------------------------------------------------------------
+
+    def install(self):
+        """Replaces the global functions by dispatchers, also where other modules bound them by name before."""
+        import random
+
+        import numpy
+
+        replaced = {}
+        generator = numpy.random.mtrand._rand
+        for name in dir(generator):
+            function = getattr(numpy.random, name, None)
+            if not name.startswith("_") and getattr(function, "__self__", None) is generator:
+                self._replace(replaced, (numpy.random, numpy.random.mtrand), name, function, _numpy_of)
+        for name in ("seed", "ranf", "sample"):
+            function = getattr(numpy.random, name)
+            if function not in replaced:
+                target = "random_sample" if name != "seed" else "seed"
+                self._replace(
+                    replaced, (numpy.random, numpy.random.mtrand), name, function, _numpy_of, target
+                )
+        for name in _PYTHON_NAMES:
+            function = getattr(random, name, None)
+            if getattr(function, "__self__", None) is random._inst:
+                self._replace(replaced, (random,), name, function, _python_of)
+        _rebind(replaced)
+
+    def _replace(self, replaced, modules, name, function, generator_of, target=None):
+        target = target or name
+
+        def dispatch(*args, **kwargs):
+            stream = getattr(_LOCAL, "stream", None)
+            if stream is not None:
+                return getattr(generator_of(stream), target)(*args, **kwargs)
+            if threading.get_ident() == self._main_thread:
+                self.draws += 1
+            return function(*args, **kwargs)
+
+        dispatch.__name__ = name
+        dispatch.__qualname__ = name
+        dispatch.__doc__ = function.__doc__
+        dispatch.__module__ = getattr(function, "__module__", None) or modules[0].__name__
+        dispatch.__wrapped__ = function
+        replaced[function] = dispatch
+        for module in modules:
+            if hasattr(module, name):
+                setattr(module, name, dispatch)
+
+    # -- state in a checkpoint -----------------------------------------------------------------------------------
+
+    def capture(self):
+        """The global generators as they are: part of a checkpoint."""
+        import random
+
+        import numpy
+
+        version, words, gauss = random._inst.getstate()
+        kind, keys, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
+        return [("python", numpy.array(words, numpy.uint64)), ("numpy", keys)], {
+            "python": [version, gauss],
+            "numpy": [kind, int(position), int(has_gauss), float(cached)],
+            "draws": self.draws,
+            "entropy_drawn": self.entropy_drawn,
+        }
+
+    def restore(self, tensors, state):
+        """Compares the generators with the checkpoint's: the replay must have drawn what the recorded run drew."""
+        now_tensors, now = self.capture()
+        now_tensors = dict(now_tensors)
+        for name in ("python", "numpy"):
+            if now[name] != state[name] or (now_tensors[name] != tensors[name]).any():
+                raise StreamDiffers(name, self.draws, state["draws"])
+
+
+class StreamDiffers(Exception):
+    """At the resume point a global generator is not where the recorded run left it."""
+
+    exit_code = 76
+
+    def __init__(self, name, draws, recorded_draws):
+        module = "numpy.random" if name == "numpy" else "random"
+        Exception.__init__(
+            self,
+            "the replay differs from the record: `{}` is in another state at the resume point\n"
+            "  calls of the global functions: recorded {}, now {}\n"
+            "  the run was stopped; the checkpoint and the log are kept".format(module, recorded_draws, draws),
+        )
+        self.hint = (
+            "look for random numbers drawn in threads of the script's own, or by a number that comes from the clock "
+            "or the environment; `--fresh` begins a new trial"
+        )
+
+
+def _rebind(replaced):
+    """Replaces functions that modules bound by name (`from numpy.random import rand`) before the dispatchers came."""
+    by_id = {id(function): dispatch for function, dispatch in replaced.items()}
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or getattr(module, "__name__", "").startswith("py_hooks"):
+            continue
+        for name, value in list(names.items()):
+            dispatch = by_id.get(id(value))
+            if dispatch is not None and dispatch.__wrapped__ is value:
+                names[name] = dispatch

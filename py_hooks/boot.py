@@ -1,0 +1,56 @@
+"""The first of ours that runs in a trial process: before the script, and before anything else is imported.
+
+Installs the import hook and nothing more: a script that imports no framework runs as it would under python.
+"""
+import _pedl
+
+from py_hooks.engine import import_hook
+from py_hooks.registry import GENERATIONS
+
+
+class _Process(object):
+    """What this process knows of its trial. Everything heavier is imported when a library needs it."""
+
+    def __init__(self, trial):
+        self.trial = trial
+        self._streams = None
+
+    def streams(self):
+        """The random streams of this process, made when the first generator is imported."""
+        if self._streams is None:
+            from py_hooks.advice.random_streams import Streams
+
+            self._streams = Streams(self.trial.seed)
+        return self._streams
+
+    def seed_python(self, module):
+        self.streams().seed_python(module)
+
+    def seed_numpy(self, module):
+        self.streams().seed_numpy(module)
+
+    def fix_thread_pools(self, name):
+        from py_hooks import libraries
+
+        libraries.fix_thread_pools(name, self.trial.threads)
+
+    def intercept(self, module):
+        from py_hooks import libraries
+
+        libraries.intercept(self.trial, self.streams(), module)
+
+
+def start(launch_text):
+    """Prepares this process for the script.
+
+    Args:
+        launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
+    """
+    process = _Process(_pedl.Trial(launch_text))
+    finder = import_hook.install()
+    finder.when_imported("random", process.seed_python)
+    finder.when_imported("numpy.random.mtrand", process.seed_numpy)
+    for distribution in sorted({row[0] for row in GENERATIONS}):
+        finder.before_import(distribution, process.fix_thread_pools)
+        finder.when_imported(distribution, process.intercept)
+    finder.before_import("jax", process.fix_thread_pools)

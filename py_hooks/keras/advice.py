@@ -1,0 +1,121 @@
+"""The entry points of Keras, all generations: where a user's call begins and ends, and what it was given.
+
+An entry is the outermost call of the script, or one that the script's own code (a callback, a custom loop) makes
+inside another. What the framework calls on its own behalf is let through.
+"""
+import functools
+import inspect
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import entries, fingerprint
+from py_hooks.keras import sources
+
+
+def _entry(name, describe):
+    def advice(original, model, *args, **kwargs):
+        calls = recorder.CALLS
+        if not calls.recordable() or (calls.entries and not entries.called_by_user()):
+            return original(model, *args, **kwargs)
+        with entries.Entry(calls, functools.partial(_causes, original, model, args, kwargs)):
+            describe(calls, name, original, model, args, kwargs)
+            return original(model, *args, **kwargs)
+
+    advice.__name__ = name
+    advice.__doc__ = "`Model.{}`: an entry of the script into the framework.".format(name)
+    return advice
+
+
+def _causes(original, model, args, kwargs):
+    return sources.causes(model, _arguments(original, model, args, kwargs))
+
+
+def _arguments(original, model, args, kwargs):
+    """The call's arguments by name, defaults left out. Empty for a call that the framework will refuse."""
+    try:
+        bound = inspect.signature(original).bind(model, *args, **kwargs)
+    except TypeError:
+        return {}
+    arguments = dict(bound.arguments)
+    arguments.update(arguments.pop("kwargs", {}))
+    arguments.pop("self", None)
+    return arguments
+
+
+def _describe_call(calls, name, original, model, args, kwargs):
+    """Records what a whole fit, evaluate or predict was given."""
+    arguments = _arguments(original, model, args, kwargs)
+    callbacks = arguments.pop("callbacks", None)
+    described = {"argument `{}`".format(key): fingerprint.describe(arguments[key]) for key in sorted(arguments)}
+    if isinstance(callbacks, (list, tuple)):
+        described["callbacks"] = ", ".join(type(callback).__name__ for callback in callbacks)
+    elif callbacks is not None:
+        described["callbacks"] = type(callbacks).__name__
+    described.update(sources.describe_model(model))
+    described.update(entries.describe_sources())
+    entries.compare(calls, name, described)
+
+
+def _describe_batch(calls, name, original, model, args, kwargs):
+    """Keeps a checksum of the batch for the record of the compute call that follows."""
+    calls.arguments = fingerprint.quick(args + tuple(kwargs.values())) & ~recorder.TRACED
+
+
+fit = _entry("fit", _describe_call)
+fit_generator = _entry("fit_generator", _describe_call)
+evaluate = _entry("evaluate", _describe_call)
+evaluate_generator = _entry("evaluate_generator", _describe_call)
+predict = _entry("predict", _describe_call)
+predict_generator = _entry("predict_generator", _describe_call)
+train_on_batch = _entry("train_on_batch", _describe_batch)
+test_on_batch = _entry("test_on_batch", _describe_batch)
+predict_on_batch = _entry("predict_on_batch", _describe_batch)
+
+
+def get_weights(original, model, *args, **kwargs):
+    """`Model.get_weights`: a recorded call once training has begun; its arrays are stored whole."""
+    calls = recorder.CALLS
+    if calls.depth or not calls.batches or not calls.recordable():
+        return original(model, *args, **kwargs)
+    identity = calls.trial.intern("get_weights of {}".format(type(model).__name__))
+    return calls.call(recorder.READ, identity, lambda: original(model, *args, **kwargs))
+
+
+def save(original, model, filepath, *args, **kwargs):
+    """`Model.save`, `save_weights`: writes files that belong to the checkpoint; muted in a replay.
+
+    In a replay the weights of that moment do not exist; the file comes back as the checkpoint has it.
+    """
+    calls = recorder.CALLS
+    if calls.depth or not calls.begun or not calls.recordable():
+        return original(model, filepath, *args, **kwargs)
+    identity = calls.trial.intern("{} to {}".format(original.__name__, entries.path_text(filepath)))
+    if calls.replaying:
+        calls.files.put_back(filepath)
+        calls.answer(recorder.COMPOSITE, identity, 0)
+        calls.answered()
+        return None
+    calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs))
+    calls.files.written(filepath)
+    return None
+
+
+def load_weights(original, model, filepath, *args, **kwargs):
+    """`Model.load_weights`: made live, but in a replay past the first training call, where the file may be newer."""
+    calls = recorder.CALLS
+    if calls.depth or not calls.begun or not calls.recordable():
+        return original(model, filepath, *args, **kwargs)
+    identity = calls.trial.intern("load_weights from {}".format(entries.path_text(filepath)))
+    variables_changed(model)
+    if not calls.replaying:
+        calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs) and None)
+        return None
+    calls.answer(recorder.COMPOSITE, identity, 0)
+    calls.answered()
+    return None
+
+
+def variables_changed(model):
+    """Notes that a model's weights now hold what only a file knows."""
+    from py_hooks.keras.variables import VARIABLES
+
+    VARIABLES.mark_stale(("loaded", id(model)), lambda: model.variables)

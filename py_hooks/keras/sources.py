@@ -1,0 +1,84 @@
+"""What a fit is given: which of it can be resumed exactly, and how it is told from another."""
+import sys
+
+from py_hooks.advice import fingerprint
+from py_hooks.keras.variables import VARIABLES
+
+
+def causes(model, arguments):
+    """What in a call's arguments cannot be resumed exactly yet. Empty where all of it can."""
+    found = []
+    for name in ("x", "generator", "validation_data"):
+        for source in _parts(name, arguments.get(name)):
+            cause = _cause(source)
+            if cause:
+                found.append("{} ({})".format(cause, "`{}`".format(name)))
+    if arguments.get("use_multiprocessing") and arguments.get("workers", 1) > 0:
+        found.append("worker processes (`use_multiprocessing=True`)")
+    if (getattr(model, "steps_per_execution", None) or 1) > 1:
+        found.append("`steps_per_execution` above 1")
+    found.extend(_device_causes())
+    return found
+
+
+def _parts(name, value):
+    if name == "validation_data" and isinstance(value, (tuple, list)):
+        return list(value)
+    return [value]
+
+
+def _cause(source):
+    if source is None or isinstance(source, (list, tuple, dict, str)) or fingerprint.is_tensor_like(source):
+        return None
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+        if getattr(source, "use_multiprocessing", False) and getattr(source, "workers", 1) > 0:
+            return "worker processes of a data set"
+        return None
+    if hasattr(source, "element_spec") or type(source).__name__.endswith("Dataset"):
+        return "a tf.data pipeline"
+    if hasattr(source, "__next__"):
+        return "a Python generator"
+    return "data of type {}".format(type(source).__name__)
+
+
+def _device_causes():
+    jax = sys.modules.get("jax")
+    if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
+        return ["training on {}, where exact resume was not tried".format(jax.default_backend())]
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is not None and _backend() == "tensorflow":
+        devices = tensorflow.config.list_physical_devices()
+        kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
+        if kinds:
+            return ["training on {}, where exact resume was not tried".format(", ".join(kinds))]
+    return []
+
+
+def _backend():
+    keras = sys.modules.get("keras")
+    return keras.backend.backend() if keras is not None else None
+
+
+def describe_model(model):
+    """Short texts of the optimizer's configuration, and of the weights: values where a replay knows them."""
+    described = {}
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None:
+        described["optimizer"] = fingerprint.describe(_configuration(optimizer))
+    weights = list(getattr(model, "weights", ()))
+    described["weights"] = ", ".join(
+        "{}{}".format(getattr(weight, "path", weight.name), tuple(weight.shape)) for weight in weights
+    )
+    if weights and not any(VARIABLES.is_stale(weight) for weight in weights):
+        described["weight values"] = fingerprint.describe([weight.numpy() for weight in weights])
+    return described
+
+
+def _configuration(optimizer):
+    """An optimizer's configuration, without what training itself changes."""
+    configuration = dict(optimizer.get_config())
+    return {name: configuration[name] for name in sorted(configuration) if _is_constant(configuration[name])}
+
+
+def _is_constant(value):
+    return value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)) or hasattr(value, "dtype")

@@ -1,0 +1,65 @@
+"""Keras 3.13 on, backends JAX and TensorFlow: one trainer for all sources, `train_function` below it.
+
+Call paths (read from 3.13.0 and 3.15.1):
+
+    Model.fit            -> EpochIterator -> a data adapter's iterator -> Model.train_function   the loop
+    Model.train_on_batch                                               -> Model.train_function
+    evaluate, predict, test_on_batch, predict_on_batch                 -> test_function, predict_function
+"""
+from py_hooks.engine.patch import Generation, Patch
+from py_hooks.keras import advice, compute, passes, variables
+from py_hooks.keras.facts import KerasFacts
+
+FACTS = KerasFacts(
+    fit_forwards_generators=False,
+    backend_module="keras.src.backend.config",
+    metrics_are_variables=True,
+)
+
+_MODEL = "keras.src.models.model"
+_VARIABLE = "keras.src.backend.common.variables"
+_ADAPTERS = "keras.src.trainers.data_adapters."
+_SEQUENCE = _ADAPTERS + "py_dataset_adapter"
+
+PATCHES = (
+    #     module     attribute                       advice                        why
+    Patch(_MODEL,    "Model.fit",                    advice.fit,                   "know where a training call begins"),
+    Patch(_MODEL,    "Model.evaluate",               advice.evaluate,              "know where an evaluation begins"),
+    Patch(_MODEL,    "Model.predict",                advice.predict,               "know where a prediction begins"),
+    Patch(_MODEL,    "Model.train_on_batch",         advice.train_on_batch,        "know where a training call begins"),
+    Patch(_MODEL,    "Model.test_on_batch",          advice.test_on_batch,         "know where an evaluation begins"),
+    Patch(_MODEL,    "Model.predict_on_batch",       advice.predict_on_batch,      "know where a prediction begins"),
+    Patch(_MODEL,    "Model.make_train_function",    compute.make_train_function,  "record and answer training calls"),
+    Patch(_MODEL,    "Model.make_test_function",     compute.make_test_function,   "record and answer test calls"),
+    Patch(_MODEL,    "Model.make_predict_function",  compute.make_predict_function, "record and answer predict calls"),
+    Patch(_MODEL,    "Model._get_metrics_result_or_logs", compute.metrics_result,  "record and answer epoch logs"),
+    Patch(_MODEL,    "Model.reset_metrics",          variables.not_the_scripts,    "keep the framework's writes out"),
+    Patch(_MODEL,    "Model.get_weights",            advice.get_weights,           "record and answer reads of weights"),
+    Patch(_MODEL,    "Model.save",                   advice.save,                  "keep saved models with checkpoints"),
+    Patch(_MODEL,    "Model.save_weights",           advice.save,                  "keep saved models with checkpoints"),
+    Patch(_MODEL,    "Model.load_weights",           advice.load_weights,          "not read a file of the future"),
+    Patch("keras.src.layers.layer", "Layer.__call__", compute.count_trace,         "see which calls traced"),
+    Patch(_VARIABLE, "Variable.__init__",            variables.created,            "number the variables"),
+    Patch(_VARIABLE, "Variable.value",               variables.read,               "record and answer reads"),
+    Patch(_VARIABLE, "Variable.assign",              variables.write,              "check what the script writes"),
+    Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter._get_iterator", passes.array_iterator, "skip in a replay"),
+    Patch(_SEQUENCE, "PyDatasetAdapter.__init__",    passes.sequence_adapter,      "key the random numbers of items"),
+    Patch(_SEQUENCE, "PyDatasetAdapter._get_iterator", passes.sequence_iterator,   "skip in a replay"),
+    Patch(_SEQUENCE, "PyDatasetAdapter.get_jax_iterator", passes.sequence_jax_iterator, "skip in a replay"),
+    Patch(_SEQUENCE, "PyDatasetAdapter.get_tf_dataset", passes.sequence_dataset,   "key the random numbers of items"),
+    Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_begin", passes.sequence_epoch_begin, "key the random numbers of hooks"),
+    Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_end", passes.sequence_epoch_end,   "key the random numbers of hooks"),
+)
+
+BACKENDS = {
+    "jax": (
+        Patch(_MODEL, "Model._get_jax_state", variables.not_the_scripts, "keep the framework's reads out"),
+        Patch(_MODEL, "Model.jax_state_sync", variables.not_the_scripts, "keep the framework's writes out"),
+    ),
+    "tensorflow": (
+        Patch("keras.src.backend.tensorflow.trainer", "TFEpochIterator._get_iterator", passes.dataset_iterator,
+              "skip in a replay"),
+    ),
+}
+
+GENERATION = Generation("keras", "3.13.0", "on", FACTS, PATCHES, BACKENDS, variables.prepare)

@@ -1,0 +1,208 @@
+"""Keras 3: every variable, by creation number; its state in a checkpoint; and the doors of reads and writes.
+
+In a replay the variables that training changes hold no true values. So a read of one outside a recorded call is
+itself a recorded call, and a write by Python is checked against its record. A variable is *stale* from the training
+call that changed it until Python writes it; variables that only Python writes never are.
+
+Source: keras 3.15.1, keras/src/backend/common/variables.py; for JAX, which keeps the state of a running epoch outside
+the variables, keras/src/backend/jax/trainer.py, `_purge_model_variables` and `jax_state_sync`.
+"""
+import weakref
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import fingerprint
+
+
+class Variables(object):
+    """The variables of this process.
+
+    Attributes:
+        in_flight: values that live outside the variables while JAX trains: `id(variable)` -> array.
+        restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
+    """
+
+    def __init__(self):
+        self.numbers = {}
+        self.in_flight = {}
+        self.restored = {}
+        self._references = {}
+        self._stale = set()
+        self._marked = set()
+        self._created = 0
+
+    # -- creation ------------------------------------------------------------------------------------------------
+
+    def add(self, variable):
+        """Numbers a variable that was just made."""
+        number, key = self._created, id(variable)
+        self._created += 1
+        self.numbers[key] = number
+
+        def forget(_):
+            if self.numbers.get(key) == number:
+                del self.numbers[key]
+                self._stale.discard(key)
+            self._references.pop(number, None)
+
+        self._references[number] = weakref.ref(variable, forget)
+
+    # -- staleness -------------------------------------------------------------------------------------------------
+
+    def is_stale(self, variable):
+        """Whether training changed the variable since Python last wrote it."""
+        return id(variable) in self._stale
+
+    def mark_stale(self, owner, variables):
+        """Notes that a training call of `owner` changed `variables()`. Cheap once they are all marked."""
+        if owner not in self._marked:
+            self._stale.update(id(variable) for variable in variables())
+            self._marked.add(owner)
+
+    def written(self, variable):
+        """Notes that Python wrote the variable: its value is true, in a replay too."""
+        self._stale.discard(id(variable))
+        self._marked.clear()
+
+    # -- state in a checkpoint ---------------------------------------------------------------------------------------
+
+    def alive(self):
+        """`(number, variable)` of all variables that are still in use, in order of creation."""
+        for number, reference in sorted(self._references.items()):
+            variable = reference()
+            if variable is not None:
+                yield number, variable
+
+    def capture(self):
+        """The values of all variables that have one. JAX arrays are read, not copied: the recorder copies them."""
+        import numpy
+        from keras.src import backend
+
+        tensors, paths = [], {}
+        for number, variable in self.alive():
+            value = self.in_flight.get(id(variable), getattr(variable, "_value", None))
+            if value is not None:
+                tensors.append((str(number), numpy.asarray(backend.convert_to_numpy(value))))
+                paths[str(number)] = variable.path
+        return tensors, {"paths": paths}
+
+    def restore(self, tensors, state):
+        """Puts saved values in. Those of variables whose value is in flight are left in `restored`.
+
+        What was stale stays so: what is recorded must not depend on where a run was resumed.
+        """
+        variables = {str(number): variable for number, variable in self.alive()}
+        for number, value in tensors.items():
+            variable = variables.get(number)
+            if variable is None:
+                continue
+            if variable.path != state["paths"][number] or tuple(variable.shape) != value.shape:
+                raise VariableDiffers(number, state["paths"][number], value.shape, variable)
+            tensor = own_copy(variable, value)
+            if id(variable) in self.in_flight or variable._value is None:
+                self.restored[id(variable)] = tensor
+            if variable._value is not None:
+                variable._direct_assign(tensor)
+
+
+VARIABLES = Variables()
+
+
+class VariableDiffers(Exception):
+    """At the resume point a variable is not the one that the recorded run had under its number."""
+
+    exit_code = 76
+
+    def __init__(self, number, path, shape, variable):
+        Exception.__init__(
+            self,
+            "the replay differs from the record: the script made other variables\n"
+            "  variable {}: recorded `{}` of shape {}, now `{}` of shape {}\n"
+            "  the run was stopped; the checkpoint and the log are kept".format(
+                number, path, tuple(shape), variable.path, tuple(variable.shape)
+            ),
+        )
+        self.hint = "look for models built by the clock, the environment or another file; `--fresh` begins a new trial"
+
+
+def own_copy(variable, value):
+    """A tensor of the backend with memory of its own: numpy's may be shared by a buffer that is donated later."""
+    from keras.src import backend
+
+    if backend.backend() == "jax":
+        import jax.numpy
+
+        return jax.numpy.array(value, dtype=variable._dtype, copy=True)
+    return backend.convert_to_tensor(value, dtype=variable._dtype)
+
+
+def prepare(calls):
+    """Has the variables kept in checkpoints."""
+    calls.state_providers.append(("keras", VARIABLES))
+
+
+def created(original, variable, *args, **kwargs):
+    """`Variable.__init__`: numbers the variable, but for those of the reference objects that saving a model makes.
+
+    Source: keras 3.15.1, keras/src/saving/saving_lib.py, `_walk_saveable`.
+    """
+    original(variable, *args, **kwargs)
+    if not recorder.CALLS.in_composite:
+        VARIABLES.add(variable)
+
+
+def read(original, variable):
+    """`Variable.value` on JAX: a read of a stale variable outside a recorded call is a recorded call."""
+    calls = recorder.CALLS
+    if calls.depth or not VARIABLES.is_stale(variable) or not calls.recordable() or _is_tracing():
+        return original(variable)
+    value = calls.call(
+        recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
+    )
+    return value
+
+
+def write(original, variable, value):
+    """`Variable.assign`: a write by Python is made, and checked against its record."""
+    calls = recorder.CALLS
+    if calls.depth or not calls.begun or not calls.recordable() or _is_tracing():
+        return original(variable, value)
+    calls.depth += 1
+    try:
+        result = original(variable, value)
+    finally:
+        calls.depth -= 1
+    VARIABLES.written(variable)
+    calls.checked(recorder.WRITE, _identity(calls, "write", variable), _checksum(value))
+    return result
+
+
+def _checksum(value):
+    import numpy
+
+    return fingerprint.checksum(numpy.asarray(value))
+
+
+def _identity(calls, verb, variable):
+    return calls.trial.intern("{} variable {} {}".format(verb, VARIABLES.numbers.get(id(variable)), variable.path))
+
+
+def _is_tracing():
+    from keras.src.backend.common.stateless_scope import in_stateless_scope
+
+    return in_stateless_scope()
+
+
+def _as_backend_tensor(array):
+    from keras.src import backend
+
+    return backend.convert_to_tensor(array)
+
+
+def not_the_scripts(original, *args, **kwargs):
+    """A part of the framework that reads and writes variables on its own behalf: nothing in it is recorded."""
+    calls = recorder.CALLS
+    calls.depth += 1
+    try:
+        return original(*args, **kwargs)
+    finally:
+        calls.depth -= 1

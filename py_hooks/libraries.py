@@ -1,0 +1,77 @@
+"""Intercepts a library when it is imported: version, generation, patches, and what must stand before its first use."""
+import importlib
+import os
+
+from py_hooks.advice import calls as recorder
+from py_hooks.engine import patch, version
+from py_hooks.registry import GENERATIONS
+
+# Environment variables by which the frameworks size their pools of maths threads. The size of a pool changes floats
+# (how a sum is split), so a resume uses the recorded one.
+_THREAD_VARIABLES = {
+    "tensorflow": ("TF_NUM_INTRAOP_THREADS",),
+    "jax": ("PJRT_NPROC", "NPROC"),
+    "keras": ("TF_NUM_INTRAOP_THREADS", "PJRT_NPROC", "NPROC"),
+}
+
+
+def intercept(trial, streams, module):
+    """Patches a library that was just imported. Ends the process where it cannot be intercepted.
+
+    Args:
+        trial: the native trial.
+        streams: the random streams of this process.
+        module: the library's top module.
+    """
+    distribution = module.__name__
+    if distribution in trial.no_hooks:
+        return
+    calls = recorder.CALLS or begin(trial, streams)
+    try:
+        name = version.choose(distribution, module.__version__, GENERATIONS, os.path.dirname(module.__file__))
+        generation = importlib.import_module("py_hooks." + name).GENERATION
+        patch.install(generation, backend(generation))
+    except (version.UnsupportedVersion, patch.PatchTargetMissing) as error:
+        recorder.stop_with(calls, error)
+    if generation.prepare is not None:
+        generation.prepare(calls)
+
+
+def begin(trial, streams):
+    """The first library that is intercepted: makes the recorder, and what it keeps for every library."""
+    from py_hooks.advice import files
+
+    calls = recorder.start(trial, streams)
+    streams.install()
+    calls.state_providers.append(("streams", streams))
+    calls.files = files.SavedFiles(trial)
+    return calls
+
+
+def backend(generation):
+    """The backend that a library uses, for libraries that have several.
+
+    Raises:
+        version.UnsupportedVersion: the generation has no patches for it.
+    """
+    if not generation.backends:
+        return None
+    name = importlib.import_module(generation.facts.backend_module).backend()
+    if name not in generation.backends:
+        raise version.UnsupportedVersion(
+            "{} on backend `{}` is not something pedl-run can intercept\n"
+            "  known: {}\n"
+            "  the script was stopped before it trained".format(
+                generation.distribution, name, ", ".join(sorted(generation.backends))
+            ),
+            "choose a known backend with KERAS_BACKEND, or pass `--no-hooks {}` to train without checkpoints and "
+            "resume".format(generation.distribution),
+        )
+    return name
+
+
+def fix_thread_pools(distribution, threads):
+    """Sets the sizes of the maths pools that a library reads from the environment, unless the script's user did."""
+    for name in _THREAD_VARIABLES.get(distribution, ()):
+        os.environ.setdefault(name, str(threads))
+
