@@ -1,2 +1,202 @@
-//! Developer commands.
-fn main() {}
+//! `cargo dev ...`: the commands with which this project is shown, tested and checked.
+//!
+//! They need cargo and any Python with pip, nothing else: environments with the frameworks are made
+//! on the way ([`environment`]), and none is needed to build. What a command prints is for people,
+//! and its exit code for machines: 0, or 1 where something failed, or 64 for a wrong command line.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this program talks to people"
+)]
+
+mod check;
+mod demo;
+mod environment;
+mod events;
+mod failure;
+mod interpreter;
+mod matrix;
+mod process;
+mod repository;
+mod summary;
+mod test;
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use failure::{Failure, Result};
+
+/// One command.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    help: &'static str,
+    /// Gets what follows the name; says whether all was well.
+    run: fn(Vec<OsString>) -> Result<bool>,
+}
+
+/// All of them, in the order of the help.
+static COMMANDS: &[Command] = &[
+    Command {
+        name: "demo",
+        arguments: "[--python PATH]",
+        help: "train the example twice, one run killed half-way, and compare the weights",
+        run: demo::run,
+    },
+    Command {
+        name: "test",
+        arguments: "[--stack NAME]... [-- PYTEST ARGUMENTS]",
+        help: "build, run all Rust tests, then the Python tests on each stack of tests/matrix.toml",
+        run: test::run,
+    },
+    Command {
+        name: "check",
+        arguments: "",
+        help: "formats, lints, and whether our Python files compile on the oldest Python",
+        run: check::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    match process::watch_signals().and_then(|()| dispatch(arguments)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn dispatch(mut arguments: Vec<OsString>) -> Result<bool> {
+    let wants_help = |argument: &OsString| argument == "--help" || argument == "-h";
+    let ours = arguments.iter().take_while(|argument| *argument != "--");
+    if arguments.is_empty() || ours.clone().any(wants_help) {
+        print!("{}", help());
+        return Ok(true);
+    }
+    let name = arguments.remove(0);
+    let command = COMMANDS.iter().find(|command| name == command.name);
+    let command = command.ok_or_else(|| {
+        Failure::usage(format!("there is no command `{}`", name.to_string_lossy()))
+    })?;
+    (command.run)(arguments)
+}
+
+fn help() -> String {
+    let mut text = String::from("The project's own commands.\n\n");
+    for command in COMMANDS {
+        let call = format!("cargo dev {} {}", command.name, command.arguments);
+        let _ = writeln!(text, "  {}\n      {}", call.trim_end(), command.help);
+    }
+    text + "\nEnvironments are kept below $PEDL_DEV_CACHE, else $XDG_CACHE_HOME/pedl-dev, else \
+            ~/.cache/pedl-dev.\n"
+}
+
+/// The options of a command: `--NAME VALUE` or `--NAME=VALUE` each, and what follows `--`.
+struct Options {
+    values: Vec<(&'static str, String)>,
+    rest: Vec<OsString>,
+}
+
+impl Options {
+    /// Takes a command line apart; only the options of `known` are allowed.
+    fn parse(arguments: Vec<OsString>, known: &[&'static str]) -> Result<Self> {
+        let mut arguments = arguments.into_iter();
+        let mut values = Vec::new();
+        while let Some(argument) = arguments.next() {
+            if argument == "--" {
+                break;
+            }
+            let text = argument.to_string_lossy();
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (&*text, None),
+            };
+            let name = known
+                .iter()
+                .find(|known| name.strip_prefix("--") == Some(known))
+                .ok_or_else(|| Failure::usage(format!("there is no option `{text}` here")))?;
+            let value = value
+                .or_else(|| {
+                    arguments
+                        .next()
+                        .map(|value| value.to_string_lossy().into_owned())
+                })
+                .ok_or_else(|| Failure::usage(format!("`--{name}` needs a value")))?;
+            values.push((*name, value));
+        }
+        Ok(Self {
+            values,
+            rest: arguments.collect(),
+        })
+    }
+
+    /// All values of an option, in order.
+    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.values
+            .iter()
+            .filter(move |(known, _)| *known == name)
+            .map(|(_, value)| &**value)
+    }
+
+    /// For commands that pass nothing on.
+    fn no_rest(self) -> Result<Self> {
+        match self.rest.first() {
+            None => Ok(self),
+            Some(argument) => Err(Failure::usage(format!(
+                "`{}` is an argument too many",
+                argument.to_string_lossy()
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::{Options, help};
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let arguments = line.split_whitespace().map(OsString::from).collect();
+        Options::parse(arguments, &["stack", "python"]).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn options_have_values_and_the_rest_is_passed_on() {
+        let options = parse("--stack plain --stack=keras3-jax -- -k fit --stack x");
+        let options = options.expect("it is valid");
+        assert_eq!(
+            options.all("stack").collect::<Vec<_>>(),
+            ["plain", "keras3-jax"]
+        );
+        assert_eq!(options.all("python").count(), 0);
+        assert_eq!(options.rest, ["-k", "fit", "--stack", "x"]);
+    }
+
+    #[test]
+    fn what_is_unknown_is_named() {
+        let error = parse("--stacks plain").err().expect("it is refused");
+        assert!(error.contains("`--stacks`"), "{error}");
+        let error = parse("--stack").err().expect("it is refused");
+        assert!(error.contains("`--stack` needs a value"), "{error}");
+        assert!(parse("plain").is_err());
+        assert!(
+            parse("-- x")
+                .and_then(|o| o.no_rest().map_err(|e| e.to_string()))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn help_fits_a_terminal() {
+        for line in help().lines() {
+            assert!(line.len() <= 100, "{line}");
+        }
+    }
+}

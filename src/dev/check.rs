@@ -1,0 +1,134 @@
+//! `cargo dev check`: what can be said about the source without running it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Options;
+use crate::environment::Environment;
+use crate::failure::{At as _, Failure, Result};
+use crate::interpreter::Interpreter;
+use crate::matrix::Matrix;
+use crate::process::{self, Output, Running};
+use crate::repository::Repository;
+
+/// Clippy builds the whole workspace.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// The oldest Python that a supported stack needs.
+const OLDEST_PYTHON: &str = "3.7";
+
+/// Where our Python files are that run inside a user's Python.
+const RUNTIME_TREES: [&str; 2] = ["py_hooks", "shims"];
+
+/// Compiles every file that it is told, without writing a cache beside it.
+const COMPILE: &str = "
+import sys
+for path in sys.argv[1:]:
+    with open(path, 'rb') as file:
+        compile(file.read(), path, 'exec', dont_inherit=True)
+print(len(sys.argv) - 1, 'files')
+";
+
+/// Runs all checks, also after one has failed.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
+    Options::parse(arguments, &[])?.no_rest()?;
+    let repository = Repository::find();
+    let mut checks = vec![
+        ("rustfmt", cargo(&repository, &["fmt", "--all", "--check"])),
+        (
+            "clippy",
+            cargo(
+                &repository,
+                &[
+                    "clippy",
+                    "--workspace",
+                    "--all-targets",
+                    "--quiet",
+                    "--",
+                    "--deny",
+                    "warnings",
+                ],
+            ),
+        ),
+    ];
+    let mut missing = Vec::new();
+    match compile(&repository)? {
+        Some(command) => checks.push(("compile on Python 3.7", command)),
+        None => missing.push(("compile on Python 3.7", OLDEST_PYTHON.to_owned())),
+    }
+    let lint = Matrix::read(&repository)?.lint;
+    match Interpreter::find(&lint.python) {
+        Some(interpreter) => {
+            let mut ruff = Environment::of(&lint, &interpreter)?.command();
+            ruff.args(["-m", "ruff", "check", "--quiet", "--no-cache", "."]);
+            ruff.current_dir(repository.root());
+            checks.push(("ruff", ruff));
+        }
+        None => missing.push(("ruff", lint.python.join(", "))),
+    }
+
+    let mut good = true;
+    for (name, command) in checks {
+        println!("{name}");
+        let ended = Running::start(command, Output::Prefix("    "))?.wait(LIMIT)?;
+        if !ended.success() {
+            good = false;
+            println!("    FAILED: {}", ended.describe());
+        }
+    }
+    for (name, python) in missing {
+        println!("{name}\n    skipped: no Python {python} was found");
+    }
+    println!(
+        "{}",
+        if good {
+            "all checks passed"
+        } else {
+            "some checks FAILED"
+        }
+    );
+    Ok(good)
+}
+
+fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
+    let mut command = repository.cargo();
+    command.args(arguments);
+    command
+}
+
+/// The compile check, where there is a Python that old.
+fn compile(repository: &Repository) -> Result<Option<Command>> {
+    let Some(interpreter) = Interpreter::find(&[OLDEST_PYTHON.to_owned()]) else {
+        return Ok(None);
+    };
+    let mut command = process::python(&interpreter.path);
+    command
+        .current_dir(repository.root())
+        .args(["-I", "-c", COMPILE]);
+    for tree in RUNTIME_TREES {
+        command.args(python_files(repository.root().join(tree))?);
+    }
+    Ok(Some(command))
+}
+
+fn python_files(tree: PathBuf) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![tree];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).at("list", &directory)? {
+            let path = entry.at("list", &directory)?.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "py") {
+                found.push(path);
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::new("there are no Python files to compile"));
+    }
+    found.sort();
+    Ok(found)
+}

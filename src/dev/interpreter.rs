@@ -1,0 +1,130 @@
+//! Where the Pythons are.
+//!
+//! The project itself needs none to be built. Its tests and its demonstration run on real ones,
+//! which we look for, and ask for their version, because a name promises nothing: the `python3.11`
+//! of pyenv is a script that may know of no such version.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::failure::{Failure, Result};
+use crate::process::{self, Output, Running};
+
+/// What a candidate prints about itself. `sys.executable` is the real one behind pyenv's scripts.
+const QUESTION: &str = "import json, sys; print(json.dumps(\
+    {'version': '%d.%d.%d' % sys.version_info[:3], 'path': sys.executable}))";
+
+/// A candidate that does not answer within this time is no interpreter.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// A CPython that answered.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Interpreter {
+    /// `3.13.0`
+    pub(crate) version: String,
+    /// The real executable.
+    pub(crate) path: PathBuf,
+}
+
+impl Interpreter {
+    /// Asks one executable.
+    pub(crate) fn at(path: &Path) -> Result<Self> {
+        let no =
+            |why: &str| Failure::new(format!("`{}` is no usable Python: {why}", path.display()));
+        let mut command = process::python(path);
+        command.args(["-I", "-S", "-c", QUESTION]);
+        let mut asked = Running::start(command, Output::Keep)?;
+        let ended = asked.wait(ANSWER_LIMIT)?;
+        let answer = asked.text();
+        if !ended.success() {
+            return Err(no(&format!("{}, {}", ended.describe(), answer.trim())));
+        }
+        // Warnings may come first.
+        let last = answer.lines().next_back().unwrap_or_default();
+        serde_json::from_str(last).map_err(|_| no(&format!("it answered `{}`", answer.trim())))
+    }
+
+    /// The first one that answers, of the versions in this order; none is no error.
+    pub(crate) fn find(versions: &[String]) -> Option<Self> {
+        versions.iter().find_map(|version| {
+            candidates(version)
+                .iter()
+                .filter_map(|candidate| Self::at(candidate).ok())
+                .find(|found| found.is(version))
+        })
+    }
+
+    /// Whether it is of this version, `3.11` say.
+    fn is(&self, version: &str) -> bool {
+        self.version
+            .strip_prefix(version)
+            .is_some_and(|rest| rest.starts_with('.'))
+    }
+}
+
+/// The executables that may be of a version, likeliest first: `python3.11` and `python3` in the
+/// directories of `PATH`, then pyenv's own directories, newest patch first.
+fn candidates(version: &str) -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut found = Vec::new();
+    for name in [format!("python{version}"), "python3".to_owned()] {
+        found.extend(env::split_paths(&path).map(|directory| directory.join(&name)));
+    }
+    found.extend(
+        pyenv_versions(version)
+            .into_iter()
+            .map(|version| version.join("bin/python")),
+    );
+    found.retain(|path| path.is_file());
+    found
+}
+
+fn pyenv_versions(version: &str) -> Vec<PathBuf> {
+    let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let Some(root) = root.or_else(|| env::home_dir().map(|home| home.join(".pyenv"))) else {
+        return Vec::new();
+    };
+    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(root.join("versions"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((patch(&entry.file_name(), version)?, entry.path())))
+        .collect();
+    found.sort_by(|one, other| other.cmp(one));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// `7` of `3.11.7`, where the version is `3.11`.
+fn patch(name: &OsStr, version: &str) -> Option<u32> {
+    name.to_str()?
+        .strip_prefix(version)?
+        .strip_prefix('.')?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::path::PathBuf;
+
+    use super::{Interpreter, patch};
+
+    #[test]
+    fn a_version_is_a_whole_number() {
+        let python = |version: &str| Interpreter {
+            version: version.to_owned(),
+            path: PathBuf::new(),
+        };
+        assert!(python("3.1.4").is("3.1"));
+        assert!(!python("3.11.4").is("3.1"));
+        assert_eq!(patch(OsStr::new("3.11.7"), "3.11"), Some(7));
+        assert_eq!(patch(OsStr::new("3.11.7"), "3.1"), None);
+        assert_eq!(patch(OsStr::new("3.11-dev"), "3.11"), None);
+    }
+}

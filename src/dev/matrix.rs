@@ -1,0 +1,98 @@
+//! `tests/matrix.toml`: the stacks that the tests run on.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::failure::{At as _, Failure, Result};
+use crate::repository::Repository;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Matrix {
+    /// In the order in which they are tested.
+    #[serde(rename = "stack")]
+    pub(crate) stacks: Vec<Stack>,
+    /// What `cargo dev check` uses.
+    pub(crate) lint: Stack,
+}
+
+/// One combination of Python and frameworks. The fields are explained in the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stack {
+    pub(crate) name: String,
+    pub(crate) python: Vec<String>,
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+    pub(crate) requirements: Vec<String>,
+    #[serde(default)]
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl Stack {
+    /// The frameworks and their versions, in words: what is asked for first.
+    pub(crate) fn summary(&self) -> String {
+        let first_two: Vec<_> = self
+            .requirements
+            .iter()
+            .take(2)
+            .map(|text| text.replace("==", " "))
+            .collect();
+        first_two.join(" and ")
+    }
+}
+
+impl Matrix {
+    /// Reads the file.
+    pub(crate) fn read(repository: &Repository) -> Result<Self> {
+        let path = repository.root().join("tests/matrix.toml");
+        let text = std::fs::read_to_string(&path).at("read", &path)?;
+        toml::from_str(&text)
+            .map_err(|error| Failure::new(format!("`{}` is not valid:\n{error}", path.display())))
+    }
+
+    /// The stack of this name.
+    pub(crate) fn stack(&self, name: &str) -> Result<&Stack> {
+        self.stacks
+            .iter()
+            .find(|stack| stack.name == name)
+            .ok_or_else(|| {
+                let names: Vec<_> = self
+                    .stacks
+                    .iter()
+                    .map(|stack| stack.name.as_str())
+                    .collect();
+                Failure::usage(format!(
+                    "there is no stack `{name}`, only {}",
+                    names.join(", ")
+                ))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Matrix;
+    use crate::repository::Repository;
+
+    #[test]
+    fn every_requirement_is_pinned_and_every_name_is_there_once() {
+        let matrix = Matrix::read(&Repository::find()).expect("the file is valid");
+        let mut names: Vec<_> = matrix.stacks.iter().map(|stack| &stack.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), matrix.stacks.len());
+        for stack in matrix.stacks.iter().chain([&matrix.lint]) {
+            for requirement in &stack.requirements {
+                assert_eq!(
+                    requirement.matches("==").count(),
+                    1,
+                    "{}: {requirement}",
+                    stack.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! `cargo dev test`: everything that is tested by a program, in one command.
+//!
+//! First the executable is built, optimised, as it is released; then come the Rust tests, then the
+//! Python tests once for each stack of `tests/matrix.toml`, with this executable. A stack without an
+//! interpreter is left out by name. The last line adds up all parts in pytest's words.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::Options;
+use crate::environment::Environment;
+use crate::failure::Result;
+use crate::interpreter::Interpreter;
+use crate::matrix::{Matrix, Stack};
+use crate::process::{Ended, Output, Running};
+use crate::repository::Repository;
+use crate::summary::Counts;
+
+/// The name by which `--stack` chooses the Rust tests.
+const RUST: &str = "rust";
+
+/// Building and running the Rust tests.
+const RUST_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// The Python tests of one stack.
+const STACK_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// All of it: what still runs then is ended, so that there is a summary within the 90 minutes after
+/// which `.ci/run` is cut off.
+const TOTAL_LIMIT: Duration = Duration::from_secs(85 * 60);
+
+/// pytest's exit code where it found no test to run.
+const NOTHING_COLLECTED: i32 = 5;
+
+/// One line of the summary.
+struct Part {
+    name: String,
+    counts: Counts,
+    /// What the numbers do not say.
+    remark: String,
+    took: Duration,
+}
+
+/// What all parts share.
+struct Session {
+    repository: Repository,
+    pytest_arguments: Vec<OsString>,
+    started: Instant,
+}
+
+/// Runs the tests; `--stack NAME` (again and again) only those, `rust` for the Rust tests.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
+    let options = Options::parse(arguments, &["stack"])?;
+    let repository = Repository::find();
+    let matrix = Matrix::read(&repository)?;
+    let chosen: Vec<&str> = options.all("stack").collect();
+    for name in chosen.iter().filter(|name| **name != RUST) {
+        matrix.stack(name)?;
+    }
+    let wanted = |name: &str| chosen.is_empty() || chosen.contains(&name);
+    let rust = wanted(RUST);
+    let stacks: Vec<Stack> = matrix
+        .stacks
+        .iter()
+        .filter(|stack| wanted(&stack.name))
+        .cloned()
+        .collect();
+    let session = Session {
+        repository,
+        pytest_arguments: options.rest,
+        started: Instant::now(),
+    };
+
+    let mut parts = Vec::new();
+    headline("build");
+    let executable = match session.repository.build() {
+        Ok(executable) => Some(executable),
+        Err(failure) if failure.is_interruption() => return Err(failure),
+        Err(failure) => {
+            println!("{failure}");
+            parts.push(Part::error(
+                "build",
+                "failed, see above",
+                session.started.elapsed(),
+            ));
+            None
+        }
+    };
+    if rust {
+        headline("Rust tests");
+        parts.push(session.rust()?);
+    }
+    if let Some(executable) = executable {
+        println!("{}", executable.display());
+        for stack in &stacks {
+            parts.push(session.stack(stack, &executable)?);
+        }
+    }
+    Ok(report(&parts, session.started.elapsed()))
+}
+
+impl Session {
+    /// The Rust tests of the workspace. The extension module has none of its own: it links to no
+    /// Python, so only a Python can load it.
+    fn rust(&self) -> Result<Part> {
+        let started = Instant::now();
+        let mut cargo = self.repository.cargo();
+        cargo.args(["test", "--workspace", "--no-fail-fast"]);
+        let (ended, output) = self.watch(cargo, RUST_LIMIT)?;
+        let counts = Counts::of_cargo(&output);
+        Ok(Part::ended("Rust tests", ended, counts, started.elapsed()))
+    }
+
+    /// The Python tests on one stack.
+    fn stack(&self, stack: &Stack, executable: &Path) -> Result<Part> {
+        headline(&stack.name);
+        let started = Instant::now();
+        let Some(interpreter) = Interpreter::find(&stack.python) else {
+            let remark = format!("no Python {} was found", stack.python.join(", "));
+            println!("skipped: {remark}");
+            let (name, took) = (stack.name.clone(), Duration::ZERO);
+            return Ok(Part {
+                name,
+                counts: Counts::SKIPPED,
+                remark,
+                took,
+            });
+        };
+        println!(
+            "Python {} at {}",
+            interpreter.version,
+            interpreter.path.display()
+        );
+        let environment = match Environment::of(stack, &interpreter) {
+            Ok(environment) => environment,
+            Err(failure) if failure.is_interruption() => return Err(failure),
+            Err(failure) => {
+                println!("{failure}");
+                let remark = "its environment could not be made, see above";
+                return Ok(Part::error(&stack.name, remark, started.elapsed()));
+            }
+        };
+        println!(
+            "{}: {}",
+            environment.directory.display(),
+            stack.requirements.join(" ")
+        );
+
+        let mut pytest = environment.command();
+        pytest
+            .args(["-u", "-m", "pytest"])
+            .args(&self.pytest_arguments)
+            .current_dir(self.repository.root())
+            .env("PEDL_RUN", executable)
+            .env("PEDL_STACK", &stack.name)
+            .env("PEDL_STACK_TAGS", stack.tags.join(" "));
+        let started = Instant::now();
+        let (ended, output) = self.watch(pytest, STACK_LIMIT)?;
+        let counts = Counts::of_pytest(&output);
+        let name = format!("{}, Python {}", stack.name, interpreter.version);
+        let nothing =
+            matches!(ended, Ended::Exited(status) if status.code() == Some(NOTHING_COLLECTED));
+        if nothing && !self.pytest_arguments.is_empty() {
+            let (counts, remark) = (Counts::default(), "no such test here".to_owned());
+            return Ok(Part {
+                name,
+                counts,
+                remark,
+                took: started.elapsed(),
+            });
+        }
+        Ok(Part::ended(&name, ended, counts, started.elapsed()))
+    }
+
+    /// Runs one part within its limit and that of the whole; prints and returns its output.
+    fn watch(&self, command: std::process::Command, limit: Duration) -> Result<(Ended, String)> {
+        let left = TOTAL_LIMIT.saturating_sub(self.started.elapsed());
+        let mut running = Running::start(command, Output::Copy)?;
+        let ended = running.wait(limit.min(left))?;
+        Ok((ended, running.text()))
+    }
+}
+
+impl Part {
+    fn error(name: &str, remark: &str, took: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            counts: Counts::ERROR,
+            remark: remark.to_owned(),
+            took,
+        }
+    }
+
+    /// A part that ran. Where its numbers are good but its end is not, the end counts.
+    fn ended(name: &str, ended: Ended, counts: Option<Counts>, took: Duration) -> Self {
+        let mut part = Self {
+            name: name.to_owned(),
+            counts: counts.unwrap_or_default(),
+            remark: String::new(),
+            took,
+        };
+        if counts.is_none() || (part.counts.good() && !ended.success()) {
+            part.counts += Counts::ERROR;
+            part.remark = ended.describe();
+        }
+        part
+    }
+}
+
+fn headline(name: &str) {
+    println!(
+        "\n---- {name} {}",
+        "-".repeat(74_usize.saturating_sub(name.len()))
+    );
+}
+
+/// Prints what came out; says whether all was well.
+fn report(parts: &[Part], took: Duration) -> bool {
+    headline("all parts");
+    let mut sum = Counts::default();
+    for part in parts {
+        let remark = if part.remark.is_empty() { "" } else { ": " };
+        println!(
+            "{:<40} {:>7.1}s  {}{remark}{}",
+            part.name,
+            part.took.as_secs_f64(),
+            part.counts,
+            part.remark
+        );
+        sum += part.counts;
+    }
+    println!("{}", sum.closing_line(took));
+    sum.good()
+}
