@@ -11,7 +11,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, exit};
+use std::process::{Command, ExitCode};
 
 /// Trees of Python files, and where in the library each is laid out. The boot site lies beside
 /// `py_hooks`, because it is an entry of `PYTHONPATH` by itself.
@@ -27,6 +27,10 @@ const SKIPPED: [&str; 2] = ["__pycache__", "boot_site"];
 /// The file extensions that belong to the library.
 const EXTENSIONS: [&str; 3] = ["py", "pyi", "typed"];
 
+/// Digits of the hash in the name of the library's directory: 64 bits tell the versions that one
+/// person ever runs apart.
+const HASH_DIGITS: usize = 16;
+
 /// Variables by which the outer cargo speaks of this package; in the nested build they would speak
 /// of the wrong one. The wrappers are those of clippy.
 const OUTER_VARIABLES: [&str; 6] = [
@@ -38,9 +42,19 @@ const OUTER_VARIABLES: [&str; 6] = [
     "PROFILE",
 ];
 
-fn main() {
-    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
-    let out = PathBuf::from(variable("OUT_DIR"));
+fn main() -> ExitCode {
+    match build() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            println!("cargo::error={reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<(), String> {
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(variable("OUT_DIR")?);
     for watched in [
         "src/native",
         "src/core",
@@ -51,21 +65,20 @@ fn main() {
     ] {
         println!("cargo::rerun-if-changed={watched}");
     }
-
-    let module = build_native_module(&root, &out);
+    let module = build_native_module(&root, &out)?;
     let mut files = vec![("_pedl.abi3.so".to_owned(), module)];
     for (tree, place) in TREES {
-        collect(&root.join(tree), place, &mut files);
+        collect(&root.join(tree), place, &mut files)?;
     }
     files.sort();
-    write_table(&out.join("library.rs"), &files);
+    write_table(&out.join("library.rs"), &files)
 }
 
 /// Builds `pedl-native`, optimised whatever the outer profile is, and returns the path of its file.
-fn build_native_module(root: &Path, out: &Path) -> PathBuf {
-    let target = variable("TARGET");
+fn build_native_module(root: &Path, out: &Path) -> Result<PathBuf, String> {
+    let target = variable("TARGET")?;
     let target_dir = out.join("native");
-    let mut cargo = Command::new(variable("CARGO"));
+    let mut cargo = Command::new(variable("CARGO")?);
     cargo
         .current_dir(root)
         .args(["build", "--release", "--quiet", "--package", "pedl-native"])
@@ -76,27 +89,32 @@ fn build_native_module(root: &Path, out: &Path) -> PathBuf {
     for name in OUTER_VARIABLES {
         cargo.env_remove(name);
     }
-    match cargo.status() {
-        Ok(status) if status.success() => {}
-        Ok(status) => fail(&format!("the build of pedl-native ended with {status}")),
-        Err(error) => fail(&format!("cannot run {}: {error}", variable("CARGO"))),
+    let status = cargo
+        .status()
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
+    if !status.success() {
+        return Err(format!("the build of pedl-native ended with {status}"));
     }
-    target_dir.join(target).join("release/lib_pedl.so")
+    Ok(target_dir.join(target).join("release/lib_pedl.so"))
 }
 
 /// Adds every file of a tree that belongs to the library.
-fn collect(directory: &Path, place: &str, files: &mut Vec<(String, PathBuf)>) {
-    let entries = fs::read_dir(directory)
-        .unwrap_or_else(|error| fail(&format!("cannot list {}: {error}", directory.display())));
-    for entry in entries.flatten() {
+fn collect(
+    directory: &Path,
+    place: &str,
+    files: &mut Vec<(String, PathBuf)>,
+) -> Result<(), String> {
+    let failed = |error| format!("cannot list {}: {error}", directory.display());
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
         let path = entry.path();
         let name = entry.file_name();
         let name = name
             .to_str()
-            .unwrap_or_else(|| fail("a file name is not UTF-8"));
+            .ok_or_else(|| format!("{} is not UTF-8", path.display()))?;
         if path.is_dir() {
             if !SKIPPED.contains(&name) {
-                collect(&path, &format!("{place}/{name}"), files);
+                collect(&path, &format!("{place}/{name}"), files)?;
             }
         } else if EXTENSIONS
             .iter()
@@ -105,34 +123,34 @@ fn collect(directory: &Path, place: &str, files: &mut Vec<(String, PathBuf)>) {
             files.push((format!("{place}/{name}"), path));
         }
     }
+    Ok(())
 }
 
 /// Writes the table and its hash as Rust source.
-fn write_table(path: &Path, files: &[(String, PathBuf)]) {
+fn write_table(path: &Path, files: &[(String, PathBuf)]) -> Result<(), String> {
     let mut hash = blake3::Hasher::new();
     let mut table = String::from("pub(super) static FILES: &[(&str, &[u8])] = &[\n");
     for (name, source) in files {
-        let bytes = fs::read(source)
-            .unwrap_or_else(|error| fail(&format!("cannot read {}: {error}", source.display())));
-        hash.update(&(name.len() as u64).to_le_bytes());
-        hash.update(name.as_bytes());
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(&bytes);
-        let _ = writeln!(table, "    ({name:?}, include_bytes!({source:?})),");
+        let shown = source
+            .to_str()
+            .ok_or_else(|| format!("{} is not UTF-8", source.display()))?;
+        let bytes = fs::read(source).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        for part in [name.as_bytes(), &bytes] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let _ = writeln!(table, "    ({name:?}, include_bytes!({shown:?})),");
     }
     table.push_str("];\n");
     let hash = hash.finalize().to_hex();
-    let _ = writeln!(table, "pub(super) const HASH: &str = {:?};", &hash[..16]);
-    if let Err(error) = fs::write(path, table) {
-        fail(&format!("cannot write {}: {error}", path.display()));
-    }
+    let _ = writeln!(
+        table,
+        "pub(super) const HASH: &str = {:?};",
+        &hash[..HASH_DIGITS]
+    );
+    fs::write(path, table).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn variable(name: &str) -> String {
-    env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
-}
-
-fn fail(message: &str) -> ! {
-    println!("cargo::error={message}");
-    exit(1)
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|_| format!("cargo did not set {name}"))
 }

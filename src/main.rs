@@ -9,7 +9,8 @@
 //! 2 and install handlers for SIGSEGV and SIGBUS; Python's `faulthandler` restores those handlers
 //! and re-raises, and a crashed script would exit with 0 (rust-lang/rust#140662).
 
-#![no_main]
+// The test harness brings a `main` of its own.
+#![cfg_attr(not(test), no_main)]
 
 mod cli;
 mod failure;
@@ -18,19 +19,29 @@ mod library;
 mod supervisor;
 mod trial_process;
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::panic;
 
 use failure::Failure;
 
 /// What the C runtime calls. `std::env::args_os` works nevertheless: glibc hands the arguments to
 /// the standard library's initialiser as well.
+#[cfg(not(test))]
 #[expect(
     unsafe_code,
     reason = "an exported `main` is the only way around Rust's own"
 )]
 #[unsafe(no_mangle)]
-pub extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
+pub extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int {
+    run()
+}
+
+/// Plays the role of this process, and returns its exit code.
+#[cfg_attr(
+    test,
+    allow(dead_code, reason = "the test harness has another main function")
+)]
+fn run() -> c_int {
     let outcome = panic::catch_unwind(|| {
         if trial_process::is_this() {
             trial_process::run()

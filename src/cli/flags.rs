@@ -10,6 +10,10 @@ use serde_json::{Map, Value};
 
 /// How the script is run, after environment and command line were read.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each switch of the table"
+)]
 pub(crate) struct Options {
     pub(crate) action: Action,
     pub(crate) hyperparameters: Map<String, Value>,
@@ -118,7 +122,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "hp",
         value: Some("NAME=VALUE"),
-        help: "set a hyperparameter; the value is JSON, or else text",
+        help: "set a hyperparameter, to JSON or else text",
         repeatable: true,
         set: |options, text| {
             let (name, value) = text
@@ -145,7 +149,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "fresh",
         value: None,
-        help: "begin a new trial; the old directory is moved aside",
+        help: "begin a new trial; the old one is moved aside",
         repeatable: false,
         set: |options, _| {
             options.fresh = true;
@@ -155,7 +159,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "exact",
         value: None,
-        help: "impose what exact resume needs, refuse what cannot be exact",
+        help: "impose exact resume, refuse where impossible",
         repeatable: false,
         set: |options, _| {
             options.exact = true;
@@ -165,7 +169,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "python",
         value: Some("PATH"),
-        help: "the interpreter, or its environment [venv, conda, PATH]",
+        help: "interpreter or environment [venv, conda, PATH]",
         repeatable: false,
         set: |options, text| {
             options.python =
@@ -176,7 +180,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "mode",
         value: Some("MODE"),
-        help: "embed the interpreter or exec it: auto, embed, exec [auto]",
+        help: "run Python by auto, embed or exec [auto]",
         repeatable: false,
         set: |options, text| {
             options.mode = match text {
@@ -201,7 +205,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "checkpoint-period",
         value: Some("STEPS"),
-        help: "a checkpoint after every so many steps [by time only]",
+        help: "checkpoint after so many steps [by time only]",
         repeatable: false,
         set: |options, text| {
             options.checkpoint_period = Some(positive(text, "a number of steps, at least 1")?);
@@ -211,7 +215,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "checkpoint-seconds",
         value: Some("S"),
-        help: "a checkpoint is due after so many seconds [60]",
+        help: "checkpoint after so many seconds [60]",
         repeatable: false,
         set: |options, text| {
             options.checkpoint_seconds = text
@@ -225,7 +229,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "log-limit",
         value: Some("BYTES"),
-        help: "largest record of a trial's calls; KiB, MiB, GiB [1GiB]",
+        help: "largest record of calls; KiB, MiB, GiB [1GiB]",
         repeatable: false,
         set: |options, text| {
             options.log_limit_bytes =
@@ -236,7 +240,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "no-hooks",
         value: Some("LIBRARY"),
-        help: "leave a library alone: no checkpoint, no resume of it",
+        help: "leave a library alone, without any resume",
         repeatable: true,
         set: |options, text| {
             let library = non_empty(text, "the name of a library, as in `keras`")?.to_owned();
@@ -249,7 +253,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "log-format",
         value: Some("FORMAT"),
-        help: "how our lines on stderr look: text, json [text]",
+        help: "of our lines on stderr: text, json [text]",
         repeatable: false,
         set: |options, text| {
             options.log_format = match text {

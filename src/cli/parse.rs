@@ -6,7 +6,7 @@
 //! what is wrong with them CPython says itself.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::flags::{Action, FLAGS, Flag, Options};
@@ -20,8 +20,10 @@ pub(crate) struct CommandLine {
     pub(crate) python_word: Option<OsString>,
     /// Everything that CPython gets, as typed: its options, the program, the program's arguments.
     pub(crate) python_arguments: Vec<OsString>,
-    /// How many of `python_arguments` stand before the program.
+    /// How many of `python_arguments` stand before the one with which the program begins.
     pub(crate) num_python_options: usize,
+    /// How many bytes of that one are options nevertheless: 3 in `-uOc`.
+    pub(crate) num_switch_bytes: usize,
     pub(crate) program: Program,
     /// Whether Python was asked to ignore `PYTHONPATH` or `site` (`-I`, `-E`, `-S`).
     pub(crate) isolated: bool,
@@ -44,22 +46,35 @@ pub(crate) enum Program {
 impl CommandLine {
     /// The options of Python, as recorded.
     pub(crate) fn python_options(&self) -> Vec<String> {
-        let options = &self.python_arguments[..self.num_python_options];
+        let (options, program) = self.python_arguments.split_at(self.num_python_options);
+        let mut options: Vec<_> = options.iter().map(to_text).collect();
+        if self.num_switch_bytes > 0
+            && let Some(word) = program.first()
+        {
+            options.push(to_text(OsStr::from_bytes(
+                &word.as_bytes()[..self.num_switch_bytes],
+            )));
+        }
         options
-            .iter()
-            .map(|option| option.to_string_lossy().into_owned())
-            .collect()
     }
 
-    /// The program and its arguments: with the hyperparameters the identity of the command. Bytes
-    /// that are not UTF-8 are replaced; two commands that differ in such bytes only are one.
+    /// The program and its arguments: with the hyperparameters the identity of the command.
     pub(crate) fn command(&self) -> Vec<String> {
-        let command = &self.python_arguments[self.num_python_options..];
+        let program = &self.python_arguments[self.num_python_options..];
+        let mut command: Vec<_> = program.iter().map(to_text).collect();
+        if self.num_switch_bytes > 0
+            && let Some(word) = command.first_mut()
+        {
+            // The switches are ASCII letters.
+            word.replace_range(1..self.num_switch_bytes, "");
+        }
         command
-            .iter()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect()
     }
+}
+
+/// Bytes that are not UTF-8 are replaced; two commands that differ in such bytes only are one.
+fn to_text(word: impl AsRef<OsStr>) -> String {
+    word.as_ref().to_string_lossy().into_owned()
 }
 
 /// How CPython reads one of its short options.
@@ -110,6 +125,7 @@ pub(crate) fn parse(
             python_word: None,
             python_arguments: Vec::new(),
             num_python_options: 0,
+            num_switch_bytes: 0,
             program: Program::None,
             isolated: false,
         },
@@ -223,19 +239,12 @@ impl Parser {
         self.line.python_arguments.push(word);
     }
 
-    /// `-c CODE` or `-m MODULE`, perhaps at the end of a word with switches before it. The switches
-    /// become a word of their own, so that they can be told from the program.
+    /// `-c CODE` or `-m MODULE`, perhaps at the end of a word with switches before it.
     fn program_option(&mut self, word: OsString, letter: u8, position: usize, value: &[u8]) {
-        let mut option = word;
-        if position > 0 {
-            let switches = &option.as_bytes()[..=position];
-            self.line
-                .python_arguments
-                .push(OsStr::from_bytes(switches).to_owned());
-            option = OsString::from_vec([b"-", &option.as_bytes()[position + 1..]].concat());
-        }
+        // The dash and the letters before this one.
+        self.line.num_switch_bytes = if position > 0 { position + 1 } else { 0 };
         let num_options = self.line.python_arguments.len();
-        self.line.python_arguments.push(option);
+        self.line.python_arguments.push(word);
         let text = if value.is_empty() {
             // Without a value CPython says what is missing.
             let text = self.rest.next();

@@ -4,8 +4,8 @@
 //! Standard output belongs to the script, so everything but the answer to a question goes to
 //! standard error, each message beginning with `pedl: `.
 
-use std::fmt;
-use std::io::{self, Write};
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
@@ -67,21 +67,21 @@ pub(crate) fn answer(text: &str) -> i32 {
 /// The text of `--help`: one screen.
 pub(crate) fn help() -> String {
     let mut text = String::from(
-        "Runs an unmodified Python script; killed at any moment, the same command continues it exactly.\n\n\
-         usage: pedl-run [OPTIONS] [PYTHON OPTIONS] SCRIPT | -m MODULE | -c CODE | - [ARGUMENTS]\n\n",
+        "Runs an unmodified Python script; killed at any moment, it continues exactly.\n\n\
+         usage: pedl-run [OPTIONS] [PYTHON OPTIONS] SCRIPT [ARGUMENTS]\n       \
+         pedl-run [OPTIONS] [PYTHON OPTIONS] -m MODULE | -c CODE | - [ARGUMENTS]\n\n",
     );
     for flag in FLAGS {
-        let mut left = format!("  --{}", flag.name);
-        if let Some(value) = flag.value {
-            left.push(' ');
-            left.push_str(value);
-        }
-        text.push_str(&format!("{left:<28}{}\n", flag.help));
+        let option = match flag.value {
+            Some(value) => format!("--{} {value}", flag.name),
+            None => format!("--{}", flag.name),
+        };
+        let _ = writeln!(text, "  {option:<26}{}", flag.help);
     }
     text.push_str(
-        "\nEach option can be given in the environment: PEDL_TRIAL_DIR=DIR is --trial-dir DIR;\n\
-         PEDL_HP and PEDL_NO_HOOKS hold several values, separated by `;`.\n\
-         --hp and --no-hooks may be repeated. Short options belong to Python: pedl-run -h prints its help.\n",
+        "\nIn the environment: PEDL_TRIAL_DIR=DIR is --trial-dir DIR; PEDL_HP and\n\
+         PEDL_NO_HOOKS, which may be repeated as options, separate values by `;`.\n\
+         Short options belong to Python: pedl-run -h prints its help.\n",
     );
     text
 }

@@ -96,7 +96,11 @@ impl LibPython {
     }
 }
 
-/// Takes a variable out of the environment of this process.
+/// Takes a variable out of the environment of this process, which becomes the script's.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the script runs in this process, not in a child"
+)]
 pub(crate) fn forget_variable(name: &str) {
     // SAFETY: no other thread exists in this process, so none reads the environment meanwhile.
     unsafe { std::env::remove_var(name) }

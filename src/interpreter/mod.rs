@@ -157,11 +157,15 @@ fn examine(path: &Path, cache: &Path) -> Result<Found, Failure> {
         });
     }
     let is_script = linkage == Linkage::NotElf;
-    let answer = query::ask(path, is_script, cache)?;
+    let answer = if is_script {
+        query::ask_process(path)?
+    } else {
+        query::ask(path, cache)?
+    };
     let version = Version(answer.major, answer.minor);
     if answer.implementation != "cpython" {
         let what = format!("`{}` is {}", path.display(), answer.implementation);
-        return Err(unsupported(what));
+        return Err(unsupported(&what));
     }
     check_supported(path, version, &answer.abiflags)?;
     Ok(Found {
@@ -180,20 +184,20 @@ fn examine(path: &Path, cache: &Path) -> Result<Found, Failure> {
 
 fn check_supported(path: &Path, version: Version, abiflags: &str) -> Result<(), Failure> {
     if version < SUPPORTED.0 || version > SUPPORTED.1 {
-        return Err(unsupported(format!(
+        return Err(unsupported(&format!(
             "`{}` is Python {version}",
             path.display()
         )));
     }
     if abiflags.contains('t') {
         let what = format!("`{}` is a free-threaded Python {version}", path.display());
-        return Err(unsupported(what)
+        return Err(unsupported(&what)
             .detail("the stable ABI, by which one `_pedl` serves all versions, excludes these"));
     }
     Ok(())
 }
 
-fn unsupported(what: String) -> Failure {
+fn unsupported(what: &str) -> Failure {
     Failure::new(
         Exit::Interpreter,
         format!("{what}, which pedl does not support"),

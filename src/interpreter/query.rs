@@ -1,8 +1,9 @@
 //! Asks an interpreter about itself, in its own process, and remembers the answer.
 //!
 //! Only asked where its file does not tell (`elf`): an executable with Python linked into it, or a
-//! script such as those of pyenv and asdf. The question costs 10 to 200 ms, so the answer is kept in
-//! the cache directory under everything it can depend on.
+//! script such as those of pyenv and asdf. The question costs 10 to 40 ms, so the answer of an
+//! executable is kept in the cache directory under everything it can depend on. What a script
+//! answers depends on files of its own (`.python-version` and the like), so it is asked every time.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -47,8 +48,8 @@ struct Remembered {
 }
 
 /// Asks the interpreter, or the cache below `cache` if it was asked before.
-pub(super) fn ask(interpreter: &Path, is_script: bool, cache: &Path) -> Result<Answer, Failure> {
-    let key = key(interpreter, is_script);
+pub(super) fn ask(interpreter: &Path, cache: &Path) -> Result<Answer, Failure> {
+    let key = key(interpreter);
     let memory = cache.join("interpreters").join(file_name(&key));
     if let Some(answer) = recall(&memory, &key) {
         return Ok(answer);
@@ -56,7 +57,7 @@ pub(super) fn ask(interpreter: &Path, is_script: bool, cache: &Path) -> Result<A
     let answer = ask_process(interpreter)?;
     remember(
         &memory,
-        Remembered {
+        &Remembered {
             key,
             answer: answer.clone(),
         },
@@ -64,7 +65,8 @@ pub(super) fn ask(interpreter: &Path, is_script: bool, cache: &Path) -> Result<A
     Ok(answer)
 }
 
-fn ask_process(interpreter: &Path) -> Result<Answer, Failure> {
+/// Asks the interpreter.
+pub(super) fn ask_process(interpreter: &Path) -> Result<Answer, Failure> {
     let failed = || {
         Failure::new(
             Exit::Interpreter,
@@ -89,8 +91,8 @@ fn ask_process(interpreter: &Path) -> Result<Answer, Failure> {
         .map_err(|error| failed().detail(format!("its answer is not understood: {error}")))
 }
 
-/// All that the answer depends on. The answer of a script may depend on where it is run.
-fn key(interpreter: &Path, is_script: bool) -> String {
+/// All that the answer depends on.
+fn key(interpreter: &Path) -> String {
     let mut key = format!("{}\n{}", env!("CARGO_PKG_VERSION"), interpreter.display());
     if let (Ok(resolved), Ok(metadata)) = (interpreter.canonicalize(), interpreter.metadata()) {
         let _ = write!(
@@ -107,9 +109,6 @@ fn key(interpreter: &Path, is_script: bool) -> String {
         let value: OsString = std::env::var_os(name).unwrap_or_default();
         let _ = write!(key, "\n{name}={}", value.display());
     }
-    if is_script && let Ok(directory) = std::env::current_dir() {
-        let _ = write!(key, "\ncwd={}", directory.display());
-    }
     key
 }
 
@@ -121,17 +120,16 @@ fn file_name(key: &str) -> String {
 
 fn recall(memory: &Path, key: &str) -> Option<Answer> {
     let remembered: Remembered = serde_json::from_slice(&fs::read(memory).ok()?).ok()?;
-    // A script such as pyenv's answers for an interpreter that may be gone since.
-    (remembered.key == key && remembered.answer.executable.is_file()).then_some(remembered.answer)
+    (remembered.key == key).then_some(remembered.answer)
 }
 
 /// Keeps an answer. Where that is not possible, the next run asks again.
-fn remember(memory: &Path, remembered: Remembered) {
+fn remember(memory: &Path, remembered: &Remembered) {
     let Some(directory) = memory.parent() else {
         return;
     };
     let staged = memory.with_extension(format!("{}.tmp", process::id()));
-    let kept = serde_json::to_vec(&remembered)
+    let kept = serde_json::to_vec(remembered)
         .map_err(Into::into)
         .and_then(|text| {
             fs::create_dir_all(directory)?;

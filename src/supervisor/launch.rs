@@ -114,34 +114,30 @@ fn trial_name(program: &Program) -> String {
 
 /// Values for a trial that was not begun yet. A run is as random as under Python.
 fn fresh_identity(command: &[String], options: &Options) -> Result<Identity, Failure> {
-    let random = random()?;
     let user = env::var("PYTHONHASHSEED")
         .ok()
         .filter(|_| user_set_hash_seed());
     Ok(Identity {
         trial_id: ONLY,
         experiment_id: ONLY,
-        trial_seed: random[0] >> 1,
+        trial_seed: random()? >> 1,
         // With 0 Python would not randomise hashes at all. What is not a number Python refuses.
-        hash_seed: user
-            .and_then(|seed| seed.parse().ok())
-            .unwrap_or(random[1].max(1)),
+        hash_seed: match user.and_then(|seed| seed.parse().ok()) {
+            Some(seed) => seed,
+            None => random()?.max(1),
+        },
         threads: num_cpus(),
         command: command.to_vec(),
         hyperparameters: options.hyperparameters.clone(),
     })
 }
 
-fn random() -> Result<[u32; 2], Failure> {
-    let mut bytes = [0; 8];
+fn random() -> Result<u32, Failure> {
+    let mut bytes = [0; 4];
     // Up to 256 bytes are always filled at once.
     getrandom(&mut bytes, GetRandomFlags::empty())
         .map_err(|error| unexpected("getrandom", error))?;
-    let [a, b, c, d, e, f, g, h] = bytes;
-    Ok([
-        u32::from_le_bytes([a, b, c, d]),
-        u32::from_le_bytes([e, f, g, h]),
-    ])
+    Ok(u32::from_le_bytes(bytes))
 }
 
 /// The number of processors that this process may run on.

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use rustix::process::{Pid, Signal, getpid, getsid, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use signal_hook::consts::signal::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
 };
@@ -52,7 +52,7 @@ impl Signals {
         Ok(Self {
             info: SignalsInfo::new(wanted)?,
             received: Vec::new(),
-            leads_session: getsid(None).is_ok_and(|session| session == getpid()),
+            leads_session: leads_session(),
         })
     }
 
@@ -117,4 +117,18 @@ fn ignored_signals() -> u64 {
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
+}
+
+/// Whether this is the first process of its session. `getsid` says 0 for a session outside of our
+/// process namespace, which rustix has no value for; so the kernel's own line is read.
+fn leads_session() -> bool {
+    // The name of the program, in parentheses, may hold anything; then state, parent, group, session.
+    const SESSION: usize = 3;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(") ").next().unwrap_or_default();
+    let session = after_name
+        .split(' ')
+        .nth(SESSION)
+        .and_then(|text| text.parse().ok());
+    session == Some(getpid().as_raw_nonzero().get())
 }

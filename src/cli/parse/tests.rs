@@ -56,7 +56,10 @@ fn switches_in_front_of_a_command_are_told_from_it() {
     let line = parsed(&["-uOc", "code", "x"]);
     assert_eq!(line.python_options(), ["-uO"]);
     assert_eq!(line.command(), ["-c", "code", "x"]);
-    assert_eq!(parsed(&["-umpkg", "x"]).command(), ["-mpkg", "x"]);
+    assert_eq!(line.python_arguments, ["-uOc", "code", "x"]);
+    let line = parsed(&["-I", "-umpkg", "x"]);
+    assert_eq!(line.python_options(), ["-I", "-u"]);
+    assert_eq!(line.command(), ["-mpkg", "x"]);
 }
 
 #[test]

@@ -1,0 +1,204 @@
+//! Signals and deaths: whoever starts, stops or kills `pedl-run` deals with the script.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::support::{Dir, Host, TestCommand, hosts, python, script};
+
+fn counting(host: &Host, directory: &Dir) -> TestCommand {
+    host.pedl_run()
+        .arg(script("count_signals.py"))
+        .current_dir(directory.path())
+}
+
+#[test]
+fn each_signal_reaches_the_script_once() {
+    let directory = Dir::new();
+    for host in hosts() {
+        let mut run = counting(&host, &directory).start();
+        assert_eq!(run.line(), "ready", "{host}");
+        for (signal, name) in [
+            (Signal::INT, "SIGINT"),
+            (Signal::HUP, "SIGHUP"),
+            (Signal::USR1, "SIGUSR1"),
+            (Signal::USR2, "SIGUSR2"),
+            (Signal::WINCH, "SIGWINCH"),
+            (Signal::QUIT, "SIGQUIT"),
+            (Signal::INT, "SIGINT"),
+            (Signal::TERM, "SIGTERM"),
+        ] {
+            run.kill(signal);
+            let line = run.line();
+            assert!(line.starts_with(name), "{host}: {line:?}");
+        }
+        let output = run.wait().assert_code(5).assert_stderr("");
+        assert_eq!(output.stdout, "", "{host}");
+    }
+}
+
+#[test]
+fn ctrl_c_reaches_the_script_once() {
+    let directory = Dir::new();
+    for host in hosts() {
+        let output = counting(&host, &directory)
+            .below(&[
+                python().path.to_str().expect("UTF-8"),
+                script("press_ctrl_c.py").to_str().expect("UTF-8"),
+            ])
+            .output()
+            .assert_code(0);
+        assert_eq!(
+            output.stdout, "ready\nSIGINT 1\nSIGTERM 1\nexit 5\n",
+            "{host}\n{output}"
+        );
+    }
+}
+
+#[test]
+fn without_a_handler_the_run_dies_of_the_signal() {
+    let directory = Dir::new();
+    let code = "print('ready', flush=True); input()";
+    for host in hosts() {
+        for signal in [Signal::TERM, Signal::HUP, Signal::USR1, Signal::QUIT] {
+            let mut run = host
+                .pedl_run()
+                .args(["-c", code])
+                .current_dir(directory.path())
+                .start();
+            assert_eq!(run.line(), "ready", "{host}");
+            run.kill(signal);
+            run.wait().assert_signal(signal).assert_stderr("");
+        }
+    }
+}
+
+#[test]
+fn a_keyboard_interrupt_ends_the_run_as_it_ends_python() {
+    let directory = Dir::new();
+    for host in hosts() {
+        // Where exactly the signal interrupts differs from run to run, and so does the traceback.
+        let interrupted = |command: TestCommand| {
+            let code = "print('ready', flush=True); input()";
+            let mut run = command
+                .args(["-c", code])
+                .current_dir(directory.path())
+                .start();
+            assert_eq!(run.line(), "ready", "{host}");
+            run.kill(Signal::INT);
+            let output = run.wait();
+            assert!(output.stderr.ends_with("\nKeyboardInterrupt\n"), "{output}");
+            output.status
+        };
+        assert_eq!(
+            interrupted(host.pedl_run()),
+            interrupted(host.plain()),
+            "{host}"
+        );
+        let raising = |command: TestCommand| {
+            command
+                .args(["-c", "raise KeyboardInterrupt"])
+                .current_dir(directory.path())
+                .output()
+        };
+        raising(host.pedl_run()).assert_same(&raising(host.plain()));
+    }
+}
+
+#[test]
+fn ignored_signals_stay_ignored() {
+    let directory = Dir::new();
+    for host in hosts() {
+        let outer = ["sh", "-c", "trap '' HUP USR1; exec \"$@\"", "sh"];
+        let mut run = counting(&host, &directory).below(&outer).start();
+        assert_eq!(run.line(), "SIGHUP is ignored", "{host}");
+        assert_eq!(run.line(), "SIGUSR1 is ignored", "{host}");
+        assert_eq!(run.line(), "ready", "{host}");
+        run.kill(Signal::HUP);
+        run.kill(Signal::USR1);
+        run.kill(Signal::TERM);
+        assert_eq!(run.line(), "SIGTERM 1", "{host}");
+        run.wait().assert_code(5);
+    }
+}
+
+#[test]
+fn the_script_does_not_outlive_the_supervisor() {
+    let directory = Dir::new();
+    // Whoever reads the pipe finds its end once the last process that holds it is gone.
+    let code = "import os, signal; print(os.getppid(), flush=True); signal.pause()";
+    for host in hosts() {
+        let mut run = host
+            .pedl_run()
+            .args(["-c", code])
+            .current_dir(directory.path())
+            .start();
+        assert_eq!(run.line(), run.pid().as_raw_nonzero().to_string(), "{host}");
+        run.kill(Signal::KILL);
+        run.wait().assert_signal(Signal::KILL);
+    }
+}
+
+#[test]
+fn a_script_that_dies_with_its_reader_is_let_die() {
+    let directory = Dir::new();
+    let code = "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n\
+        while True: print('line', flush=True)";
+    for host in hosts() {
+        let mut run = host
+            .pedl_run()
+            .args(["-c", code])
+            .current_dir(directory.path())
+            .start();
+        assert_eq!(run.line(), "line", "{host}");
+        run.close_stdout();
+        run.wait().assert_signal(Signal::PIPE);
+    }
+}
+
+/// The outer command for a process namespace of its own, in which `pedl-run` is process 1.
+fn as_process_1() -> Option<&'static [&'static str]> {
+    const UNSHARE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let possible = std::process::Command::new(UNSHARE[0])
+        .args(&UNSHARE[1..])
+        .arg("true")
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !possible {
+        eprintln!("skipped: process 1 (unshare --pid is not permitted here)");
+    }
+    possible.then_some(UNSHARE)
+}
+
+#[test]
+fn as_process_1_it_reaps_orphans_and_tells_deaths_as_shells_do() {
+    let Some(outer) = as_process_1() else { return };
+    let directory = Dir::new();
+    // The grandchild is orphaned, ends, and is waited for in /proc: a zombie would stay there.
+    let orphan = "import os\n\
+        if os.fork() == 0:\n\
+        \x20   if os.fork() == 0:\n\
+        \x20       open('orphan', 'w').write(str(os.getpid()))\n\
+        \x20   os._exit(0)\n\
+        os.wait()\n\
+        while not (os.path.exists('orphan') and open('orphan').read()): os.sched_yield()\n\
+        while os.path.exists('/proc/' + open('orphan').read()): os.sched_yield()\n\
+        print(os.getppid())\n";
+    for host in hosts() {
+        let command = host
+            .pedl_run()
+            .args(["-c", orphan])
+            .current_dir(directory.path());
+        let output = command.below(outer).output().assert_code(0);
+        assert_eq!(output.stdout, "1\n", "{host}");
+        std::fs::remove_file(directory.join("orphan")).expect("it was there");
+
+        let kill = "import os; os.kill(os.getpid(), 9)";
+        let command = host
+            .pedl_run()
+            .args(["-c", kill])
+            .current_dir(directory.path());
+        command.below(outer).output().assert_code(137);
+    }
+}

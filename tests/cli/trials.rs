@@ -1,0 +1,182 @@
+//! Which trial a command means, and when it is started again.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::support::{Dir, Output, TestCommand, python, script};
+
+/// Prints the launch message that the host sent, as far as a script can find it.
+const PRINT_SEEDS: &str =
+    "import os; print(os.environ['PYTHONHASHSEED'], os.path.isdir('.pedl/train'))";
+
+fn trial_json(schema: u32, command: &[&str]) -> String {
+    serde_json::json!({
+        "schema": schema,
+        "trial_id": 1,
+        "experiment_id": 1,
+        "trial_seed": 7,
+        "hash_seed": 4242,
+        "threads": 2,
+        "command": command,
+        "python_options": [],
+        "hyperparameters": {},
+    })
+    .to_string()
+}
+
+fn run(directory: &Dir, arguments: &[&str]) -> Output {
+    TestCommand::pedl_run()
+        .arg("--python")
+        .arg(&python().path)
+        .args(arguments)
+        .current_dir(directory.path())
+        .output()
+}
+
+/// A directory with a script and a trial of it.
+fn begun() -> Dir {
+    let directory = Dir::new();
+    directory.write("train.py", PRINT_SEEDS);
+    directory.write(".pedl/train/trial.json", &trial_json(1, &["train.py"]));
+    directory
+}
+
+#[test]
+fn the_same_command_continues_with_the_recorded_seeds() {
+    let directory = begun();
+    assert_eq!(
+        run(&directory, &["-u", "train.py"]).assert_code(0).stdout,
+        "4242 True\n"
+    );
+}
+
+#[test]
+fn another_command_on_the_same_directory_is_refused() {
+    let directory = begun();
+    let path = directory.join(".pedl/train");
+    let path = path.display();
+    let hint = "hint: begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`\n";
+    run(&directory, &["train.py", "--epochs", "3"])
+        .assert_code(65)
+        .assert_stderr(&format!(
+            "pedl: error: `{path}` belongs to another command\n  \
+         begun with: train.py\n  run with: train.py --epochs 3\n{hint}"
+        ));
+    run(&directory, &["--hp", "lr=0.1", "train.py"])
+        .assert_code(65)
+        .assert_stderr(&format!(
+            "pedl: error: `{path}` belongs to another command\n  \
+         begun with: train.py\n  run with: --hp lr=0.1 train.py\n{hint}"
+        ));
+}
+
+#[test]
+fn a_trial_of_another_schema_is_refused() {
+    let directory = begun();
+    directory.write(".pedl/train/trial.json", &trial_json(2, &["train.py"]));
+    let path = directory.join(".pedl/train/trial.json");
+    run(&directory, &["train.py"])
+        .assert_code(65)
+        .assert_stderr(&format!(
+            "pedl: error: the schema of `{}` is `2`\n  \
+         expected: 1; another version of pedl wrote it\n\
+         hint: continue it with that version, or begin a new trial with `--fresh`\n",
+            path.display()
+        ));
+}
+
+#[test]
+fn fresh_moves_the_old_trial_aside() {
+    let directory = begun();
+    fs::create_dir(directory.join(".pedl/train.1")).expect("made");
+    let output = run(&directory, &["--fresh", "train.py", "other"]).assert_code(0);
+    assert!(output.stdout.ends_with(" False\n"), "{output}");
+    assert!(!output.stdout.starts_with("4242 "), "{output}");
+    assert!(directory.join(".pedl/train.2/trial.json").is_file());
+}
+
+#[test]
+fn a_trial_that_is_over_is_moved_aside() {
+    let directory = begun();
+    let events = ".pedl/train/events.jsonl";
+    directory.write(events, "{\"event\": \"trial_ended\", \"exit_code\": 1}\n");
+    assert_eq!(
+        run(&directory, &["train.py"]).assert_code(0).stdout,
+        "4242 True\n"
+    );
+    directory.write(events, "{\"event\": \"trial_ended\", \"exit_code\": 0}\n");
+    assert!(
+        run(&directory, &["train.py"])
+            .assert_code(0)
+            .stdout
+            .ends_with(" False\n")
+    );
+    assert!(directory.join(".pedl/train.1/events.jsonl").is_file());
+}
+
+#[test]
+fn a_trial_in_use_is_not_moved_aside() {
+    let directory = begun();
+    let lock = directory.write(".pedl/train/lock", "");
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(lock)
+        .expect("it is there");
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::LockExclusive).expect("free");
+    run(&directory, &["--fresh", "train.py"])
+        .assert_code(75)
+        .assert_stderr(&format!(
+            "pedl: error: `{}` is in use\n  another process runs this trial\n\
+         hint: wait for it, or name another directory with `--trial-dir DIR`\n",
+            directory.join(".pedl/train").display()
+        ));
+}
+
+/// Runs the script that kills itself, and returns how often it was started.
+fn crash(progress: u32, signal: Signal) -> (Output, usize) {
+    let directory = Dir::new();
+    let output = TestCommand::pedl_run()
+        .args(["--trial-dir", "trial", "--python"])
+        .arg(&python().path)
+        .arg(script("crash_after_checkpoints.py"))
+        .args(["trial", &progress.to_string(), &signal.as_raw().to_string()])
+        .current_dir(directory.path())
+        .output();
+    let starts = directory.read("trial/starts").lines().count();
+    (output, starts)
+}
+
+#[test]
+fn a_crash_is_followed_by_a_restart_as_long_as_there_is_progress() {
+    for (signal, name) in [(Signal::KILL, "SIGKILL"), (Signal::SEGV, "SIGSEGV")] {
+        let (output, starts) = crash(2, signal);
+        assert_eq!(starts, 3, "{output}");
+        let line = |restart| {
+            format!(
+                "pedl: the trial process was killed by {name}; it is started again from the newest \
+                 checkpoint (restart {restart})\n"
+            )
+        };
+        output
+            .assert_signal(signal)
+            .assert_stderr(&format!("{}{}", line(1), line(2)));
+    }
+}
+
+#[test]
+fn without_progress_a_crash_ends_the_run() {
+    let (output, starts) = crash(0, Signal::KILL);
+    assert_eq!(starts, 1);
+    output.assert_signal(Signal::KILL).assert_stderr("");
+}
+
+#[test]
+fn what_a_script_does_to_itself_is_no_crash() {
+    for signal in [Signal::INT, Signal::PIPE] {
+        // SIGPIPE is ignored by Python, so the script lives on and ends with 0; SIGINT becomes a
+        // KeyboardInterrupt, by which Python ends.
+        let (output, starts) = crash(9, signal);
+        assert_eq!(starts, 1, "{output}");
+    }
+}

@@ -1,0 +1,177 @@
+//! The command line: what is asked and what is answered, word for word.
+
+use crate::support::{Dir, TestCommand};
+
+#[track_caller]
+fn assert_refused(arguments: &[&str], expected: &str) {
+    let directory = Dir::new();
+    let command = TestCommand::pedl_run()
+        .args(arguments)
+        .current_dir(directory.path());
+    let output = command.output().assert_code(64).assert_stderr(expected);
+    assert_eq!(output.stdout, "");
+    assert!(directory.list().is_empty());
+}
+
+#[test]
+fn an_unknown_option_is_named_with_its_neighbours() {
+    assert_refused(
+        &["--trail-dir", "x", "train.py"],
+        "pedl: error: unknown option `--trail-dir`\n  \
+         expected: options of pedl-run or of python, then the script; what follows the script \
+         belongs to it\n\
+         hint: did you mean `--trial-dir`? `pedl-run --help` lists the options\n",
+    );
+    assert_refused(
+        &["--max-restarts=3", "train.py"],
+        "pedl: error: unknown option `--max-restarts`\n  \
+         expected: options of pedl-run or of python, then the script; what follows the script \
+         belongs to it\n\
+         hint: `pedl-run --help` lists the options\n",
+    );
+}
+
+#[test]
+fn a_wrong_value_is_shown_with_what_was_expected() {
+    let cases = [
+        (
+            &["--batches-per-step", "0"][..],
+            "a number of batches, at least 1",
+        ),
+        (
+            &["--checkpoint-period", "often"],
+            "a number of steps, at least 1",
+        ),
+        (
+            &["--checkpoint-seconds", "-1"],
+            "a number of seconds, 0 or more",
+        ),
+        (
+            &["--checkpoint-seconds", "nan"],
+            "a number of seconds, 0 or more",
+        ),
+        (
+            &["--log-limit", "1GB"],
+            "a number of bytes, as in `1048576`, `512MiB` or `4GiB`",
+        ),
+        (&["--mode", "fast"], "`auto`, `embed` or `exec`"),
+        (&["--log-format", "xml"], "`text` or `json`"),
+        (&["--hp", "lr"], "NAME=VALUE, as in `lr=0.1`"),
+    ];
+    for (option, expected) in cases {
+        let arguments = [option, &["train.py"]].concat();
+        assert_refused(
+            &arguments,
+            &format!(
+                "pedl: error: `{}` is `{}`\n  expected: {expected}\n\
+                 hint: `pedl-run --help` lists the options\n",
+                option[0], option[1]
+            ),
+        );
+    }
+}
+
+#[test]
+fn what_is_missing_or_too_much_is_said() {
+    let hint = "hint: `pedl-run --help` lists the options\n";
+    let no_script = "pedl: error: no script is given\n  \
+        expected: a script, `-m MODULE`, `-c CODE`, or `-` for standard input\n";
+    assert_refused(&[], &format!("{no_script}{hint}"));
+    assert_refused(&["-u", "--fresh"], &format!("{no_script}{hint}"));
+    assert_refused(
+        &["--trial-dir"],
+        &format!("pedl: error: `--trial-dir` has no value\n  expected: --trial-dir DIR\n{hint}"),
+    );
+    assert_refused(
+        &["--fresh=1", "train.py"],
+        &format!("pedl: error: `--fresh` takes no value, and was given `1`\n{hint}"),
+    );
+    assert_refused(
+        &["--mode", "exec", "--mode", "embed", "train.py"],
+        &format!(
+            "pedl: error: `--mode` is given twice\n  \
+             each option may be given once, but for `--hp` and `--no-hooks`\n{hint}"
+        ),
+    );
+    assert_refused(
+        &["--verbose", "--quiet", "train.py"],
+        &format!("pedl: error: `--verbose` and `--quiet` are both given\n{hint}"),
+    );
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let run = |name, value| {
+        TestCommand::pedl_run()
+            .env(name, value)
+            .arg("train.py")
+            .output()
+    };
+    let hint = "hint: `pedl-run --help` lists the options\n";
+    run("PEDL_BATCHES_PER_STEP", "x")
+        .assert_code(64)
+        .assert_stderr(&format!(
+            "pedl: error: the environment variable `PEDL_BATCHES_PER_STEP` is `x`\n  \
+         expected: a number of batches, at least 1\n{hint}"
+        ));
+    run("PEDL_FRESH", "maybe")
+        .assert_code(64)
+        .assert_stderr(&format!(
+            "pedl: error: the environment variable `PEDL_FRESH` is `maybe`\n  \
+         expected: `1` or `0`\n{hint}"
+        ));
+}
+
+#[test]
+fn help_fits_one_screen_and_lists_every_option() {
+    let output = TestCommand::pedl_run()
+        .arg("--help")
+        .output()
+        .assert_code(0)
+        .assert_stderr("");
+    let lines: Vec<_> = output.stdout.lines().collect();
+    assert!(lines.len() <= 25, "{} lines", lines.len());
+    for line in &lines {
+        assert!(line.chars().count() <= 80, "{line:?}");
+    }
+    for name in [
+        "hp",
+        "trial-dir",
+        "fresh",
+        "exact",
+        "python",
+        "mode",
+        "batches-per-step",
+        "checkpoint-period",
+        "checkpoint-seconds",
+        "log-limit",
+        "no-hooks",
+        "log-format",
+        "verbose",
+        "quiet",
+        "version",
+        "help",
+    ] {
+        let option = format!("  --{name} ");
+        assert_eq!(
+            lines
+                .iter()
+                .filter(|line| line.starts_with(&option))
+                .count(),
+            1,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let output = TestCommand::pedl_run()
+        .arg("--version")
+        .output()
+        .assert_code(0);
+    assert_eq!(
+        output.stdout,
+        concat!("pedl-run ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}
