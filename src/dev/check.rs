@@ -107,15 +107,17 @@ fn compile(repository: &Repository) -> Result<Option<Command>> {
     command
         .current_dir(repository.root())
         .args(["-I", "-c", COMPILE]);
-    for tree in RUNTIME_TREES {
-        command.args(python_files(repository.root().join(tree))?);
-    }
+    command.args(python_files(
+        RUNTIME_TREES
+            .map(|tree| repository.root().join(tree))
+            .to_vec(),
+    )?);
     Ok(Some(command))
 }
 
-fn python_files(tree: PathBuf) -> Result<Vec<PathBuf>> {
+/// All files below some directories, sorted.
+fn python_files(mut open: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut open = vec![tree];
     while let Some(directory) = open.pop() {
         for entry in std::fs::read_dir(&directory).at("list", &directory)? {
             let path = entry.at("list", &directory)?.path();

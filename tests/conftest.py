@@ -1,0 +1,51 @@
+"""Which tests run on which stack, and the fixtures that all of them share.
+
+`cargo dev test` runs these tests once for each stack of `matrix.toml`, with the Python of that
+stack, and says in the environment which one it is:
+
+    PEDL_STACK, PEDL_STACK_TAGS   its name, and what else it answers to
+    PEDL_RUN                      the executable under test
+
+A test without a mark needs no framework and runs on `plain`. Started by hand (`python -m pytest`),
+with none of these set, pytest runs just those.
+"""
+
+import os
+import random
+
+import pytest
+import support
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out the tests of other stacks; they are not `skipped`, nobody wanted them here."""
+    here = {os.environ.get("PEDL_STACK", "plain")} | set(os.environ.get("PEDL_STACK_TAGS", "").split())
+    chosen, others = [], []
+    for item in items:
+        mark = item.get_closest_marker("stack")
+        wanted = mark.args if mark else ("plain",)
+        (chosen if here.intersection(wanted) else others).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = chosen
+
+
+@pytest.fixture
+def script_run(tmp_path):
+    """A function that makes a `support.ScriptRun` in a new directory; what it started ends with the test."""
+    made = []
+
+    def make(script, *arguments, **settings):
+        directory = tmp_path / f"run-{len(made) + 1}"
+        made.append(support.ScriptRun(directory, script, arguments, **settings))
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.close()
+
+
+@pytest.fixture
+def dice(request):
+    """Random numbers that are the same in every run of this test."""
+    return random.Random(request.node.nodeid)

@@ -1,0 +1,391 @@
+"""Runs scripts as a user does, under pedl-run or plain Python, and kills them at chosen moments.
+
+    run = script_run(SCRIPTS / "fit_arrays.py", options=["--checkpoint-seconds", "1"])
+    undisturbed = run.python()                          # -> Ended
+    assert run.start().wait().hashes == undisturbed.hashes
+
+    running = run.start()                               # -> Running
+    running.wait_until(lambda: run.trial.checkpoint is not None)
+    running.kill_everything()
+    assert run.start().wait().hashes == undisturbed.hashes
+
+`kill_at_random` does this again and again at random moments until the script comes to its end.
+
+Nothing here sleeps for a time that was guessed: a wait ends with the process, with a condition on
+what it has written, or with a failure after `timeout` seconds. Output goes to files, so that a
+script never waits for its reader and a condition can look at what there is so far. This module runs
+on Python 3.7 and imports no framework.
+"""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "tests" / "scripts"
+EXAMPLES = ROOT / "examples"
+
+# Seconds after which a script counts as hanging. The slowest takes a minute on a busy machine.
+TIMEOUT = 600
+
+# Seconds between two looks at a condition: a batch of the small models here takes milliseconds.
+LOOK_INTERVAL = 0.005
+
+_PR_SET_PDEATHSIG = 1
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_LIBC = ctypes.CDLL(None)
+
+
+def executable():
+    """Returns the path of the pedl-run under test."""
+    path = os.environ.get("PEDL_RUN")
+    if not path:
+        raise RuntimeError("PEDL_RUN does not name the executable to test; `cargo dev test` builds it and does")
+    return path
+
+
+class Ended:
+    """One start of a script that is over.
+
+    Attributes:
+        code: The exit code, or minus the number of the signal it died of, as `subprocess` says it.
+        stdout, stderr: All that it printed.
+        seconds: From its start to its end, on the wall clock.
+    """
+
+    def __init__(self, code, stdout, stderr, seconds):
+        self.code = code
+        self.stdout = stdout
+        self.stderr = stderr
+        self.seconds = seconds
+
+    @property
+    def hashes(self):
+        """The lines of the output with a SHA-256 in them, which is what two runs are compared by."""
+        return [line for line in self.stdout.splitlines() if _HASH.search(line)]
+
+    def check(self, code=0):
+        """Fails with all that was printed if the exit code is another; returns itself."""
+        assert self.code == code, f"expected exit code {code}, got {self}"
+        return self
+
+    def __repr__(self):
+        text = "{} after {:.1f} s\n---- stdout\n{}\n---- stderr\n{}"
+        return text.format(self.code, self.seconds, self.stdout, self.stderr)
+
+
+class Running:
+    """One start of a script that is under way; see `ScriptRun.start`."""
+
+    def __init__(self, command, directory, environment, output):
+        self._stdout = Path(f"{output}.stdout")
+        self._stderr = Path(f"{output}.stderr")
+        self._started = time.monotonic()
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                command,
+                cwd=str(directory),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - pytest has no other thread
+            )
+
+    @property
+    def pid(self):
+        """The process that was started: of pedl-run, the supervisor."""
+        return self._process.pid
+
+    @property
+    def trial_pid(self):
+        """The process that trains, below the supervisor; None while there is none."""
+        below = _children(self.pid)
+        return below[0] if below else None
+
+    @property
+    def stdout(self):
+        """What it has printed so far."""
+        return _read(self._stdout)
+
+    @property
+    def stderr(self):
+        """What it, and pedl-run, have said so far on standard error."""
+        return _read(self._stderr)
+
+    @property
+    def seconds(self):
+        """How long ago it was started."""
+        return time.monotonic() - self._started
+
+    def wait(self, timeout=TIMEOUT):
+        """Waits for its end; returns an `Ended`, whatever the exit code."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            ended = self.kill_everything()
+            raise AssertionError(f"still running after {timeout} s; killed: {ended!r}") from None
+        return self._ended()
+
+    def wait_until(self, condition, timeout=TIMEOUT):
+        """Waits until `condition()` is true. Fails if the script ends before that."""
+        assert self._ends_before(condition, timeout) is None, f"it ended too early: {self._ended()!r}"
+
+    def ends_within(self, seconds):
+        """Waits this long at most; returns an `Ended` if it ended meanwhile, else None."""
+        moment = time.monotonic() + seconds
+        return self._ends_before(lambda: time.monotonic() >= moment, seconds + TIMEOUT)
+
+    def _ends_before(self, condition, timeout):
+        limit = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > limit:
+                ended = self.kill_everything()
+                raise AssertionError(f"it did not happen within {timeout} s; killed: {ended!r}")
+            try:
+                self._process.wait(LOOK_INTERVAL)
+                return self._ended()
+            except subprocess.TimeoutExpired:
+                continue
+        return None
+
+    def send(self, number):
+        """Sends a signal to the process that was started, as `kill PID` does."""
+        self._process.send_signal(number)
+
+    def kill_everything(self):
+        """SIGKILL to all processes at once, as when the machine's power goes; returns an `Ended`."""
+        # Those that left the session are found by their parents, before these are gone.
+        below = _descendants(self.pid)
+        if self._process.poll() is None:
+            _kill_group(self.pid)
+        for pid in below:
+            _kill(pid)
+        self._process.wait()
+        return self._ended()
+
+    def kill_trial(self):
+        """SIGKILL to the process that trains alone, as the kernel out of memory does.
+
+        Returns:
+            Whether there was one. The supervisor lives on, and decides what comes next.
+        """
+        pid = self.trial_pid
+        return pid is not None and _kill(pid)
+
+    def _ended(self):
+        return Ended(self._process.returncode, self.stdout, self.stderr, self.seconds)
+
+
+class Trial:
+    """A trial directory, seen from outside; it need not exist yet."""
+
+    def __init__(self, directory):
+        self.directory = Path(directory)
+
+    @property
+    def events(self):
+        """The journal, a list of dicts; a torn last line is no event."""
+        try:
+            text = _read(self.directory / "events.jsonl")
+        except FileNotFoundError:
+            return []
+        whole, _, _ = text.rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def count(self, kind):
+        """How many events of this kind there are."""
+        return sum(event["event"] == kind for event in self.events)
+
+    @property
+    def checkpoint(self):
+        """The number of batches before the newest checkpoint; None while there is none."""
+        try:
+            target = os.readlink(str(self.directory / "latest"))
+        except FileNotFoundError:
+            return None
+        return int(os.path.basename(target).rpartition("-")[2])
+
+    @property
+    def identity(self):
+        """What trial.json says."""
+        return json.loads(_read(self.directory / "trial.json"))
+
+
+class ScriptRun:
+    """One command line in one directory, started any number of times, as a user does who types it again.
+
+    Args:
+        directory: Where it runs; made if need be. Outputs are kept beside it.
+        script: Path of the script.
+        arguments: What follows the script.
+        options: Options of pedl-run.
+        environment: Variables to set; what the caller's shell says about Python and pedl is left out.
+    """
+
+    def __init__(self, directory, script, arguments=(), options=(), environment=None):
+        self.directory = Path(str(directory))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.script = str(script)
+        self.arguments = [str(argument) for argument in arguments]
+        self.options = [str(option) for option in options]
+        self.trial = Trial(self.directory / ".pedl" / Path(self.script).stem)
+        self._environment = _clean_environment(environment or {})
+        self._starts = []
+
+    def start(self):
+        """Starts it under pedl-run, with the Python that runs the tests."""
+        options = ["--python", sys.executable] + self.options
+        return self._start([executable()] + options + [self.script] + self.arguments)
+
+    def start_python(self):
+        """Starts it under plain Python."""
+        return self._start([sys.executable, self.script] + self.arguments)
+
+    def run(self, timeout=TIMEOUT):
+        """Runs it under pedl-run to its end; returns an `Ended`, whatever the exit code."""
+        return self.start().wait(timeout)
+
+    def python(self, timeout=TIMEOUT):
+        """Runs it under plain Python to its end; returns an `Ended`, whatever the exit code."""
+        return self.start_python().wait(timeout)
+
+    def _start(self, command):
+        output = f"{self.directory}.start-{len(self._starts) + 1}"
+        self._starts.append(Running(command, self.directory, self._environment, output))
+        return self._starts[-1]
+
+    def close(self):
+        """Ends what is still running."""
+        for running in self._starts:
+            running.kill_everything()
+
+
+class Kill:
+    """One kill of `kill_at_random`: what was hit, when, and what there was to continue from."""
+
+    def __init__(self, target, seconds, checkpoint):
+        self.target = target
+        self.seconds = seconds
+        self.checkpoint = checkpoint
+
+    def __repr__(self):
+        return f"{self.target} after {self.seconds:.2f} s (checkpoint {self.checkpoint})"
+
+
+def kill_at_random(run, dice, undisturbed_seconds, targets=("everything", "trial"), most_kills=12):
+    """Starts a script, kills it at a random moment, and so on until it comes to its end.
+
+    A moment is drawn evenly from 0 to the time that an undisturbed run takes, anew for each kill:
+    some fall into the imports, some into training, and some start is quick enough for all of them.
+
+    Args:
+        run: The `ScriptRun`.
+        dice: A `random.Random`; the same one repeats the same moments.
+        undisturbed_seconds: What an undisturbed run takes.
+        targets: What may be hit: `everything`, or `trial`, the process that trains, alone.
+        most_kills: After so many the script is left in peace.
+
+    Returns:
+        (ended, kills): the `Ended` of the last start, and the list of `Kill`.
+    """
+    kills = []
+    running = run.start()
+    since = time.monotonic()
+    while len(kills) < most_kills:
+        moment = dice.uniform(0, undisturbed_seconds)
+        target = dice.choice(list(targets))
+        ended = running.ends_within(moment)
+        if ended is None and target == "trial" and running.trial_pid is None:
+            continue
+        if ended is None:
+            kills.append(Kill(target, time.monotonic() - since, run.trial.checkpoint))
+            since = time.monotonic()
+            ended = running.kill_everything() if target == "everything" else _kill_trial(running)
+            if ended is None:
+                continue
+        if ended.code != -signal.SIGKILL:
+            return ended, kills
+        running = run.start()
+    return running.wait(), kills
+
+
+def _kill_trial(running):
+    """Kills the process that trains. Returns an `Ended` if the supervisor gives up, None if it starts it again."""
+    before = running.trial_pid
+    running.kill_trial()
+    return running._ends_before(lambda: running.trial_pid not in (None, before), TIMEOUT)
+
+
+def _clean_environment(changes):
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "PEDL_", "PYTEST_")) and name not in ("VIRTUAL_ENV", "CONDA_PREFIX")
+    }
+    kept.update(changes)
+    return kept
+
+
+def _die_with_parent():
+    """Runs in the child: whatever becomes of pytest, nothing it started trains on for ever."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _read(path):
+    return path.read_bytes().decode("utf-8", "replace")
+
+
+def _kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _kill_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _parents():
+    """Maps each process to its parent, from /proc."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # The second field is the program's name in parentheses, which may hold anything.
+                fields = file.read().rpartition(b")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if fields[0] not in (b"Z", b"X"):
+            parents[int(name)] = int(fields[1])
+    return parents
+
+
+def _children(pid):
+    return sorted(child for child, parent in _parents().items() if parent == pid)
+
+
+def _descendants(pid):
+    parents = _parents()
+    found, front = [], [pid]
+    while front:
+        parent = front.pop()
+        below = [child for child, above in parents.items() if above == parent]
+        found += below
+        front += below
+    return found
