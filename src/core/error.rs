@@ -1,0 +1,137 @@
+//! The one error of this crate.
+//!
+//! An [`Error`] is opaque. What went wrong is a private kind that lives in the module it concerns and
+//! implements `Kind`; from outside there are its text, its [`Class`] (what a caller can act on), its
+//! exit code and its hint. The text says what failed, what was found and what was done about it, one
+//! thing a line; the hint is apart from it.
+
+use std::error;
+use std::fmt;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something of this crate failed. One word in size.
+#[derive(Debug)]
+pub struct Error(Box<dyn Kind>);
+
+/// What a caller can do about an error: one exception class of Python each, and one exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A replayed call is not the recorded one.
+    Divergence,
+    /// Another process runs the trial.
+    TrialInUse,
+    /// The trial directory belongs to another command, or cannot be understood.
+    WrongCommand,
+    /// Recorded data is damaged, and nothing older is left to fall back to.
+    CheckpointCorrupt,
+    /// The trial directory cannot be made.
+    CannotCreate,
+    /// Reading or writing failed after training began.
+    StorageFailed,
+    /// The trial has no such hyperparameter.
+    HyperparameterNotFound,
+    /// Something that cannot be stored was to be part of a checkpoint.
+    NotStorable,
+    /// The fault is in pedl.
+    Bug,
+}
+
+impl Class {
+    /// What a process that ends for it exits with.
+    pub fn exit_code(self) -> i32 {
+        match self {
+            Self::WrongCommand => 65,
+            Self::HyperparameterNotFound | Self::NotStorable | Self::Bug => 70,
+            Self::CannotCreate => 73,
+            Self::TrialInUse => 75,
+            Self::Divergence => 76,
+            Self::CheckpointCorrupt | Self::StorageFailed => 201,
+        }
+    }
+}
+
+/// What a module says about a failure of its own.
+pub(crate) trait Kind: fmt::Debug + fmt::Display + Send + Sync + 'static {
+    fn class(&self) -> Class;
+
+    /// One imperative with the exact command, if there is something to do.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        None
+    }
+
+    /// Whether the failure is that a file is not there.
+    fn is_not_found(&self) -> bool {
+        false
+    }
+}
+
+impl Error {
+    /// What can be done about it.
+    pub fn class(&self) -> Class {
+        self.0.class()
+    }
+
+    /// What a process that ends for it exits with.
+    pub fn exit_code(&self) -> i32 {
+        self.class().exit_code()
+    }
+
+    /// One imperative with the exact command, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        self.0.hint()
+    }
+
+    /// Whether recorded data is damaged, so that an older checkpoint may help.
+    pub fn is_corrupt(&self) -> bool {
+        self.class() == Class::CheckpointCorrupt
+    }
+
+    /// Whether a file is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.0.is_not_found()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl<K: Kind> From<K> for Error {
+    fn from(kind: K) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
+/// A failure that only a mistake in this program can cause.
+#[derive(Debug)]
+pub(crate) struct Bug(pub(crate) String);
+
+impl Kind for Bug {
+    fn class(&self) -> Class {
+        Class::Bug
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("this is a bug of pedl; report it with the lines above".to_owned())
+    }
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
