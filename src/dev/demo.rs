@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         "\n2. pedl-run, undisturbed\n   $ {}",
         stage.shown(&stage.pedl_run("2-undisturbed")?)
     );
-    let undisturbed = stage.train(stage.pedl_run("2-undisturbed")?, "undisturbed")?;
+    let undisturbed = stage.train(stage.pedl_run("2-undisturbed")?, "pedl-run")?;
     let steps = Trial::at(stage.directory.join("2-undisturbed").join(TRIAL)).count("step");
 
     println!("\n3. pedl-run, killed half-way, in a new directory");
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         return Ok(false);
     }
     println!("\n   the same command again, in the same directory");
-    let mut killed = stage.train(stage.again("3-killed"), "killed, and continued")?;
+    let mut killed = stage.train(stage.again("3-killed"), "pedl-run, killed")?;
     killed.times.insert(0, until_kill);
 
     Ok(compare(&[plain, undisturbed, killed]))
