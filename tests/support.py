@@ -192,13 +192,13 @@ class Trial:
 
     @property
     def events(self):
-        """The journal, a list of dicts; a torn last line is no event."""
+        """The journal, a list of dicts. A line that a kill has torn is no event."""
         try:
             text = _read(self.directory / "events.jsonl")
         except FileNotFoundError:
             return []
         whole, _, _ = text.rpartition("\n")
-        return [json.loads(line) for line in whole.splitlines()]
+        return [event for event in map(_event, whole.splitlines()) if event]
 
     def count(self, kind):
         """How many events of this kind there are."""
@@ -337,6 +337,13 @@ def _clean_environment(changes):
 def _die_with_parent():
     """Runs in the child: whatever becomes of pytest, nothing it started trains on for ever."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _event(line):
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def _read(path):

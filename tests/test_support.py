@@ -98,7 +98,7 @@ def test_a_trial_is_seen_from_nothing_on(tmp_path):
     trial = support.Trial(tmp_path / "trial")
     assert (trial.events, trial.count("step"), trial.checkpoint) == ([], 0, None)
     trial.directory.mkdir()
-    (trial.directory / "events.jsonl").write_text('{"event": "step"}\n{"event": "checkpoint"}\n{"event": "st')
+    (trial.directory / "events.jsonl").write_text('{"event": "step"}\n{"event": "st\n{"event": "checkpoint"}\n{"event": ')
     os.symlink("checkpoints/batch-0000000700", str(trial.directory / "latest"))
     assert (len(trial.events), trial.count("step"), trial.checkpoint) == (2, 1, 700)
 
