@@ -161,7 +161,10 @@ class Running:
         self._process.send_signal(number)
 
     def kill_everything(self):
-        """SIGKILL to all processes at once, as when the machine's power goes; returns an `Ended`."""
+        """SIGKILL to all processes at once, as when the machine's power goes; returns an `Ended`.
+
+        When it returns none of them is left, and so no lock of theirs.
+        """
         # Those that left the session are found by their parents, before these are gone.
         below = _descendants(self.pid)
         if self._process.poll() is None:
@@ -169,6 +172,8 @@ class Running:
         for pid in below:
             _kill(pid)
         self._process.wait()
+        while any(pid in below for pid in _parents()):
+            time.sleep(LOOK_INTERVAL)
         return self._ended()
 
     def kill_trial(self):
@@ -367,7 +372,7 @@ def _kill_group(pid):
 
 
 def _parents():
-    """Maps each process to its parent, from /proc."""
+    """Maps each living process to its parent, from /proc."""
     parents = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():

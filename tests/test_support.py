@@ -76,7 +76,6 @@ def test_processes_that_left_the_session_are_killed_too(script_run, script):
     child = int(running.stdout)
     assert running.trial_pid == child
     running.kill_everything()
-    # It may be a zombie for a moment, until process 1 has reaped it.
     assert child not in support._parents()
 
 

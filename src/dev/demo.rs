@@ -94,6 +94,10 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     }
     println!("\n   the same command again, in the same directory");
     let mut killed = stage.train(stage.again("3-killed"), "pedl-run, killed")?;
+    match Trial::at(stage.directory.join("3-killed").join(TRIAL)).resumed_after() {
+        Some(batch) => println!("   it computed what comes after batch {batch}"),
+        None => println!("   it computed everything anew: no resume is in its journal"),
+    }
     killed.times.insert(0, until_kill);
 
     Ok(compare(&[plain, undisturbed, killed]))

@@ -10,10 +10,11 @@ pub(crate) struct Trial {
     directory: PathBuf,
 }
 
-/// The part of an event that every kind of it has.
+/// The part of an event that is of interest here.
 #[derive(Deserialize)]
 struct Event {
     event: String,
+    batch: Option<u64>,
 }
 
 impl Trial {
@@ -24,15 +25,32 @@ impl Trial {
         }
     }
 
-    /// How often an event was recorded. A torn last line is none yet.
+    /// How often an event was recorded.
     pub(crate) fn count(&self, kind: &str) -> usize {
+        self.events()
+            .iter()
+            .filter(|event| event.event == kind)
+            .count()
+    }
+
+    /// The number of batches that the last start did not have to compute again.
+    pub(crate) fn resumed_after(&self) -> Option<u64> {
+        let events = self.events();
+        events
+            .iter()
+            .rev()
+            .find(|event| event.event == "resumed")
+            .and_then(|event| event.batch)
+    }
+
+    /// All of them; a line that a kill has torn is none.
+    fn events(&self) -> Vec<Event> {
         let text = fs::read_to_string(self.directory.join("events.jsonl")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole
             .lines()
-            .filter_map(|line| serde_json::from_str::<Event>(line).ok())
-            .filter(|event| event.event == kind)
-            .count()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     /// The batch after which the newest checkpoint was taken, if there is one.
@@ -66,8 +84,8 @@ mod tests {
 
         fs::create_dir(directory.path().join("trial")).expect("it is new");
         let journal = directory.path().join("trial/events.jsonl");
-        let text =
-            "{\"event\":\"step\",\"step\":1}\n{\"event\":\"checkpoint\"}\n{\"event\":\"step\"";
+        let text = "{\"event\":\"step\",\"batches\":[1,100]}\n{\"event\":\"st\n\
+            {\"event\":\"resumed\",\"batch\":600}\n{\"event\":\"step\"";
         fs::write(journal, text).expect("there is room");
         symlink(
             "checkpoints/batch-0000000700",
@@ -75,5 +93,6 @@ mod tests {
         )
         .expect("it is new");
         assert_eq!((trial.count("step"), trial.checkpoint()), (1, Some(700)));
+        assert_eq!(trial.resumed_after(), Some(600));
     }
 }

@@ -228,7 +228,7 @@ impl Running {
             self.end_group()?;
             return Ok(Some(Ended::TimedOut));
         };
-        if !self.poll(left.min(tick))? {
+        if !poll_for_end(&self.pidfd, left.min(tick))? {
             return Ok(None);
         }
         // The leader is a zombie still, so its id cannot have been given to another group.
@@ -236,38 +236,31 @@ impl Running {
         self.reap().map(|status| Some(Ended::Exited(status)))
     }
 
-    /// Waits for the leader's end; a signal to us ends the wait early.
-    fn poll(&self, timeout: Duration) -> Result<bool> {
-        let timeout = Timespec::try_from(timeout)
-            .map_err(|error| Failure::new(format!("a time limit is too long: {error}")))?;
-        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Err(Failure::new(format!("cannot wait for a child: {error}"))),
-        }
-    }
-
     /// Asks the group to end, and kills what does not.
     fn end_group(&mut self) -> Result<()> {
         let _ = kill_process_group(self.group, Signal::TERM);
         let asked = Instant::now();
-        while asked.elapsed() < GRACE && !self.poll(GRACE / 10)? {}
+        while asked.elapsed() < GRACE && !poll_for_end(&self.pidfd, GRACE / 10)? {}
         let _ = kill_process_group(self.group, Signal::KILL);
         self.reap().map(drop)
     }
 
-    /// Kills the group and all descendants of its leader, at once, with SIGKILL, and waits for the
-    /// leader. Returns how many processes there were.
+    /// Kills the group and all descendants of its leader, at once, with SIGKILL, and waits until
+    /// all of them are gone, and with them the locks they held. Returns how many there were.
     pub(crate) fn kill(&mut self) -> Result<usize> {
-        let mut victims = descendants(self.group);
-        victims.push(self.group);
+        let victims: Vec<(Pid, Option<OwnedFd>)> = descendants(self.group)
+            .into_iter()
+            .map(|pid| (pid, pidfd_open(pid, PidfdFlags::empty()).ok()))
+            .collect();
         let _ = kill_process_group(self.group, Signal::KILL);
-        for victim in &victims {
-            let _ = kill_process(*victim, Signal::KILL);
+        for (pid, _) in &victims {
+            let _ = kill_process(*pid, Signal::KILL);
         }
         self.reap()?;
-        Ok(victims.len())
+        for pidfd in victims.iter().filter_map(|(_, pidfd)| pidfd.as_ref()) {
+            while !poll_for_end(pidfd, TICK)? {}
+        }
+        Ok(victims.len() + 1)
     }
 
     fn reap(&mut self) -> Result<ExitStatus> {
@@ -300,6 +293,18 @@ impl Drop for Running {
             let _ = kill_process_group(self.group, Signal::KILL);
             let _ = self.child.wait();
         }
+    }
+}
+
+/// Waits for the end of a process; a signal to us ends the wait early.
+fn poll_for_end(pidfd: &OwnedFd, timeout: Duration) -> Result<bool> {
+    let timeout = Timespec::try_from(timeout)
+        .map_err(|error| Failure::new(format!("a time limit is too long: {error}")))?;
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(Failure::new(format!("cannot wait for a child: {error}"))),
     }
 }
 
