@@ -73,6 +73,10 @@ class Calls(object):
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
+    def on_main_thread(self):
+        """Whether the caller is in the thread whose calls are recorded."""
+        return threading.get_ident() == self._main_thread
+
     def recordable(self):
         """Whether a call made now is one for the log: outermost, in the main thread."""
         return not self.depth and threading.get_ident() == self._main_thread

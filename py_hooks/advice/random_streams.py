@@ -11,6 +11,7 @@ chosen at random once for each trial, so a script without seeds stays as random 
 in a replay. `os.urandom` itself is never touched.
 """
 import hashlib
+import os
 import struct
 import sys
 import threading
@@ -67,6 +68,14 @@ class PrivateStream(object):
         return self._python
 
 
+def _caller_place():
+    """`(file name, line)` of the code that made a generator: the first frame outside `random` and this module."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ("random", __name__):
+        frame = frame.f_back
+    return os.path.basename(frame.f_code.co_filename), frame.f_lineno
+
+
 def _numpy_of(stream):
     return stream.numpy
 
@@ -101,16 +110,19 @@ class Streams(object):
         draws: calls of the global functions by the main thread so far; part of every record's identity.
         adapters: data adapters that have streams of their own, so far.
         passes: passes over data pipelines that were asked for, so far.
+        in_array_pipeline: a pipeline over arrays is being built.
         at_pass: called with the number of a pass when its pipeline begins.
     """
 
     def __init__(self, trial_seed):
         self.seed = trial_seed
         self.draws = 0
-        self.entropy_drawn = 0
+        self._entropy_drawn = {}
         self.adapters = 0
         self.passes = 0
+        self.in_array_pipeline = False
         self.at_pass = []
+        self._op_seeds = 0
         self._main_thread = threading.main_thread().ident
 
     # -- first states ------------------------------------------------------------------------------------------
@@ -136,7 +148,10 @@ class Streams(object):
         Random.seed = seed_from_trial
 
     def entropy(self, bits):
-        """Entropy for a generator made without a seed: of the trial and the number of such draws before."""
+        """Entropy for a generator made without a seed: of the trial, the place in the code, and how often it was there.
+
+        By place, because calls that a replay does not make (saving a model) draw entropy too, for temporary names.
+        """
         stream = getattr(_LOCAL, "stream", None)
         if stream is not None:
             return stream.python.getrandbits(bits)
@@ -144,10 +159,16 @@ class Streams(object):
             import secrets
 
             return secrets.randbits(bits)
-        self.entropy_drawn += 1
+        place = _caller_place()
+        drawn = self._entropy_drawn[place] = self._entropy_drawn.get(place, 0) + 1
         words = range((bits + 63) // 64)
-        value = sum(mix(self.seed, "entropy", self.entropy_drawn, word) << (64 * word) for word in words)
+        value = sum(mix(self.seed, "entropy", place, drawn, word) << (64 * word) for word in words)
         return value & ((1 << bits) - 1)
+
+    def next_op_seed(self):
+        """A seed for the next random op of a framework that the script gave none."""
+        self._op_seeds += 1
+        return mix(self.seed, "op", self._op_seeds)
 
     def begin_pass(self, ordinal):
         """Tells the shuffles inside pipelines which pass begins."""
@@ -216,7 +237,6 @@ class Streams(object):
             "python": [version, gauss],
             "numpy": [kind, int(position), int(has_gauss), float(cached)],
             "draws": self.draws,
-            "entropy_drawn": self.entropy_drawn,
         }
 
     def restore(self, tensors, state):

@@ -62,6 +62,16 @@ def array_iterator(original, adapter, convert, inputs):
     return ArrayPass(adapter, convert, inputs)
 
 
+def array_dataset(original, adapter):
+    """`ArrayDataAdapter.get_tf_dataset`: the shuffles in it are keyed by the pass where the script sets no seed."""
+    streams = recorder.CALLS.streams
+    streams.in_array_pipeline = True
+    try:
+        return original(adapter)
+    finally:
+        streams.in_array_pipeline = False
+
+
 class ConvertedPass(object):
     """A framework's iterator around one of our passes: batches come through it, skips go past it."""
 

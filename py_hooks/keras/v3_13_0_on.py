@@ -40,7 +40,6 @@ PATCHES = (
     Patch(_MODEL,    "Model.load_weights",           advice.load_weights,          "not read a file of the future"),
     Patch("keras.src.layers.layer", "Layer.__call__", compute.count_trace,         "see which calls traced"),
     Patch(_VARIABLE, "Variable.__init__",            variables.created,            "number the variables"),
-    Patch(_VARIABLE, "Variable.value",               variables.read,               "record and answer reads"),
     Patch(_VARIABLE, "Variable.assign",              variables.write,              "check what the script writes"),
     Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter._get_iterator", passes.array_iterator, "skip in a replay"),
     Patch(_SEQUENCE, "PyDatasetAdapter.__init__",    passes.sequence_adapter,      "key the random numbers of items"),
@@ -53,10 +52,13 @@ PATCHES = (
 
 BACKENDS = {
     "jax": (
+        Patch(_VARIABLE, "Variable.value", variables.read, "record and answer reads"),
         Patch(_MODEL, "Model._get_jax_state", variables.not_the_scripts, "keep the framework's reads out"),
         Patch(_MODEL, "Model.jax_state_sync", variables.not_the_scripts, "keep the framework's writes out"),
     ),
     "tensorflow": (
+        Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter.get_tf_dataset", passes.array_dataset,
+              "repeat orders in a replay"),
         Patch("keras.src.backend.tensorflow.trainer", "TFEpochIterator._get_iterator", passes.dataset_iterator,
               "skip in a replay"),
     ),

@@ -49,18 +49,19 @@ class Variables(object):
     # -- staleness -------------------------------------------------------------------------------------------------
 
     def is_stale(self, variable):
-        """Whether training changed the variable since Python last wrote it."""
+        """Whether training changed the variable since Python last wrote it: Keras's, or TensorFlow's in it."""
         return id(variable) in self._stale
 
     def mark_stale(self, owner, variables):
         """Notes that a training call of `owner` changed `variables()`. Cheap once they are all marked."""
         if owner not in self._marked:
-            self._stale.update(id(variable) for variable in variables())
+            for variable in variables():
+                self._stale.update(_keys(variable))
             self._marked.add(owner)
 
     def written(self, variable):
         """Notes that Python wrote the variable: its value is true, in a replay too."""
-        self._stale.discard(id(variable))
+        self._stale.difference_update(_keys(variable))
         self._marked.clear()
 
     # -- state in a checkpoint ---------------------------------------------------------------------------------------
@@ -102,6 +103,12 @@ class Variables(object):
                 self.restored[id(variable)] = tensor
             if variable._value is not None:
                 variable._direct_assign(tensor)
+
+
+def _keys(variable):
+    """What stands for a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""
+    value = variable._value
+    return (id(variable), id(value)) if hasattr(value, "handle") else (id(variable),)
 
 
 VARIABLES = Variables()
