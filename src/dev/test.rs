@@ -215,7 +215,7 @@ fn headline(name: &str) {
     );
 }
 
-/// Prints what came out; says whether all was well.
+/// Prints what came out; says whether all was well. Nothing at all is not.
 fn report(parts: &[Part], took: Duration) -> bool {
     headline("all parts");
     let mut sum = Counts::default();
@@ -231,5 +231,5 @@ fn report(parts: &[Part], took: Duration) -> bool {
         sum += part.counts;
     }
     println!("{}", sum.closing_line(took));
-    sum.good()
+    sum.good() && sum != Counts::default()
 }
