@@ -1,0 +1,29 @@
+"""The values that were chosen for this trial."""
+from pedl._context import context
+from pedl.errors import HyperparameterNotFound
+
+
+def get_hyperparameter(name):
+    """This trial's value of a hyperparameter.
+
+    May be called anywhere: in the script, while a module is imported, in a data worker process.
+
+    Args:
+        name: its name, as given with `--hp NAME=VALUE`.
+
+    Returns:
+        The value: a bool, int, float, str, None, or a list or dict of these.
+
+    Raises:
+        HyperparameterNotFound: there is none of this name; the message lists those that there are.
+        NotUnderHost: the script does not run under pedl-run.
+    """
+    values = context()["hyperparameters"]
+    if name not in values:
+        known = ", ".join("`{}`".format(known) for known in sorted(values)) or "none"
+        raise HyperparameterNotFound(
+            "this trial has no hyperparameter `{}`\n"
+            "  known: {}\n"
+            "  give it on the command line: pedl-run --hp {}=VALUE ...".format(name, known, name)
+        )
+    return values[name]
