@@ -1,6 +1,7 @@
 """The first of ours that runs in a trial process: before the script, and before anything else is imported.
 
-Installs the import hook and nothing more: a script that imports no framework runs as it would under python.
+Installs the import hook and nothing more: a script that imports no framework runs as it would under python. Where a
+checkpoint is there to be resumed, the script's output is dropped from here on until the resume point.
 """
 import _pedl
 
@@ -14,6 +15,7 @@ class _Process(object):
     def __init__(self, trial):
         self.trial = trial
         self._streams = None
+        self._output = None
 
     def streams(self):
         """The random streams of this process, made when the first generator is imported."""
@@ -22,6 +24,14 @@ class _Process(object):
 
             self._streams = Streams(self.trial.seed)
         return self._streams
+
+    def output(self):
+        """The script's stdout and stderr, with our layer below them."""
+        if self._output is None:
+            from py_hooks.advice.output import Output
+
+            self._output = Output()
+        return self._output
 
     def seed_python(self, module):
         self.streams().seed_python(module)
@@ -37,7 +47,7 @@ class _Process(object):
     def intercept(self, module):
         from py_hooks import libraries
 
-        libraries.intercept(self.trial, self.streams(), module)
+        libraries.intercept(self, module)
 
 
 def start(launch_text):
@@ -47,6 +57,8 @@ def start(launch_text):
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
     process = _Process(_pedl.Trial(launch_text))
+    if process.trial.has_checkpoint():
+        process.output().drop()
     finder = import_hook.install()
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)

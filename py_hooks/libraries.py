@@ -15,18 +15,17 @@ _THREAD_VARIABLES = {
 }
 
 
-def intercept(trial, streams, module):
+def intercept(process, module):
     """Patches a library that was just imported. Ends the process where it cannot be intercepted.
 
     Args:
-        trial: the native trial.
-        streams: the random streams of this process.
+        process: what `boot` knows of this process.
         module: the library's top module.
     """
     distribution = module.__name__
-    if distribution in trial.no_hooks:
+    if distribution in process.trial.no_hooks:
         return
-    calls = recorder.CALLS or begin(trial, streams)
+    calls = recorder.CALLS or begin(process)
     try:
         name = version.choose(distribution, module.__version__, GENERATIONS, os.path.dirname(module.__file__))
         generation = importlib.import_module("py_hooks." + name).GENERATION
@@ -37,13 +36,16 @@ def intercept(trial, streams, module):
         generation.prepare(calls)
 
 
-def begin(trial, streams):
+def begin(process):
     """The first library that is intercepted: makes the recorder, and what it keeps for every library."""
     from py_hooks.advice import files
 
+    trial, streams, output = process.trial, process.streams(), process.output()
     calls = recorder.start(trial, streams)
     streams.install()
     calls.state_providers.append(("streams", streams))
+    calls.state_providers.append(("output", output))
+    calls.at_begin.append(lambda: output.begin(trial.directory, calls.replaying))
     calls.files = files.SavedFiles(trial)
     return calls
 

@@ -1,0 +1,191 @@
+"""stdout and stderr once: what the world has seen is not printed again by a replay.
+
+The two streams get a raw layer of ours below python's own text and buffer layers. It
+
+- copies what the script prints into `stdout.log` and `stderr.log` of the trial directory, once the trial has begun;
+- drops everything while a replay runs;
+- after the resume point drops what repeats the copy (printed between the checkpoint and the crash), up to the first
+  line that differs: progress bars hold times, so a count of bytes would not do.
+
+A checkpoint flushes the streams and stores the lengths of the copies. What C code and child processes print does not
+come through here and is printed again.
+"""
+import io
+import os
+import sys
+
+_NAMES = ("stdout", "stderr")
+
+
+class _Stream(io.FileIO):
+    """The raw layer of one stream."""
+
+    def __init__(self, descriptor, name):
+        io.FileIO.__init__(self, descriptor, "w", closefd=False)
+        self.name = "<{}>".format(name)
+        self._copy = None
+        self._pid = os.getpid()
+        self._dropping = False
+        self._held = b""
+        self._expected = b""
+        self._line = b""
+        self._length = 0
+
+    # -- what becomes of written bytes ---------------------------------------------------------------------------
+
+    def write(self, data):
+        """Prints, copies or drops bytes; always takes all of them."""
+        data = bytes(data)
+        if self._pid != os.getpid():
+            if not self._dropping:
+                _write_all(self.fileno(), data)
+        elif self._dropping:
+            self._held = (self._held + data)[-(1 << 20):]
+        elif self._expected:
+            self._repeat(data)
+        else:
+            self._print(data)
+        return len(data)
+
+    def _print(self, data):
+        _write_all(self.fileno(), data)
+        if self._copy is not None:
+            _write_all(self._copy, data)
+            self._length += len(data)
+        elif len(self._held) < 1 << 20:
+            self._held += data
+
+    def _repeat(self, data):
+        """Drops what equals the copy; from the first differing line on, prints."""
+        expected, self._expected = self._expected, b""
+        same = len(os.path.commonprefix([data, expected]))
+        self._line = (self._line + data[:same]).rpartition(b"\n")[2]
+        if same == len(data):
+            self._length += same
+            self._expected = expected[same:]
+            return
+        self._length -= len(self._line) - same
+        line, self._line = self._line, b""
+        os.ftruncate(self._copy, self._length)
+        os.lseek(self._copy, self._length, os.SEEK_SET)
+        self._print(line + data[same:])
+
+    # -- the life of a trial ---------------------------------------------------------------------------------------
+
+    def drop(self):
+        """From here on nothing is printed; what was, is held back in case there is no replay after all."""
+        self._dropping = True
+
+    def begin(self, path, replaying):
+        """The trial has begun: opens the copy; prints what was held back where nothing is replayed."""
+        self._copy = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if replaying:
+            return
+        os.ftruncate(self._copy, 0)
+        held, self._held = self._held, b""
+        if self._dropping:
+            self._dropping = False
+            self._print(held)
+        else:
+            _write_all(self._copy, held)
+            self._length = len(held)
+
+    def resume(self, length):
+        """The replay is over: what follows is dropped as far as the copy has it after `length` bytes."""
+        self._dropping = False
+        self._held = b""
+        self._length = length
+        os.lseek(self._copy, length, os.SEEK_SET)
+        self._expected = _read_all(self._copy)
+
+    def copied_bytes(self):
+        """Length of the copy."""
+        return self._length
+
+
+class Output(object):
+    """Both streams of this process."""
+
+    def __init__(self):
+        self._streams = {}
+        for name in _NAMES:
+            stream = _replace(name)
+            if stream is not None:
+                self._streams[name] = stream
+
+    def drop(self):
+        """Nothing is printed until the resume point."""
+        for stream in self._streams.values():
+            stream.drop()
+
+    def begin(self, directory, replaying):
+        """The trial has begun."""
+        for name, stream in self._streams.items():
+            stream.begin(os.path.join(directory, name + ".log"), replaying)
+
+    def capture(self):
+        """Lengths of the copies, with everything flushed: part of a checkpoint."""
+        for name in _NAMES:
+            getattr(sys, name).flush()
+        return [], {name: stream.copied_bytes() for name, stream in self._streams.items()}
+
+    def restore(self, tensors, state):
+        """The replay is over."""
+        for name in _NAMES:
+            getattr(sys, name).flush()
+        for name, stream in self._streams.items():
+            stream.resume((state or {}).get(name, 0))
+
+
+def _replace(name):
+    """Puts a raw layer of ours below `sys.stdout` or `sys.stderr`; None where the stream is not python's own."""
+    old = getattr(sys, name)
+    if type(old) is not io.TextIOWrapper:
+        return None
+    raw = getattr(old.buffer, "raw", old.buffer)
+    if type(raw) is not io.FileIO:
+        return None
+    old.flush()
+    stream = _Stream(raw.fileno(), name)
+    buffer = io.BufferedWriter(stream) if old.buffer is not raw else stream
+    new = io.TextIOWrapper(
+        buffer,
+        encoding=old.encoding,
+        errors=old.errors,
+        newline="\n",
+        line_buffering=old.line_buffering,
+        write_through=getattr(old, "write_through", False),
+    )
+    new.mode = "w"
+    # The old object stays alive: others may hold it, and it shares the descriptor.
+    setattr(sys, name, new)
+    if getattr(sys, "__{}__".format(name)) is old:
+        setattr(sys, "__{}__".format(name), new)
+    _rebind_handlers(old, new)
+    return stream
+
+
+def _rebind_handlers(old, new):
+    """Gives logging handlers that were made before the new stream."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return
+    for reference in list(logging._handlerList):
+        handler = reference()
+        if getattr(handler, "stream", None) is old:
+            handler.stream = new
+
+
+def _write_all(descriptor, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view):]
+
+
+def _read_all(descriptor):
+    parts = []
+    while True:
+        part = os.read(descriptor, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
