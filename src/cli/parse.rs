@@ -39,7 +39,7 @@ pub(crate) enum Program {
     Code(OsString),
     /// `-`
     Stdin,
-    /// Nothing: `-i` alone, or a question that CPython answers itself, such as `-V`.
+    /// Options of CPython alone: what they mean without a program CPython knows.
     None,
 }
 
@@ -85,8 +85,6 @@ enum ShortOption {
     Value,
     /// As `Value`, and what follows belongs to the program.
     Program,
-    /// CPython prints something and ends.
-    Question,
 }
 
 impl ShortOption {
@@ -96,7 +94,6 @@ impl ShortOption {
         match letter {
             b'c' | b'm' => Self::Program,
             b'W' | b'X' => Self::Value,
-            b'h' | b'V' | b'?' => Self::Question,
             _ => Self::Switch,
         }
     }
@@ -129,7 +126,6 @@ pub(crate) fn parse(
             program: Program::None,
             isolated: false,
         },
-        may_have_no_program: false,
     };
     parser.run()
 }
@@ -139,8 +135,6 @@ struct Parser {
     /// Names of the options that were given on the command line.
     given: Vec<&'static str>,
     line: CommandLine,
-    /// Whether something was given that makes sense without a program.
-    may_have_no_program: bool,
 }
 
 impl Parser {
@@ -175,8 +169,6 @@ impl Parser {
             self.line.python_arguments.push(word);
             if *takes_value {
                 self.line.python_arguments.extend(self.rest.next());
-            } else {
-                self.may_have_no_program = true;
             }
             return Ok(());
         }
@@ -219,11 +211,9 @@ impl Parser {
         let letters = word.as_bytes()[1..].to_vec();
         for (position, letter) in letters.iter().enumerate() {
             self.line.isolated |= matches!(letter, b'I' | b'E' | b'S');
-            self.may_have_no_program |= *letter == b'i';
             let value = &letters[position + 1..];
             match ShortOption::of(*letter) {
                 ShortOption::Switch => {}
-                ShortOption::Question => self.may_have_no_program = true,
                 ShortOption::Value => {
                     self.line.python_arguments.push(word);
                     if value.is_empty() {
@@ -293,7 +283,9 @@ impl Parser {
         }
         if self.line.program == Program::None {
             self.line.num_python_options = self.line.python_arguments.len();
-            if !self.may_have_no_program {
+            // CPython would read standard input; for a command that was typed to see what it does,
+            // usage is the better answer.
+            if self.line.python_arguments.is_empty() {
                 return Err(usage("no script is given").detail(
                     "expected: a script, `-m MODULE`, `-c CODE`, or `-` for standard input",
                 ));

@@ -37,23 +37,19 @@ pub(super) fn prepare(
     let options = &line.options;
     let directory = TrialDir::new(trial_dir(line)?);
     let command = line.command();
-    let identity = match directory.identity()? {
-        Some(_) if options.fresh => {
+    // What is moved aside anyway need not be understood.
+    if options.fresh && directory.has_trial() {
+        directory.move_aside()?;
+    }
+    let recorded = directory.identity()?;
+    if let Some(identity) = &recorded {
+        identity.check_command(&directory, &command, &options.hyperparameters)?;
+    }
+    let identity = match recorded {
+        Some(_) if directory.is_over() => {
             directory.move_aside()?;
-            None
+            fresh_identity(&command, options)?
         }
-        Some(identity) => {
-            identity.check_command(&directory, &command, &options.hyperparameters)?;
-            if directory.is_over() {
-                directory.move_aside()?;
-                None
-            } else {
-                Some(identity)
-            }
-        }
-        None => None,
-    };
-    let identity = match identity {
         Some(identity) => identity,
         None => fresh_identity(&command, options)?,
     };

@@ -124,6 +124,7 @@ fn exit_codes_are_the_scripts_own() {
     assert_like_python(&directory, &["-c"], "");
     assert_like_python(&directory, &["-Z", "x.py"], "");
     assert_like_python(&directory, &["-V"], "");
+    assert_like_python(&directory, &["-u"], "import sys; sys.exit(3)");
 }
 
 #[test]

@@ -79,7 +79,9 @@ fn a_keyboard_interrupt_ends_the_run_as_it_ends_python() {
     for host in hosts() {
         // Where exactly the signal interrupts differs from run to run, and so does the traceback.
         let interrupted = |command: TestCommand| {
-            let code = "print('ready', flush=True); input()";
+            // A signal just before a blocking call would wait for its end; a short timeout does not.
+            let code = "import signal; print('ready', flush=True)\n\
+                while True: signal.sigtimedwait([], 0.05)";
             let mut run = command
                 .args(["-c", code])
                 .current_dir(directory.path())
