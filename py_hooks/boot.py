@@ -1,7 +1,8 @@
 """The first of ours that runs in a trial process: before the script, and before anything else is imported.
 
 Installs the import hook and nothing more: a script that imports no framework runs as it would under python. Where a
-checkpoint is there to be resumed, the script's output is dropped from here on until the resume point.
+trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the
+script's output is dropped from here on until the resume point.
 """
 import _pedl
 
@@ -16,6 +17,7 @@ class _Process(object):
         self.trial = trial
         self._streams = None
         self._output = None
+        self._files = None
 
     def streams(self):
         """The random streams of this process, made when the first generator is imported."""
@@ -32,6 +34,14 @@ class _Process(object):
 
             self._output = Output()
         return self._output
+
+    def files(self):
+        """The files of the script."""
+        if self._files is None:
+            from py_hooks.advice.files import Files
+
+            self._files = Files(self.trial)
+        return self._files
 
     def seed_python(self, module):
         self.streams().seed_python(module)
@@ -57,6 +67,8 @@ def start(launch_text):
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
     process = _Process(_pedl.Trial(launch_text))
+    if process.trial.resume:
+        process.files().withdraw()
     if process.trial.has_checkpoint():
         process.output().drop()
     finder = import_hook.install()

@@ -38,15 +38,15 @@ def intercept(process, module):
 
 def begin(process):
     """The first library that is intercepted: makes the recorder, and what it keeps for every library."""
-    from py_hooks.advice import files
-
-    trial, streams, output = process.trial, process.streams(), process.output()
+    trial, streams, output, files = process.trial, process.streams(), process.output(), process.files()
     calls = recorder.start(trial, streams)
     streams.install()
     calls.state_providers.append(("streams", streams))
     calls.state_providers.append(("output", output))
     calls.at_begin.append(lambda: output.begin(trial.directory, calls.replaying))
-    calls.files = files.SavedFiles(trial)
+    calls.at_begin.append(lambda: files.begin(trial.directory, calls.replaying))
+    calls.files = files
+    files.install()
     return calls
 
 

@@ -233,7 +233,7 @@ class Calls(object):
                 held, state = provider.capture()
                 tensors.extend(("{}/{}".format(name, key), value) for key, value in held)
                 states.append((name, state))
-            self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.paths())
+            self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
         except Exception as error:
             stop_with(self, error)
         finally:

@@ -1,33 +1,220 @@
-"""Files that recorded calls wrote (saved models): they belong to the checkpoint.
+"""Files of the script in a replay: what it will read must be there, and what it made must not be there too early.
 
-The file on disk may be newer than the checkpoint, written between it and the crash. So a checkpoint takes the files
-along, by content, and a replay puts its version back where the call that wrote it is answered. A file that is not in
-the checkpoint was written after it, and is written again.
+Scripts resume themselves: `if os.path.exists("w.h5"): model.load_weights("w.h5")`. The first time the file did not
+exist; in a replay it would. So everything that the trial made is noted in a ledger before it is made, and the next
+start of the trial withdraws it before the script runs:
+
+- a file that the trial created is moved into the trial directory (`aside/`); where the replay does not create it
+  again, it goes back when the process ends, or when the trial is started next;
+- a file that the trial appended to is cut back to its length before;
+- a directory that the trial made is removed if nothing is left in it.
+
+Files that recorded calls wrote (saved models) also belong to the checkpoint, by content: such a call is muted in a
+replay, and the checkpoint's version is put where it wrote. The file on disk may be newer than the checkpoint.
+
+What stood there before the trial stays. Files written by C code are seen where Python opens or saves them.
+
+The ledger, `files.jsonl`, is a line for each: `{"created": path}`, `{"appended": path, "bytes": n}` or
+`{"made": path}`. If we die between a line and what it announces, the line names something that does not exist, which
+withdrawing ignores; a move is one rename, and a file that is back already is left alone.
 """
+import atexit
+import builtins
+import io
+import json
 import os
+import threading
+
+from py_hooks.advice import calls as recorder
+
+_LEDGER = "files.jsonl"
+_ASIDE = "aside"
 
 
-class SavedFiles(object):
-    """The files that this trial's recorded calls wrote, in order."""
+class Files(object):
+    """The files of one trial.
+
+    Args:
+        trial: the native trial.
+    """
 
     def __init__(self, trial):
         self._trial = trial
-        self._paths = {}
+        self._ledger = None
+        self._waiting = []
+        self._noted = set()
+        self._saved = {}
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._open = builtins.open
 
-    def written(self, path):
-        """Notes that a recorded call wrote a file."""
-        if not isinstance(path, str):
-            path = os.fspath(path) if hasattr(path, "__fspath__") else None
+    # -- before the script ---------------------------------------------------------------------------------------
+
+    def withdraw(self):
+        """Takes away what earlier starts of this trial made. Nothing is lost, whenever we die."""
+        ledger = os.path.join(self._trial.directory, _LEDGER)
+        if not os.path.exists(ledger):
+            return
+        self._put_back()
+        aside = os.path.join(self._trial.directory, _ASIDE)
+        if not os.path.isdir(aside):
+            os.mkdir(aside)
+        entries = _read_ledger(ledger)
+        for number, entry in enumerate(entries):
+            if "created" in entry:
+                _move(entry["created"], os.path.join(aside, str(number)))
+            elif "appended" in entry:
+                _cut(entry["appended"], entry["bytes"])
+        for entry in reversed(entries):
+            if "made" in entry:
+                _remove_if_empty(entry["made"])
+        atexit.register(self._put_back)
+
+    def _put_back(self):
+        """Moves back what was withdrawn and not created again."""
+        if self._pid != os.getpid():
+            return
+        aside = os.path.join(self._trial.directory, _ASIDE)
+        if not os.path.isdir(aside):
+            return
+        entries = _read_ledger(os.path.join(self._trial.directory, _LEDGER))
+        for name in sorted(os.listdir(aside)):
+            path = entries[int(name)].get("created") if name.isdigit() and int(name) < len(entries) else None
+            if path is not None and not os.path.lexists(path):
+                _move(os.path.join(aside, name), path)
+
+    # -- the ledger ----------------------------------------------------------------------------------------------
+
+    def install(self):
+        """Notes what the script opens for writing, and the directories it makes."""
+        mkdir = os.mkdir
+        files = self
+
+        class Open(object):
+            """`open`, with a note before it creates or appends. Like a builtin, it does not bind as a method."""
+
+            __doc__ = self._open.__doc__
+            __name__ = __qualname__ = "open"
+
+            def __call__(self, file, mode="r", *args, **kwargs):
+                if set("wxa+").intersection(mode if isinstance(mode, str) else ""):
+                    files.opening(file, mode)
+                return files._open(file, mode, *args, **kwargs)
+
+        class MakeDirectory(object):
+            """`os.mkdir`, with a note before it."""
+
+            __doc__ = mkdir.__doc__
+            __name__ = __qualname__ = "mkdir"
+
+            def __call__(self, path, *args, **kwargs):
+                files.making(path)
+                return mkdir(path, *args, **kwargs)
+
+        builtins.open = io.open = Open()
+        os.mkdir = MakeDirectory()
+
+    def begin(self, directory, replaying):
+        """The trial has begun: what waited goes to the disk. A new record begins a new ledger where none is replayed."""
+        path = os.path.join(directory, _LEDGER)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._ledger = os.open(path, flags, 0o666)
+        self._noted.update(next(iter(entry.values())) for entry in _read_ledger(path))
+        waiting, self._waiting = self._waiting, []
+        for path, entry in waiting:
+            if path not in self._noted:
+                self._note(path, entry)
+
+    def opening(self, file, mode):
+        """The script is about to open a file for writing."""
+        path = _absolute(file)
+        if path is None:
+            return
+        if not os.path.lexists(path):
+            self._announce(path, {"created": path})
+        elif "a" in mode and os.path.isfile(path):
+            self._announce(path, {"appended": path, "bytes": os.path.getsize(path)})
+
+    def making(self, directory):
+        """The script is about to make a directory."""
+        path = _absolute(directory)
+        if path is not None and not os.path.lexists(path):
+            self._announce(path, {"made": path})
+
+    def _announce(self, path, entry):
+        ours = path == self._trial.directory or path.startswith(self._trial.directory + os.sep)
+        if path in self._noted or ours or recorder.CALLS.in_composite or self._pid != os.getpid():
+            return
+        with self._lock:
+            if self._ledger is None:
+                self._waiting.append((path, entry))
+            else:
+                self._note(path, entry)
+
+    def _note(self, path, entry):
+        self._noted.add(path)
+        os.write(self._ledger, (json.dumps(entry) + "\n").encode())
+
+    # -- files of recorded calls -----------------------------------------------------------------------------------
+
+    def saving(self, file):
+        """A recorded call is about to write a file: it belongs to the checkpoints from here on."""
+        path = _absolute(file)
         if path is not None:
-            self._paths[os.path.abspath(path)] = None
+            self.opening(path, "w")
+            self._saved[path] = None
 
-    def paths(self):
-        """Absolute paths of the files that are there: what a checkpoint takes along."""
-        return [path for path in self._paths if os.path.isfile(path)]
+    def saved_paths(self):
+        """The saved files that are there: what a checkpoint takes along."""
+        return [path for path in self._saved if os.path.isfile(path)]
 
-    def put_back(self, path):
-        """A recorded call that wrote a file is answered: the checkpoint's version takes its place."""
-        self.written(path)
-        path = os.path.abspath(path)
-        if path in self._paths:
+    def replace_saved(self, file):
+        """A recorded call that wrote a file is answered: the checkpoint's version is put there."""
+        path = _absolute(file)
+        if path is not None:
+            self._saved[path] = None
             self._trial.restore_file(path)
+
+
+def _absolute(file):
+    """The absolute path of a file argument, None for a descriptor or a stream. Devices and /proc are nobody's files."""
+    if isinstance(file, bytes):
+        file = os.fsdecode(file)
+    elif hasattr(file, "__fspath__"):
+        file = os.fspath(file)
+    if not isinstance(file, str):
+        return None
+    path = os.path.abspath(file)
+    return None if path.startswith(("/dev/", "/proc/", "/sys/")) else path
+
+
+def _read_ledger(path):
+    """The entries of a ledger; a torn last line is none."""
+    try:
+        with io.FileIO(path) as ledger:
+            lines = ledger.read().split(b"\n")[:-1]
+    except OSError:
+        return []
+    return [json.loads(line.decode()) for line in lines]
+
+
+def _move(source, target):
+    """Renames, or copies where the two are on different file systems. Nothing to do where the source is not there."""
+    if not os.path.lexists(source):
+        return
+    try:
+        os.replace(source, target)
+    except OSError:
+        import shutil
+
+        shutil.move(source, target)
+
+
+def _cut(path, length):
+    if os.path.isfile(path) and os.path.getsize(path) > length:
+        os.truncate(path, length)
+
+
+def _remove_if_empty(path):
+    if os.path.isdir(path) and not os.listdir(path):
+        os.rmdir(path)

@@ -90,12 +90,12 @@ def save(original, model, filepath, *args, **kwargs):
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern("{} to {}".format(original.__name__, entries.path_text(filepath)))
     if calls.replaying:
-        calls.files.put_back(filepath)
+        calls.files.replace_saved(filepath)
         calls.answer(recorder.COMPOSITE, identity, 0)
         calls.answered()
         return None
+    calls.files.saving(filepath)
     calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs))
-    calls.files.written(filepath)
     return None
 
 

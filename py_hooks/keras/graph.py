@@ -1,0 +1,280 @@
+"""Keras 2 on TensorFlow 1: the compute functions of a model, recorded and answered.
+
+A model's `train_function` and its siblings are objects of `K.function`: a list of arrays goes in, a list of numbers
+comes out, and the variables of the session change. The object that `_make_train_function` sets on the model is
+wrapped here. Making it creates slots and ops in the graph, so it is made in a replay too; its first call makes
+nothing, so an answered call leaves nothing out but the numbers.
+
+Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/python/keras/backend.py.
+"""
+import contextlib
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import entries
+from py_hooks.keras import sources
+from py_hooks.keras.compute import MODELS
+from py_hooks.keras.enqueuers import SkippedBatch
+from py_hooks.tensorflow import graphs, sessions
+
+_NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
+
+# Marks `arguments` as the size of a batch that the framework fed; a checksum of the script's own batch has 32 bits.
+_SIZE = 1 << 40
+
+
+def make_train_function(original, model):
+    """`Model._make_train_function`: wraps what it sets, and orders what reads the optimizer's count of batches."""
+    with _ordered_updates(model):
+        _make(original, model, "train_function", recorder.TRAIN)
+
+
+def make_test_function(original, model):
+    """`Model._make_test_function`: wraps what it sets."""
+    _make(original, model, "test_function", recorder.TEST)
+
+
+def make_predict_function(original, model):
+    """`Model._make_predict_function`: wraps what it sets."""
+    _make(original, model, "predict_function", recorder.PREDICT)
+
+
+def _make(original, model, attribute, kind):
+    calls = recorder.CALLS
+    calls.depth += 1
+    try:
+        original(model)
+    finally:
+        calls.depth -= 1
+    function = getattr(model, attribute)
+    if not isinstance(function, GraphFunction):
+        setattr(model, attribute, GraphFunction(model, kind, function))
+
+
+class GraphFunction(object):
+    """A compute function of one model: called live, or answered from the log. Else it is what Keras made.
+
+    Args:
+        model: the model; its number names the function in records.
+        kind: TRAIN, TEST or PREDICT.
+        function: what Keras made.
+    """
+
+    def __init__(self, model, kind, function):
+        calls = recorder.CALLS
+        self._function = function
+        self._kind = kind
+        self._identity = calls.trial.intern("{} model {}".format(_NAMES[kind], MODELS.number(model)))
+        self._graph = graphs.of(function.outputs[0].graph)
+        self._effects = None
+        self._cleaned = None
+        if kind != recorder.PREDICT:
+            calls.trial.metric_names(self._identity, list(model.metrics_names))
+
+    def __getattr__(self, name):
+        if "_function" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._function, name)
+
+    def __call__(self, inputs):
+        calls = recorder.CALLS
+        if not calls.recordable():
+            return self._function(inputs)
+        arguments = calls.arguments or _batch_size(inputs)
+        if calls.replaying:
+            return self._answer(calls, arguments)
+        calls.depth += 1
+        try:
+            result = self._function(inputs)
+        finally:
+            calls.depth -= 1
+        calls.record(self._kind, self._identity, arguments, result)
+        if any(getattr(value, "ndim", 0) for value in result):
+            # Arrays are the script's to change.
+            calls.append_pending()
+        self._changed(calls)
+        if self._kind == recorder.TRAIN:
+            calls.trained()
+        return result
+
+    def _answer(self, calls, arguments):
+        result = calls.answer(self._kind, self._identity, arguments)
+        self._changed(calls)
+        if self._kind == recorder.TRAIN:
+            calls.trained_before()
+        calls.answered()
+        return result
+
+    def _changed(self, calls):
+        """Notes which variables the call changed. Cheap until Python writes one of them."""
+        if self._effects is None:
+            self._effects = self._find_effects(calls)
+        if self._cleaned != self._graph.cleaned:
+            self._graph.changed(self._effects.writes)
+            self._cleaned = self._graph.cleaned
+
+    def _find_effects(self, calls):
+        function = self._function
+        fetches = list(function.outputs) + [function.updates_op] + list(function.fetches)
+        effects = self._graph.effects(fetches, list(function.inputs))
+        for kind in effects.hidden_streams:
+            calls.refuse_exactness("the TensorFlow op `{}` in a model draws from a state that cannot be read".format(kind))
+        if effects.takes_data:
+            calls.refuse_exactness("a model that takes data from a queue or an iterator, or calls Python in its graph")
+        return effects
+
+
+def _batch_size(inputs):
+    """The size of a batch as it stands in records: how many rows its first array has."""
+    shape = getattr(inputs[0], "shape", ()) if inputs else ()
+    return (_SIZE | int(shape[0]) << 1) if len(shape) else 0
+
+
+def recorded_batch_size(calls):
+    """How many rows the batch of the next answered call has; 0 where the next record is no such call."""
+    record = calls.trial.peek() if calls.replaying else None
+    if record is None or record[0] not in _NAMES or not record[2] & _SIZE:
+        return 0
+    return (record[2] & ~_SIZE) >> 1
+
+
+def standardize_user_data(original, model, x, *args, **kwargs):
+    """`Model._standardize_user_data`: what stands for a batch that nobody looks at has no form to check."""
+    if isinstance(x, SkippedBatch):
+        return [x], [], []
+    return original(model, x, *args, **kwargs)
+
+
+# -- the order of updates ----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _ordered_updates(model):
+    """While a train function is made: what reads the optimizer's count of batches does so before it is moved on.
+
+    Every optimizer of Keras 2 creates `update_add(iterations, 1)` and then reads `iterations`, in no order; so runs of
+    one script differ, even on one machine (keras 2.3.1, keras/optimizers.py, `Adam.get_updates`).
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        yield
+        return
+    get_updates = optimizer.get_updates
+
+    def get_ordered_updates(*args, **kwargs):
+        updates = get_updates(*args, **kwargs)
+        _read_before_written(getattr(optimizer, "iterations", None))
+        return updates
+
+    optimizer.get_updates = get_ordered_updates
+    try:
+        yield
+    finally:
+        del optimizer.get_updates
+
+
+def _read_before_written(variable):
+    held = getattr(variable, "handle", None)
+    held = getattr(variable, "_variable", None) if held is None else held
+    if held is None:
+        return
+    readers = _readers(held)
+    for writer in held.consumers():
+        if writer.type in ("AssignAddVariableOp", "AssignAdd"):
+            known = {op.name for op in writer.control_inputs}
+            writer._add_control_inputs([op for op in readers if op.name not in known and not _comes_after(op, writer)])
+
+
+def _readers(held):
+    """The ops that look at a variable's value; of a reference, those that use what was read, which is no copy."""
+    found = []
+    for op in held.consumers():
+        if op.type == "ReadVariableOp":
+            found.append(op)
+        elif op.type == "Identity":
+            found.extend(op.outputs[0].consumers())
+    return [op for op in found if op._get_control_flow_context() is None]
+
+
+def _comes_after(op, other):
+    """Whether an op waits for another one."""
+    seen, waiting = set(), [op]
+    while waiting:
+        op = waiting.pop()
+        if op is other:
+            return True
+        if op.name not in seen:
+            seen.add(op.name)
+            waiting.extend(tensor.op for tensor in op.inputs)
+            waiting.extend(op.control_inputs)
+    return False
+
+
+# -- models from files -------------------------------------------------------------------------------------------------
+
+
+def load_model(original, filepath, *args, **kwargs):
+    """`load_model`: makes a model, in a replay too; but the file may be newer there, so its values are unknown."""
+    calls = recorder.CALLS
+    if not calls.begun or not calls.recordable():
+        return original(filepath, *args, **kwargs)
+    calls.depth += 1
+    try:
+        model = original(filepath, *args, **kwargs)
+    finally:
+        calls.depth -= 1
+    WEIGHTS.loaded(model)
+    calls.checked(recorder.COMPOSITE, calls.trial.intern("load_model from {}".format(entries.path_text(filepath))), 0)
+    return model
+
+
+# -- what the generation knows of weights and devices ------------------------------------------------------------------
+
+
+class GraphWeights(object):
+    """Weights that are variables of a TensorFlow 1 graph."""
+
+    def is_stale(self, weight):
+        """Whether training changed the weight since Python last wrote it."""
+        return weight.op.name in graphs.of(weight.graph).stale
+
+    def values(self, weights):
+        """The values of weights, read past the door."""
+        import keras
+
+        calls = recorder.CALLS
+        calls.depth += 1
+        try:
+            return keras.backend.batch_get_value(weights)
+        finally:
+            calls.depth -= 1
+
+    def loaded(self, model):
+        """Notes that a model's weights now hold what only a file knows."""
+        optimizer = getattr(model, "optimizer", None)
+        for weight in list(model.weights) + list(getattr(optimizer, "weights", ())):
+            graphs.of(weight.graph).changed([weight.op.name])
+
+    def causes(self):
+        """What about the session cannot be resumed exactly."""
+        from tensorflow.python.keras import backend
+
+        session = backend._get_session()
+        found = []
+        if not sessions.runs_one_at_a_time(session):
+            found.append(
+                "TensorFlow 1 runs several operations at once (`inter_op_parallelism_threads`); `--exact` imposes 1"
+            )
+        kinds = sorted({device.device_type for device in session.list_devices()} - {"CPU", "XLA_CPU"})
+        if kinds:
+            found.append("training on {}, where exact resume was not tried".format(", ".join(kinds)))
+        return found
+
+
+WEIGHTS = GraphWeights()
+
+
+def prepare(calls):
+    """Has the entry points look at weights and devices in the way of TensorFlow 1."""
+    sources.below = WEIGHTS
+    if sessions.SESSIONS.capture not in [provider.capture for _, provider in calls.state_providers]:
+        calls.refuse_exactness("sessions are not intercepted (`--no-hooks tensorflow`)")

@@ -1,0 +1,56 @@
+"""Keras 2.2.5 to 2.3.1 on TensorFlow 1.15: `fit` accepts generators and forwards them to `fit_generator`.
+
+Call paths (read from 2.2.5, 2.3.0 and 2.3.1):
+
+    Model.fit(arrays)    -> training_arrays.fit_loop -> Model.train_function                         the loop
+    Model.fit(generator) -> Model.fit_generator
+    Model.fit_generator  -> training_generator.fit_generator -> an enqueuer's get(), or iter_sequence_infinite
+                                                             -> Model.train_on_batch -> Model.train_function
+    Model.evaluate, predict and their `_generator` and `_on_batch` forms the same way
+"""
+from py_hooks.engine.patch import Generation, Patch
+from py_hooks.keras import advice, enqueuers, graph
+from py_hooks.keras.facts import KerasFacts
+
+FACTS = KerasFacts(
+    fit_forwards_generators=True,
+    backend_module="keras.backend",
+    metrics_are_variables=False,
+)
+
+_MODEL = "keras.engine.training"
+_IMAGES = "keras_preprocessing.image.iterator"
+
+PATCHES = (
+    #     module    attribute                      advice                           why
+    Patch(_MODEL,   "Model.fit",                   advice.fit,                      "know where a training call begins"),
+    Patch(_MODEL,   "Model.fit_generator",         advice.fit_generator,            "know where a training call begins"),
+    Patch(_MODEL,   "Model.evaluate",              advice.evaluate,                 "know where an evaluation begins"),
+    Patch(_MODEL,   "Model.evaluate_generator",    advice.evaluate_generator,       "know where an evaluation begins"),
+    Patch(_MODEL,   "Model.predict",               advice.predict,                  "know where a prediction begins"),
+    Patch(_MODEL,   "Model.predict_generator",     advice.predict_generator,        "know where a prediction begins"),
+    Patch(_MODEL,   "Model.train_on_batch",        advice.train_on_batch,           "know where a training call begins"),
+    Patch(_MODEL,   "Model.test_on_batch",         advice.test_on_batch,            "know where an evaluation begins"),
+    Patch(_MODEL,   "Model.predict_on_batch",      advice.predict_on_batch,         "know where a prediction begins"),
+    Patch(_MODEL,   "Model._make_train_function",  graph.make_train_function,       "record and answer training calls"),
+    Patch(_MODEL,   "Model._make_test_function",   graph.make_test_function,        "record and answer test calls"),
+    Patch(_MODEL,   "Model._make_predict_function", graph.make_predict_function,    "record and answer predict calls"),
+    Patch(_MODEL,   "Model._standardize_user_data", graph.standardize_user_data,    "let skipped batches through"),
+    Patch(_MODEL,   "Model.get_weights",           advice.get_weights,              "record and answer reads of weights"),
+    Patch(_MODEL,   "Model.save",                  advice.save,                     "keep saved models with checkpoints"),
+    Patch(_MODEL,   "Model.save_weights",          advice.save,                     "keep saved models with checkpoints"),
+    Patch(_MODEL,   "Model.load_weights",          advice.load_weights,             "not read a file of the future"),
+    Patch("keras.models", "load_model",            graph.load_model,                "not read a file of the future"),
+    Patch("keras.engine.saving", "load_model",     graph.load_model,                "not read a file of the future"),
+    Patch("keras.utils.data_utils", "OrderedEnqueuer.start", enqueuers.start_ordered, "skip in a replay"),
+    Patch("keras.engine.training_generator", "iter_sequence_infinite", enqueuers.iter_sequence_infinite,
+          "skip in a replay"),
+    Patch(_IMAGES,  "Iterator.__init__",           enqueuers.image_iterator,        "key the random numbers of items"),
+    Patch(_IMAGES,  "Iterator.__getitem__",        enqueuers.image_item,            "key the random numbers of items"),
+)
+
+BACKENDS = {
+    "tensorflow": (),
+}
+
+GENERATION = Generation("keras", "2.2.5", "2.3.1", FACTS, PATCHES, BACKENDS, graph.prepare)

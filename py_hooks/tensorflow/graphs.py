@@ -1,0 +1,239 @@
+"""TensorFlow 1 graphs: what a set of fetches reads and writes, and ops of our own beside the script's.
+
+Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
+"""
+import contextlib
+
+# Ids of our ops. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so ours
+# must not count.
+_FIRST_OWN_ID = 1 << 40
+
+_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+# What hands a variable on without looking at its value.
+_PASSES_ON = ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "RefIdentity", "RefSwitch", "RefMerge",
+              "RefEnter", "RefExit", "RefNextIteration", "RefSelect")
+_LOOKS_AT_NO_VALUE = ("VarIsInitializedOp", "VariableShape", "IsVariableInitialized")
+_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
+_WRITES = ("AssignVariableOp", "Assign")
+_READS_FILES = ("Restore", "RestoreV2", "RestoreSlice", "ReadFile")
+
+
+def of(graph):
+    """What we know of a TensorFlow graph. Lives on the graph, and dies with it."""
+    known = graph.__dict__.get("_pedl")
+    if known is None:
+        known = graph._pedl = Graph(graph)
+    return known
+
+
+class Graph(object):
+    """What we know of one graph.
+
+    Attributes:
+        stale: names of the variables whose value a replay does not know, since training changed them.
+        cleaned: how often a variable left `stale`.
+        random_states: the ops that set the states of random ops first, in order of creation.
+    """
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.stale = set()
+        self.cleaned = 0
+        self.random_states = []
+        self._own_id = _FIRST_OWN_ID
+        self._algorithm = None
+        self._seen = 0
+        self._variables = []
+        self._readers = {}
+        self._writers = {}
+        self._effects = {}
+
+    # -- ops of our own --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def own_ids(self):
+        """Ops that are made inside do not count: neither in ids nor as a change of a finished graph."""
+        graph = self.graph
+        finalized, last_id, version = graph._finalized, graph._next_id_counter, graph._version
+        graph._finalized, graph._next_id_counter = False, self._own_id
+        try:
+            yield
+        finally:
+            self._own_id = graph._next_id_counter
+            graph._finalized, graph._next_id_counter = finalized, last_id
+            # A graph of version 0 is taken for empty.
+            graph._version = version or graph._version
+
+    @contextlib.contextmanager
+    def beside(self):
+        """Ops that are made inside stand outside all scopes of the script, on the CPU."""
+        from tensorflow.python.framework import ops
+
+        with self.own_ids(), self.graph.as_default(), ops.control_dependencies(None), ops.name_scope(None):
+            with ops.colocate_with(None, ignore_existing=True), self.graph.device(None), self.graph.device("/cpu:0"):
+                yield
+
+    def algorithm(self):
+        """The constant that names Philox to the stateful random ops."""
+        if self._algorithm is None:
+            from tensorflow.python.framework import constant_op, dtypes
+
+            with self.beside():
+                self._algorithm = constant_op.constant(1, dtypes.int64, name="pedl_random/philox")
+        return self._algorithm
+
+    # -- variables -------------------------------------------------------------------------------------------------
+
+    def variables(self):
+        """The ops of all variables, whatever collection holds them, in order of creation."""
+        operations = self.graph.get_operations()
+        self._variables.extend(op for op in operations[self._seen:] if op.type in _VARIABLES)
+        self._seen = len(operations)
+        return self._variables
+
+    def reader(self, variable):
+        """`(value, is initialised)`: tensors of ours for a variable's op."""
+        if variable.name not in self._readers:
+            self._readers[variable.name] = self._make_reader(variable)
+        return self._readers[variable.name]
+
+    def _make_reader(self, variable):
+        from tensorflow.python.ops import array_ops, gen_resource_variable_ops, gen_state_ops
+
+        with self.beside():
+            held = variable.outputs[0]
+            if variable.type == "VarHandleOp":
+                value = gen_resource_variable_ops.read_variable_op(held, variable.get_attr("dtype"), name="pedl_read")
+                return value, gen_resource_variable_ops.var_is_initialized_op(held, name="pedl_read")
+            return array_ops.identity(held, name="pedl_read"), gen_state_ops.is_variable_initialized(held)
+
+    def writer(self, variable):
+        """`(assignment, placeholder)`: ops of ours for a variable's op."""
+        if variable.name not in self._writers:
+            self._writers[variable.name] = self._make_writer(variable)
+        return self._writers[variable.name]
+
+    def _make_writer(self, variable):
+        from tensorflow.python.ops import array_ops, gen_resource_variable_ops, gen_state_ops
+
+        with self.beside():
+            held = variable.outputs[0]
+            placeholder = array_ops.placeholder(variable.get_attr("dtype"), name="pedl_write")
+            if variable.type == "VarHandleOp":
+                return gen_resource_variable_ops.assign_variable_op(held, placeholder, name="pedl_write"), placeholder
+            assignment = gen_state_ops.assign(held, placeholder, validate_shape=False, name="pedl_write")
+            return assignment.op, placeholder
+
+    # -- staleness -------------------------------------------------------------------------------------------------
+
+    def changed(self, names):
+        """Notes variables that changed in a way that a replay does not repeat."""
+        self.stale.update(names)
+
+    def written(self, names):
+        """Notes variables that Python wrote: their values are true, in a replay too."""
+        if not self.stale.isdisjoint(names):
+            self.stale.difference_update(names)
+            self.cleaned += 1
+
+    # -- fetches ---------------------------------------------------------------------------------------------------
+
+    def effects(self, fetches, feeds, connections=()):
+        """What it does to run `fetches` (tensors and ops) with values for the tensors `feeds`; worked out once.
+
+        Args:
+            fetches: tensors and operations.
+            feeds: tensors.
+            connections: names of pairs of tensors, where the second stands in for the first.
+        """
+        key = (tuple(fetch.name for fetch in fetches), frozenset(feed.name for feed in feeds), tuple(connections))
+        if key not in self._effects:
+            self._effects[key] = Effects(self._ancestors(fetches, key[1], dict(connections)), fetches, key[1])
+        return self._effects[key]
+
+    def _ancestors(self, fetches, feeds, connections):
+        found, waiting = {}, [fetch for fetch in fetches if fetch.name not in feeds]
+        while waiting:
+            element = waiting.pop()
+            if element.name in connections:
+                element = self.graph.get_tensor_by_name(connections[element.name])
+            op = getattr(element, "op", element)
+            if op.name not in found:
+                found[op.name] = op
+                waiting.extend(tensor for tensor in op.inputs if tensor.name not in feeds)
+                waiting.extend(op.control_inputs)
+        return found.values()
+
+
+class Effects(object):
+    """What running a set of fetches does.
+
+    Attributes:
+        reads: names of the variables whose values go into it.
+        writes: names of the variables that it changes.
+        takes_data: it moves a queue or an iterator on, or calls Python.
+        reads_files: values come from files.
+        hidden_streams: types of its ops that draw random numbers from a state in their kernel, which nobody can read.
+        identity: a text that is the same in every process.
+    """
+
+    def __init__(self, operations, fetches, feeds):
+        reads, writes = set(), set()
+        for op in operations:
+            for number, tensor in enumerate(op.inputs):
+                variable = _variable_of(tensor) if tensor.name not in feeds else None
+                if variable is not None:
+                    reading, writing = _use(op, number)
+                    reads.update([variable.name] if reading else [])
+                    writes.update([variable.name] if writing else [])
+        reads.update(fetch.op.name for fetch in fetches if hasattr(fetch, "op") and fetch.op.type in _VARIABLES)
+        self.reads = frozenset(reads)
+        self.writes = frozenset(writes)
+        types = {op.type: op for op in operations}
+        self.takes_data = any(_takes_data(kind) for kind in types)
+        self.reads_files = any(kind in _READS_FILES for kind in types)
+        self.hidden_streams = sorted(kind for kind, op in types.items() if _draws_hidden(op))
+        self.identity = _identity(fetches, self.writes)
+
+
+def _identity(fetches, writes):
+    import zlib
+
+    # What stands after the last underscore counts ops of the same name; a replay may have made fewer of them.
+    stems = [fetch.name.partition(":")[0].rstrip("0123456789").rstrip("_") for fetch in fetches]
+    text = "{} of {}".format("write" if writes else "read", ", ".join(sorted(writes) or stems))
+    return text if len(text) <= 100 else "{}… crc {:08x}".format(text[:60], zlib.crc32(text.encode()))
+
+
+def _variable_of(tensor):
+    """The variable's op that a handle or a reference stands for, or None."""
+    from tensorflow.python.framework import dtypes
+
+    if tensor.dtype != dtypes.resource and not tensor.dtype._is_ref_dtype:
+        return None
+    op = tensor.op
+    while op.type in _PASSES_ON and len(op.inputs):
+        op = op.inputs[0].op
+    return op if op.type in _VARIABLES else None
+
+
+def _use(op, number):
+    """`(reads, writes)`: what an op does with the variable in its input `number`. An op nobody knows does both."""
+    if op.type in _LOOKS_AT_NO_VALUE:
+        return False, False
+    if op.type in _WRITES:
+        return False, True
+    if op.type in _READS:
+        return True, False
+    if op.inputs[number].dtype._is_ref_dtype:
+        by_reference = number < len(op.op_def.input_arg) and op.op_def.input_arg[number].is_ref
+        return not op.type.startswith("Ref"), by_reference and not op.type.startswith("Ref")
+    return op.type not in _PASSES_ON, op.type not in _PASSES_ON
+
+
+def _takes_data(kind):
+    return kind.startswith("IteratorGetNext") or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
+
+
+def _draws_hidden(op):
+    return {"seed", "seed2"} <= {attribute.name for attribute in op.op_def.attr}

@@ -1,0 +1,293 @@
+"""TensorFlow 1: sessions. What their variables hold belongs to a checkpoint, and what the script runs in them is seen.
+
+The door. Outside the calls of Keras that are recorded, a run is one of three, told apart by what its fetches depend on:
+
+    it reads what training changed    a recorded call: in a replay the variables hold no true values
+    it writes, from other values      made in a replay too; what the script feeds is checked against its record
+    anything else                     made in a replay too, and not recorded
+
+A run of the first kind that also writes (a moving average of the weights) is not made in a replay; what it writes is
+then as unknown as what it reads, until the resume point.
+
+Source: tensorflow 1.15.5, tensorflow/python/client/session.py.
+"""
+import os
+import sys
+import weakref
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import fingerprint, places
+from py_hooks.tensorflow import graphs
+
+_PROCESS = os.getpid()
+
+
+class Sessions(object):
+    """The sessions of this process, by creation number: the variables of a checkpoint."""
+
+    def __init__(self):
+        self._references = []
+
+    def add(self, session):
+        """Numbers a session that was just made."""
+        session._pedl_initialized = 0
+        self._references.append(weakref.ref(session))
+
+    def alive(self):
+        """`(number, session)` of the sessions that are open."""
+        for number, reference in enumerate(self._references):
+            session = reference()
+            if session is not None and not session._closed:
+                yield number, session
+
+    def initialize(self, session):
+        """Sets the states of random ops that were made since the session's last run."""
+        states = graphs.of(session.graph).random_states
+        made = session._pedl_initialized
+        if made < len(states):
+            session._pedl_initialized = len(states)
+            _run(session, states[made:])
+
+    # -- state in a checkpoint ---------------------------------------------------------------------------------------
+
+    def capture(self):
+        """The values of all variables that have one, and the graphs' counts of ops."""
+        tensors, last_ids = [], {}
+        for number, session in self.alive():
+            self.initialize(session)
+            last_ids[str(number)] = session.graph._next_id_counter
+            tensors.extend(("{}/{}".format(number, name), value) for name, value in _values(session))
+        return tensors, {"last_ids": last_ids}
+
+    def restore(self, tensors, state):
+        """Assigns saved values.
+
+        A replay makes fewer ops than the recorded run (loading weights makes some), so the count of ops, from which
+        default seeds come, is put in too.
+        """
+        by_session = {}
+        for key, value in tensors.items():
+            number, _, name = key.partition("/")
+            by_session.setdefault(int(number), {})[name] = value
+        for number, session in self.alive():
+            self.initialize(session)
+            _assign(session, by_session.get(number, {}))
+            last_id = state["last_ids"].get(str(number), 0)
+            session.graph._next_id_counter = max(session.graph._next_id_counter, last_id)
+
+
+SESSIONS = Sessions()
+
+
+class VariableMissing(Exception):
+    """At the resume point a graph lacks a variable that the recorded run had."""
+
+    exit_code = 76
+
+    def __init__(self, name, shape):
+        Exception.__init__(
+            self,
+            "the replay differs from the record: the script made other variables\n"
+            "  recorded `{}` of shape {}, now there is none\n"
+            "  the run was stopped; the checkpoint and the log are kept".format(name, shape),
+        )
+        self.hint = "look for models built by the clock, the environment or another file; `--fresh` begins a new trial"
+
+
+def _run(session, fetches, feeds=None):
+    """A run of our own."""
+    calls = recorder.CALLS
+    calls.depth += 1
+    try:
+        return session.run(fetches, feeds)
+    finally:
+        calls.depth -= 1
+
+
+def _values(session):
+    """`(name, value)` of a session's variables that have a value."""
+    from tensorflow.python.framework import dtypes
+
+    known = graphs.of(session.graph)
+    readers = [(op.name,) + known.reader(op) for op in known.variables() if op.get_attr("dtype") != dtypes.string]
+    if len(readers) < len(known.variables()):
+        recorder.CALLS.refuse_exactness("a TensorFlow variable of strings")
+    if not readers:
+        return []
+    have_value = _run(session, [initialized for _, _, initialized in readers])
+    readers = [reader for reader, has_value in zip(readers, have_value) if has_value]
+    return zip([name for name, _, _ in readers], _run(session, [value for _, value, _ in readers]))
+
+
+def _assign(session, values):
+    known = graphs.of(session.graph)
+    variables = {op.name: op for op in known.variables()}
+    assignments, feeds = [], {}
+    for name, value in values.items():
+        if name not in variables:
+            raise VariableMissing(name, value.shape)
+        assignment, placeholder = known.writer(variables[name])
+        assignments.append(assignment)
+        feeds[placeholder] = value
+    if assignments:
+        _run(session, assignments, feeds)
+
+
+def prepare(calls):
+    """Has the variables of sessions kept in checkpoints."""
+    calls.state_providers.append(("tensorflow", SESSIONS))
+
+
+# -- the life of a session -------------------------------------------------------------------------------------------
+
+
+def created(original, session, target="", graph=None, config=None):
+    """`BaseSession.__init__`: numbers the session. With `--exact` it runs one operation at a time."""
+    calls = recorder.CALLS
+    if calls.trial.exact:
+        config = _one_at_a_time(config)
+    original(session, target, graph, config)
+    SESSIONS.add(session)
+
+
+def _one_at_a_time(config):
+    from tensorflow.core.protobuf import config_pb2
+    from tensorflow.python.eager import context
+
+    imposed = config_pb2.ConfigProto()
+    imposed.CopyFrom(context.context().config if config is None else config)
+    if not imposed.inter_op_parallelism_threads:
+        imposed.inter_op_parallelism_threads = 1
+    return imposed
+
+
+def runs_one_at_a_time(session):
+    """Whether a session runs one operation at a time: only then does a run on the CPU repeat."""
+    return (session._config.inter_op_parallelism_threads or os.environ.get("TF_NUM_INTEROP_THREADS")) in (1, "1")
+
+
+def deleted(original, session_or_callable):
+    """`__del__` of sessions and their callables: not in a forked child, where it would wait for threads for ever.
+
+    CPython frees the other threads' locals in the child, and Keras keeps its session in one.
+    """
+    if os.getpid() == _PROCESS:
+        original(session_or_callable)
+
+
+# -- the door --------------------------------------------------------------------------------------------------------
+
+
+def run(original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
+    """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
+    SESSIONS.initialize(session)
+    calls = recorder.CALLS
+
+    def live():
+        return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+
+    if calls.depth or not calls.begun or handle is not None:
+        return live()
+    effects = graphs.of(session.graph).effects(fetch_list + target_list, list(feed_dict))
+    return _through_door(calls, session, effects, list(feed_dict.values()), live)
+
+
+def make_callable_from_options(original, session, options):
+    """`BaseSession._make_callable_from_options`: what `K.function` runs."""
+    return _Callable(session, options, original(session, options))
+
+
+class _Callable(object):
+    """A session's callable, whose calls go through the door."""
+
+    def __init__(self, session, options, function):
+        self._session = session
+        self._options = options
+        self._function = function
+        self._effects = None
+
+    def __call__(self, *args, **kwargs):
+        SESSIONS.initialize(self._session)
+        calls = recorder.CALLS
+        if calls.depth or not calls.begun:
+            return self._function(*args, **kwargs)
+        if self._effects is None:
+            self._effects = self._find_effects()
+        return _through_door(
+            calls, self._session, self._effects, list(args), lambda: self._function(*args, **kwargs)
+        )
+
+    def _find_effects(self):
+        graph, options = self._session.graph, self._options
+        fetches = [graph.as_graph_element(name) for name in list(options.fetch) + list(options.target)]
+        feeds = [graph.as_graph_element(name) for name in options.feed]
+        connections = [(pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection]
+        return graphs.of(graph).effects(fetches, feeds, connections)
+
+
+def make_callable(original, session, fetches, feed_list=None, accept_options=False):
+    """`BaseSession.make_callable`: without feeds it would go past the door."""
+    if feed_list is not None:
+        return original(session, fetches, feed_list, accept_options)
+    return lambda *args, **kwargs: session.run(fetches, None, *args, **kwargs)
+
+
+def _through_door(calls, session, effects, feeds, live):
+    known = graphs.of(session.graph)
+    unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
+    if not calls.on_main_thread():
+        if unknown:
+            calls.refuse_exactness("a thread of the script reads variables that training changes")
+        return live()
+    if unknown:
+        if effects.takes_data:
+            calls.refuse_exactness("a run reads variables that training changes, and takes data or calls Python")
+        known.changed(effects.writes)
+        return calls.call(recorder.READ, _identity(calls, effects), live)
+    result = live()
+    known.written(effects.writes)
+    if effects.writes and feeds and _is_the_scripts():
+        calls.checked(recorder.WRITE, _identity(calls, effects), fingerprint.quick(feeds))
+    return result
+
+
+def _identity(calls, effects):
+    return calls.trial.intern("session run: " + effects.identity)
+
+
+# What the framework writes while it trains (metrics that start anew, a learning rate that a callback of its own sets)
+# follows from what it is answered.
+_LOOPS = ("keras.engine.training", "keras.callbacks", "keras.metrics")
+
+
+def _is_the_scripts():
+    """Whether the script itself asked for the run, and not Keras's loop or a callback of Keras."""
+    frame = sys._getframe(2)
+    while frame is not None and not places.is_user_file(frame.f_code.co_filename):
+        if frame.f_globals.get("__name__", "").startswith(_LOOPS):
+            return False
+        frame = frame.f_back
+    return True
+
+
+# -- training that is not intercepted ----------------------------------------------------------------------------------
+
+
+def tf_keras_training(original, model, *args, **kwargs):
+    """`fit` and its siblings of tf.keras: not intercepted, so not let through."""
+    recorder.stop(
+        recorder.CALLS,
+        69,
+        "`tf.keras` of TensorFlow 1 is not something pedl-run can intercept\n"
+        "  called: `{}` of a `{}`\n"
+        "  the script was stopped before it trained".format(original.__name__, type(model).__name__),
+        "use the `keras` package (2.2.5 - 2.3.1), or pass `--no-hooks tensorflow` to train without checkpoints and "
+        "resume",
+    )
+
+
+def apply_gradients(original, optimizer, *args, **kwargs):
+    """`tf.train.Optimizer.apply_gradients`: below Keras it is Keras's; else a training loop of the script's own."""
+    if not recorder.CALLS.depth:
+        recorder.CALLS.refuse_exactness("training through tf.Session is not intercepted in this version")
+    return original(optimizer, *args, **kwargs)
