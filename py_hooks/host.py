@@ -8,7 +8,6 @@ user's program.
 
 import os
 import sys
-import traceback
 
 # What a process of ours exits with when the fault is in pedl itself (EX_SOFTWARE of sysexits.h).
 EXIT_BUG = 70
@@ -28,6 +27,9 @@ def _end(error):
     exit_code = getattr(error, "exit_code", None)
     lines = []
     if exit_code is None:
+        # Not at the head: it would take longer to import than all the rest of the boot.
+        import traceback
+
         exit_code = EXIT_BUG
         lines.append("pedl: error: the interceptions could not be started; the script did not run")
         trace = traceback.format_exception(type(error), error, error.__traceback__)

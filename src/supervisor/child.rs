@@ -8,6 +8,7 @@ use std::process::Command;
 use pedl_core::trial::{LAUNCH_VARIABLE, Launch};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, getpid, wait};
+use serde_json::json;
 
 use super::signals::Signals;
 use super::unexpected;
@@ -18,6 +19,10 @@ use crate::trial_process::{START_VARIABLE, Start};
 
 /// This very executable, also where its file was replaced meanwhile.
 const THIS_EXECUTABLE: &str = "/proc/self/exe";
+
+/// The environment variable from which `pedl` answers the script, in the trial process and in every
+/// process below it.
+const CONTEXT_VARIABLE: &str = "PEDL_CONTEXT";
 
 /// A running trial process.
 pub(super) struct Child {
@@ -51,6 +56,7 @@ impl Child {
             .args(python_arguments)
             .env(START_VARIABLE, to_json(&start)?)
             .env(LAUNCH_VARIABLE, to_json(launch)?)
+            .env(CONTEXT_VARIABLE, context(launch))
             .env("PYTHONPATH", python_path(interpreter, library));
         if !user_set_hash_seed() {
             command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
@@ -113,6 +119,17 @@ fn python_path(interpreter: &Interpreter, library: &Library) -> OsString {
     });
     let entries: Vec<_> = [boot, user, ours].into_iter().flatten().collect();
     entries.join(OsStr::new(":"))
+}
+
+/// What a script may ask about its trial (`shims/pedl`).
+fn context(launch: &Launch) -> String {
+    json!({
+        "trial_id": launch.trial_id,
+        "experiment_id": launch.experiment_id,
+        "trial_seed": launch.trial_seed,
+        "hyperparameters": launch.hyperparameters,
+    })
+    .to_string()
 }
 
 fn to_json(message: &impl serde::Serialize) -> Result<String, Failure> {

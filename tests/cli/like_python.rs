@@ -273,6 +273,30 @@ fn a_script_that_trains_nothing_leaves_no_trace() {
 }
 
 #[test]
+fn no_module_but_ours_is_imported_before_the_script() {
+    let directory = Dir::new();
+    let code = "import sys; print('\\n'.join(sorted(sys.modules)))";
+    for host in hosts() {
+        let modules = |command: TestCommand| {
+            let command = command.args(["-c", code]).current_dir(directory.path());
+            command.output().assert_code(0).stdout
+        };
+        let plain = modules(host.plain());
+        if plain.lines().any(|name| name == "random") {
+            eprintln!("skipped: modules of {host} (its `site` imports `random`, which is seeded)");
+            continue;
+        }
+        let ours = modules(host.pedl_run());
+        let added: Vec<_> = ours
+            .lines()
+            .filter(|name| !plain.lines().any(|known| known == *name))
+            .filter(|name| *name != "_pedl" && name.split('.').next() != Some("py_hooks"))
+            .collect();
+        assert!(added.is_empty(), "{host}: {added:?}");
+    }
+}
+
+#[test]
 fn arguments_may_be_any_bytes() {
     let directory = Dir::new();
     let argument = std::ffi::OsStr::from_bytes(b"caf\xe9");

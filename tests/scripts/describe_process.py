@@ -1,8 +1,8 @@
-"""Prints what a script can see of its process, but for the directory that pedl adds to sys.path."""
+"""Prints what a script can see of its process, but for what pedl adds on purpose: a directory at the
+end of PYTHONPATH and so in sys.path, and the variable from which `import pedl` answers."""
 import json
 import os
 import sys
-
 
 
 def is_users(entry):
@@ -12,6 +12,9 @@ def is_users(entry):
 flags = dict((name, getattr(sys.flags, name)) for name in dir(sys.flags) if name[0] != "_")
 for method in ("count", "index"):
     flags.pop(method, None)
+
+# The last one names an environment to pedl, and tells a python nothing.
+UNCOMPARED = ("PEDL_CONTEXT", "PYTHONPATH", "VIRTUAL_ENV")
 
 facts = {
     "argv": sys.argv,
@@ -32,7 +35,7 @@ facts = {
     "main": sorted(vars(sys.modules["__main__"])),
     "cwd": os.getcwd(),
     "encodings": [sys.getfilesystemencoding(), sys.stdout.encoding, sys.stderr.errors],
-    "environment": sorted(name for name in os.environ if name.startswith("PEDL_")),
+    "environment": sorted(name for name in os.environ if name not in UNCOMPARED),
     "sitecustomize": "sitecustomize" in sys.modules,
     "stdin": sys.stdin.read(),
 }
