@@ -11,12 +11,12 @@ from py_hooks.advice import entries, fingerprint
 from py_hooks.keras import sources
 
 
-def _entry(name, describe):
+def _entry(name, describe, causes):
     def advice(original, model, *args, **kwargs):
         calls = recorder.CALLS
         if not calls.recordable() or (calls.entries and not entries.called_by_user()):
             return original(model, *args, **kwargs)
-        with entries.Entry(calls, functools.partial(_causes, original, model, args, kwargs)):
+        with entries.Entry(calls, functools.partial(causes, calls, original, model, args, kwargs)):
             describe(calls, name, original, model, args, kwargs)
             return original(model, *args, **kwargs)
 
@@ -25,8 +25,13 @@ def _entry(name, describe):
     return advice
 
 
-def _causes(original, model, args, kwargs):
+def _call_causes(calls, original, model, args, kwargs):
     return sources.causes(model, _arguments(original, model, args, kwargs))
+
+
+def _batch_causes(calls, original, model, args, kwargs):
+    """A batch is arrays, whatever it was made from. Asked once: these calls are made once a batch."""
+    return () if calls.begun else sources.causes(model, {})
 
 
 def _arguments(original, model, args, kwargs):
@@ -60,15 +65,15 @@ def _describe_batch(calls, name, original, model, args, kwargs):
     calls.arguments = fingerprint.quick(args + tuple(kwargs.values())) & ~recorder.TRACED
 
 
-fit = _entry("fit", _describe_call)
-fit_generator = _entry("fit_generator", _describe_call)
-evaluate = _entry("evaluate", _describe_call)
-evaluate_generator = _entry("evaluate_generator", _describe_call)
-predict = _entry("predict", _describe_call)
-predict_generator = _entry("predict_generator", _describe_call)
-train_on_batch = _entry("train_on_batch", _describe_batch)
-test_on_batch = _entry("test_on_batch", _describe_batch)
-predict_on_batch = _entry("predict_on_batch", _describe_batch)
+fit = _entry("fit", _describe_call, _call_causes)
+fit_generator = _entry("fit_generator", _describe_call, _call_causes)
+evaluate = _entry("evaluate", _describe_call, _call_causes)
+evaluate_generator = _entry("evaluate_generator", _describe_call, _call_causes)
+predict = _entry("predict", _describe_call, _call_causes)
+predict_generator = _entry("predict_generator", _describe_call, _call_causes)
+train_on_batch = _entry("train_on_batch", _describe_batch, _batch_causes)
+test_on_batch = _entry("test_on_batch", _describe_batch, _batch_causes)
+predict_on_batch = _entry("predict_on_batch", _describe_batch, _batch_causes)
 
 
 def get_weights(original, model, *args, **kwargs):
@@ -105,17 +110,10 @@ def load_weights(original, model, filepath, *args, **kwargs):
     if calls.depth or not calls.begun or not calls.recordable():
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern("load_weights from {}".format(entries.path_text(filepath)))
-    variables_changed(model)
+    sources.below.loaded(model)
     if not calls.replaying:
         calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs) and None)
         return None
     calls.answer(recorder.COMPOSITE, identity, 0)
     calls.answered()
     return None
-
-
-def variables_changed(model):
-    """Notes that a model's weights now hold what only a file knows."""
-    from py_hooks.keras.variables import VARIABLES
-
-    VARIABLES.mark_stale(("loaded", id(model)), lambda: model.variables)
