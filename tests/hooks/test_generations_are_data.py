@@ -1,0 +1,237 @@
+"""The layers of `py_hooks`: generation files hold data only, the registry knows each of them, and who imports whom.
+
+Which library is touched where is read off a file whose name is a range of versions. That holds as long as nothing in
+such a file decides anything, and as long as there is no other place that knows versions. Nothing here needs a
+framework: a generation file is imported before its library.
+"""
+import ast
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import sysconfig
+
+import pytest
+from support import ROOT
+
+from py_hooks.engine import version
+from py_hooks.registry import GENERATIONS
+
+HOOKS = ROOT / "py_hooks"
+SHIMS = ROOT / "shims"
+
+# What a generation file is made of: a docstring, imports, names for long strings, and tables. Everything else decides.
+DATA_NODES = frozenset(
+    "Module Expr ImportFrom alias Assign Name Load Store Attribute Tuple Dict Call keyword BinOp Add "
+    "Constant Str Num NameConstant".split()
+)
+MAX_LINES = 80
+
+FRAMEWORKS = {"flax", "jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras", "torch"}
+
+GENERATION_FILES = sorted(HOOKS.glob("*/v[0-9]*.py"))
+HOOK_FILES = sorted(HOOKS.rglob("*.py"))
+SHIM_FILES = sorted(SHIMS.rglob("*.py"))
+
+
+def short(path):
+    return str(path.relative_to(ROOT))
+
+
+def each(name, paths):
+    return pytest.mark.parametrize(name, paths, ids=[short(path) for path in paths])
+
+
+def parse(path):
+    return ast.parse(path.read_text(encoding="utf-8"), short(path))
+
+
+def module_name(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def generation_of(path):
+    return importlib.import_module(module_name(path)).GENERATION
+
+
+def imported(nodes):
+    """The absolute names of what `import` statements among the nodes bring in, with the names taken from a module."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "line {}: an import relative to the file".format(node.lineno)
+            for alias in node.names:
+                yield "{}.{}".format(node.module, alias.name)
+
+
+def run_on_import(tree):
+    """The nodes of a module that run when it is imported: those outside of functions."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def is_in_standard_library(name):
+    top = name.split(".")[0]
+    spec = importlib.util.find_spec(top)
+    if top in sys.builtin_module_names or spec.origin == "frozen":
+        return True
+    path, library = os.path.realpath(spec.origin), os.path.realpath(sysconfig.get_paths()["stdlib"])
+    return path.startswith(library + os.sep) and "site-packages" not in path
+
+
+# -- generation files ----------------------------------------------------------------------------------------------
+
+
+def test_there_are_generation_files():
+    assert len(GENERATION_FILES) >= 4
+
+
+@each("path", GENERATION_FILES)
+def test_a_generation_file_decides_nothing(path):
+    found = [node for node in ast.walk(parse(path)) if type(node).__name__ not in DATA_NODES]
+    assert not found, "\n".join(
+        "{}:{}: {} in a table".format(short(path), getattr(node, "lineno", "?"), type(node).__name__) for node in found
+    )
+
+
+@each("path", GENERATION_FILES)
+def test_a_generation_file_calls_nothing_but_what_its_tables_are_made_of(path):
+    calls = [node for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
+    called = {getattr(node.func, "id", ast.dump(node.func)) for node in calls}
+    assert {name for name in called if not name.endswith("Facts")} == {"Generation", "Patch"}
+
+
+@each("path", GENERATION_FILES)
+def test_versions_stand_in_the_last_line_of_a_generation_file_only(path):
+    tree = parse(path)
+    last = tree.body[-1]
+    assert isinstance(last, ast.Assign)
+    assert last.targets[0].id == "GENERATION"
+    strings = [
+        (node.lineno, ast.literal_eval(node))
+        for statement in tree.body[1:-1]
+        for node in ast.walk(statement)
+        if type(node).__name__ in ("Constant", "Str")
+    ]
+    assert [(line, text) for line, text in strings if isinstance(text, str) and re.match(r"\d+\.\d", text)] == []
+
+
+@each("path", GENERATION_FILES)
+def test_a_generation_file_says_what_it_is_for_and_stays_readable(path):
+    text = path.read_text(encoding="utf-8")
+    docstring = ast.get_docstring(parse(path))
+    generation = generation_of(path)
+    assert generation.first.rpartition(".")[0] in docstring.splitlines()[0]
+    assert "Call paths (read from " in docstring
+    assert text.count("\n") <= MAX_LINES
+
+
+@each("path", GENERATION_FILES)
+def test_a_generation_file_imports_advice_only(path):
+    for name in imported(ast.walk(parse(path))):
+        assert name.startswith("py_hooks."), name
+        if name in ("py_hooks.engine.patch.Generation", "py_hooks.engine.patch.Patch"):
+            continue
+        assert name.split(".")[1] not in ("engine", "registry", "libraries", "boot", "host"), name
+        assert not re.search(r"\.v\d", name), "{} imports another generation, `{}`".format(short(path), name)
+
+
+@each("path", GENERATION_FILES)
+def test_the_name_of_a_generation_file_is_its_range(path):
+    generation = generation_of(path)
+    first, last = generation.first.replace(".", "_"), generation.last.replace(".", "_")
+    assert path.stem == "v{}_{}".format(first, "on" if last == "on" else "to_v" + last)
+    assert path.parent.name == generation.distribution
+
+
+@each("path", GENERATION_FILES)
+def test_every_row_of_a_generation_has_an_advice_and_a_reason(path):
+    generation = generation_of(path)
+    for backend in generation.backends or {None: ()}:
+        patches = generation.patches + (generation.backends[backend] if backend else ())
+        targets = [repr(patch) for patch in patches]
+        assert sorted(set(targets)) == sorted(targets), "a target is there twice"
+        for patch in patches:
+            assert callable(patch.advice), patch
+            assert (patch.advice.__doc__ or "").strip(), "{}: its advice has no docstring".format(patch)
+            assert 0 < len(patch.why) <= 50, patch
+            assert patch.module.split(".")[0] in FRAMEWORKS | {"keras_preprocessing"}, patch
+
+
+# -- the registry --------------------------------------------------------------------------------------------------
+
+
+def test_every_row_of_the_registry_has_its_file_and_every_file_its_row():
+    files = {".".join(path.relative_to(HOOKS).with_suffix("").parts) for path in GENERATION_FILES}
+    assert sorted(row[3] for row in GENERATIONS) == sorted(files)
+
+
+@pytest.mark.parametrize("row", GENERATIONS, ids=[row[3] for row in GENERATIONS])
+def test_a_row_of_the_registry_is_what_its_generation_says(row):
+    generation = importlib.import_module("py_hooks." + row[3]).GENERATION
+    assert row[:3] == (generation.distribution, generation.first, generation.last)
+
+
+def test_ranges_of_the_registry_are_in_order_and_only_the_newest_is_open():
+    for distribution in {row[0] for row in GENERATIONS}:
+        rows = [row for row in GENERATIONS if row[0] == distribution]
+        assert all(last != "on" for _, _, last, _ in rows[:-1])
+        edges = [version.numbers(edge) for _, first, last, _ in rows for edge in (first, last) if edge != "on"]
+        assert edges == sorted(edges)
+
+
+def test_the_registry_is_strings_and_imports_nothing():
+    tree = parse(HOOKS / "registry.py")
+    assert list(imported(ast.walk(tree))) == []
+    (table,) = tree.body[1:]
+    assert {type(value) for row in ast.literal_eval(table.value) for value in row} == {str}
+
+
+# -- who imports whom ----------------------------------------------------------------------------------------------
+
+
+@each("path", HOOK_FILES + SHIM_FILES)
+def test_no_framework_is_imported_before_the_script_imports_it(path):
+    names = {name.split(".")[0] for name in imported(run_on_import(parse(path)))}
+    assert names & FRAMEWORKS == set()
+
+
+@each("path", sorted((HOOKS / "engine").glob("*.py")))
+def test_the_engine_imports_the_standard_library_only(path):
+    for name in imported(ast.walk(parse(path))):
+        assert is_in_standard_library(name), name
+
+
+@each("path", SHIM_FILES)
+def test_what_scripts_import_knows_nothing_of_the_hooks(path):
+    for name in imported(ast.walk(parse(path))):
+        assert name.split(".")[0] in ("pedl", "_pedl") or is_in_standard_library(name), name
+
+
+@each("path", sorted((HOOKS / "advice").glob("*.py")))
+def test_neutral_advice_knows_no_library(path):
+    for name in imported(ast.walk(parse(path))):
+        assert not name.startswith("py_hooks.") or name.startswith("py_hooks.advice"), name
+
+
+@each("path", [path for path in HOOK_FILES if path.parent.name == "advice" or path.name in ("advice.py", "facts.py")])
+def test_advice_asks_for_facts_and_never_for_versions(path):
+    looked_at = [
+        "{}:{}".format(short(path), node.lineno)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Attribute) and node.attr in ("__version__", "version_info")
+    ]
+    # `exactness.facts` writes versions down, for people.
+    assert looked_at == [] or path.name == "exactness.py"
+
+
+def test_only_the_first_module_in_a_process_talks_to_the_extension_module():
+    found = {short(path) for path in HOOK_FILES if "_pedl" in set(imported(ast.walk(parse(path))))}
+    assert found == {"py_hooks/boot.py"}
