@@ -117,3 +117,11 @@ def load_weights(original, model, filepath, *args, **kwargs):
     calls.answer(recorder.COMPOSITE, identity, 0)
     calls.answered()
     return None
+
+
+def epoch_begin(original, callbacks, epoch, logs=None):
+    """`CallbackList.on_epoch_begin`: keeps the number of the epoch for the journal and for checkpoints."""
+    calls = recorder.CALLS
+    if calls.recordable():
+        calls.epoch = int(epoch)
+    return original(callbacks, epoch, logs)

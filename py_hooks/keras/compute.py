@@ -73,6 +73,11 @@ class ComputeFunction(object):
         self.function = function
         self.identity = recorder.CALLS.trial.intern("{} model {}".format(_NAMES[kind], MODELS.number(model)))
 
+    def _pass_by(self, calls):
+        """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
+        if not calls.depth and self.kind == recorder.TRAIN:
+            calls.refuse_exactness("a model is trained in a thread of the script's own")
+
     def _made(self, calls, traced, result):
         """Records a call that was made, and counts the batch."""
         calls.record(self.kind, self.identity, calls.arguments | traced, result)
@@ -104,32 +109,24 @@ class ComputeFunction(object):
         return calls.answered()
 
     def _changed(self):
-        """The variables that the call changes, but for those that a replay keeps true."""
+        """The variables that the call changes: all but the learning rate, which only Python writes."""
         model = self.model()
         variables = list(model.non_trainable_variables) + list(model.metrics_variables)
         if self.kind == recorder.TRAIN:
-            kept = {id(variable) for variable in _kept_true(model)}
-            optimizer = model.optimizer.variables if model.optimizer is not None else ()
             variables += model.trainable_variables
-            variables += [variable for variable in optimizer if id(variable) not in kept]
+            if model.optimizer is not None:
+                rate = getattr(model.optimizer, "_learning_rate", None)
+                variables += [variable for variable in model.optimizer.variables if variable is not rate]
         return variables
-
-
-def _kept_true(model):
-    """Optimizer variables whose value a replay knows: the count of batches, and the learning rate set by Python."""
-    optimizer = model.optimizer
-    rate = getattr(optimizer, "_learning_rate", None)
-    return [variable for variable in (getattr(optimizer, "iterations", None), rate) if variable is not None]
 
 
 class JaxFunction(ComputeFunction):
     """On JAX: `function(state, iterator)` returns `(result, state)`; the variables may be empty meanwhile."""
 
-    _count_at = None
-
     def __call__(self, state, iterator):
         calls = recorder.CALLS
         if not calls.recordable():
+            self._pass_by(calls)
             return self.function(state, iterator)
         if calls.replaying:
             return self._replay(calls, state, iterator)
@@ -154,8 +151,6 @@ class JaxFunction(ComputeFunction):
         else:
             skip(iterator)
             result = self._answer(calls)
-            if self.kind == recorder.TRAIN:
-                state = self._count_batch(state)
         self._hold(state)
         if self._replayed(calls):
             state = self._restored(state)
@@ -174,20 +169,6 @@ class JaxFunction(ComputeFunction):
     def _hold(self, state):
         """Keeps the values that live outside the variables, for a checkpoint at this batch."""
         VARIABLES.in_flight = _InFlight(self._groups, state)
-
-    def _count_batch(self, state):
-        """Moves the optimizer's count of batches on, in the state; a numpy number is enough until somebody reads."""
-        import numpy
-
-        if self._count_at is None:
-            optimizer = self.model().optimizer
-            held = [variable is optimizer.iterations for variable in optimizer.variables]
-            self._count_at = held.index(True) if True in held else -1
-        if self._count_at < 0:
-            return state
-        values = list(state[2])
-        values[self._count_at] = numpy.asarray(values[self._count_at])[()] + 1
-        return (state[0], state[1], values, state[3])
 
     def _restored(self, state):
         """The state with the checkpoint's values in it."""
@@ -230,6 +211,7 @@ class TensorFlowFunction(ComputeFunction):
     def __call__(self, iterator):
         calls = recorder.CALLS
         if not calls.recordable():
+            self._pass_by(calls)
             return self.function(_live(iterator))
         if calls.replaying:
             return self._replay(calls, iterator)
@@ -253,8 +235,6 @@ class TensorFlowFunction(ComputeFunction):
         else:
             skip(iterator)
             result = self._answer(calls)
-            if self.kind == recorder.TRAIN:
-                self._count_batch(calls)
         self._replayed(calls)
         return result
 
@@ -264,13 +244,6 @@ class TensorFlowFunction(ComputeFunction):
         if self.kind == recorder.PREDICT:
             from keras.src.backend import convert_to_tensor as tensor
         return calls.answer(self.kind, self.identity, calls.arguments | traced, tensor)
-
-    def _count_batch(self, calls):
-        optimizer = self.model().optimizer
-        if optimizer is not None:
-            calls.depth += 1
-            optimizer.iterations.assign_add(1)
-            calls.depth -= 1
 
 
 def _live(iterator):
