@@ -1,0 +1,145 @@
+//! Bytes and their hash: written, read and copied in one pass.
+
+use std::path::Path;
+
+use blake3::{Hash, Hasher};
+
+use super::fs::{FileSystem, ReadFile, WriteFile};
+use crate::error::Result;
+
+/// Bytes hashed and handed on at once, 1 MiB: they are still in the cache of the processor when they
+/// are written, and a write of that size costs no more per byte than a larger one.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Permission bits of the own files of a checkpoint, less the umask.
+pub(super) const MODE: u32 = 0o666;
+
+/// A file that is hashed while it is written.
+#[derive(Debug)]
+pub(super) struct HashingWriter {
+    file: Box<dyn WriteFile>,
+    hasher: Hasher,
+    /// Small writes wait here.
+    pending: Vec<u8>,
+    size: u64,
+}
+
+impl HashingWriter {
+    pub(super) fn create<F: FileSystem>(fs: &F, path: &Path, mode: u32) -> Result<Self> {
+        let file = fs.create(path, mode)?;
+        Ok(Self {
+            file,
+            hasher: Hasher::new(),
+            pending: Vec::new(),
+            size: 0,
+        })
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.size += bytes.len() as u64;
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            self.hasher.update(chunk);
+            if self.pending.len() + chunk.len() > CHUNK_BYTES {
+                self.write_pending()?;
+            }
+            if chunk.len() == CHUNK_BYTES {
+                self.file.write(chunk)?;
+            } else {
+                self.pending.extend_from_slice(chunk);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_pending(&mut self) -> Result<()> {
+        if !self.pending.is_empty() {
+            self.file.write(&self.pending)?;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// Size and hash of all that was written, which need not be on the disk yet.
+    pub(super) fn finish(mut self) -> Result<(u64, Hash)> {
+        self.write_pending()?;
+        Ok((self.size, self.hasher.finalize()))
+    }
+
+    /// Size and hash of all that was written, which is on the disk.
+    pub(super) fn finish_durably(mut self) -> Result<(u64, Hash)> {
+        self.write_pending()?;
+        self.file.sync()?;
+        Ok((self.size, self.hasher.finalize()))
+    }
+}
+
+/// A file that is hashed while it is read.
+#[derive(Debug)]
+pub(super) struct HashingReader {
+    file: Box<dyn ReadFile>,
+    hasher: Hasher,
+    size: u64,
+}
+
+impl HashingReader {
+    pub(super) fn open<F: FileSystem>(fs: &F, path: &Path) -> Result<Self> {
+        Ok(Self {
+            file: fs.open(path)?,
+            hasher: Hasher::new(),
+            size: 0,
+        })
+    }
+
+    /// Reads on; fewer bytes than asked for only at the end of the file.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        for chunk in buffer.chunks_mut(CHUNK_BYTES) {
+            let read = self.file.read(chunk)?;
+            self.hasher.update(&chunk[..read]);
+            filled += read;
+            if read < chunk.len() {
+                break;
+            }
+        }
+        self.size += filled as u64;
+        Ok(filled)
+    }
+
+    /// Size and hash of the whole file: what is left of it is read.
+    pub(super) fn finish(self) -> Result<(u64, Hash)> {
+        self.pass_on(|_| Ok(()))
+    }
+
+    /// Hands what is left to `sink`. Size and hash of the whole file.
+    pub(super) fn pass_on(
+        mut self,
+        mut sink: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<(u64, Hash)> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let read = self.read(&mut buffer)?;
+            sink(&buffer[..read])?;
+            if read < buffer.len() {
+                return Ok((self.size, self.hasher.finalize()));
+            }
+        }
+    }
+}
+
+/// Size and hash of a file.
+pub(super) fn hash<F: FileSystem>(fs: &F, path: &Path) -> Result<(u64, Hash)> {
+    HashingReader::open(fs, path)?.finish()
+}
+
+/// Copies a file to a new name. Size and hash of what was copied.
+pub(super) fn copy<F: FileSystem>(
+    fs: &F,
+    from: &Path,
+    to: &Path,
+    mode: u32,
+) -> Result<(u64, Hash)> {
+    let reader = HashingReader::open(fs, from)?;
+    let mut writer = HashingWriter::create(fs, to, mode)?;
+    reader.pass_on(|bytes| writer.write(bytes))?;
+    writer.finish()
+}

@@ -1,0 +1,250 @@
+//! The door to the file system: all file access of checkpoints.
+//!
+//! Behind a trait, so that the crash tests can die at any operation and show what a machine that lost
+//! its power there would find. A failure gets its operation and its path here, once.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::failure::Failure;
+use crate::error::Result;
+
+/// The operations that checkpoints need.
+pub trait FileSystem: Debug + Send + Sync + 'static {
+    /// Makes one directory; `false` where it is there already.
+    fn make_directory(&self, path: &Path) -> Result<bool>;
+    /// Makes an empty file, with these permission bits less the umask; a failure where the name is
+    /// taken.
+    fn create(&self, path: &Path, mode: u32) -> Result<Box<dyn WriteFile>>;
+    /// Sets all permission bits of a file.
+    fn set_mode(&self, path: &Path, mode: u32) -> Result<()>;
+    /// Opens a file for reading from its start.
+    fn open(&self, path: &Path) -> Result<Box<dyn ReadFile>>;
+    /// Makes content and size of a file durable.
+    fn sync_file(&self, path: &Path) -> Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_directory(&self, path: &Path) -> Result<()>;
+    /// Renames over whatever file, link or empty directory is there.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes a symbolic link at `link`; a failure where the name is taken.
+    fn symlink(&self, target: &Path, link: &Path) -> Result<()>;
+    /// Removes a file or link; `false` where nothing is there.
+    fn remove_file(&self, path: &Path) -> Result<bool>;
+    /// Removes an empty directory.
+    fn remove_directory(&self, path: &Path) -> Result<()>;
+    /// The names in a directory, sorted; none where it is not there.
+    fn list(&self, path: &Path) -> Result<Vec<OsString>>;
+    /// What a path leads to, links followed; `None` where that is nothing.
+    fn stat(&self, path: &Path) -> Result<Option<Stat>>;
+    /// The path without links.
+    fn resolve(&self, path: &Path) -> Result<PathBuf>;
+    /// Fills a buffer from the random source of the operating system.
+    fn random(&self, buffer: &mut [u8]) -> Result<()>;
+}
+
+/// A file being written.
+pub trait WriteFile: Debug + Send {
+    /// Appends all of `bytes`.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Makes content and size durable.
+    fn sync(&mut self) -> Result<()>;
+}
+
+/// A file being read.
+pub trait ReadFile: Debug + Send {
+    /// Reads on; fewer bytes than asked for only at the end of the file.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize>;
+}
+
+/// What is known of a file without reading it. Two that are equal are of an unchanged file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Size in bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Which file of its device it is.
+    pub inode: u64,
+    /// Time of the last change of content, seconds and nanoseconds since 1970.
+    pub modified: (i64, i64),
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// Makes a directory with those above it that are missing. Durable when this returns.
+pub(super) fn make_directories<F: FileSystem>(fs: &F, path: &Path) -> Result<()> {
+    if fs.stat(path)?.is_some() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        make_directories(fs, parent)?;
+        fs.make_directory(path)?;
+        fs.sync_directory(parent)?;
+    }
+    Ok(())
+}
+
+/// Removes a directory that holds files only.
+pub(super) fn remove_with_files<F: FileSystem>(fs: &F, directory: &Path) -> Result<()> {
+    for name in fs.list(directory)? {
+        fs.remove_file(&directory.join(name))?;
+    }
+    fs.remove_directory(directory)
+}
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealFileSystem;
+
+impl FileSystem for RealFileSystem {
+    fn make_directory(&self, path: &Path) -> Result<bool> {
+        match fs::DirBuilder::new().mode(0o777).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            outcome => check("make directory", path, outcome).map(|()| true),
+        }
+    }
+
+    fn create(&self, path: &Path, mode: u32) -> Result<Box<dyn WriteFile>> {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(mode);
+        let file = check("make", path, options.open(path))?;
+        Ok(Box::new(RealFile {
+            path: path.to_owned(),
+            file,
+        }))
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> Result<()> {
+        let permissions = fs::Permissions::from_mode(mode);
+        check(
+            "set the mode of",
+            path,
+            fs::set_permissions(path, permissions),
+        )
+    }
+
+    fn open(&self, path: &Path) -> Result<Box<dyn ReadFile>> {
+        let file = check("open", path, fs::File::open(path))?;
+        Ok(Box::new(RealFile {
+            path: path.to_owned(),
+            file,
+        }))
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        let file = check("open", path, fs::File::open(path))?;
+        check("sync", path, file.sync_all())
+    }
+
+    fn sync_directory(&self, path: &Path) -> Result<()> {
+        let directory = check("open directory", path, fs::File::open(path))?;
+        check("sync directory", path, directory.sync_all())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        check("rename", from, fs::rename(from, to))
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> Result<()> {
+        check("make link", link, symlink(target, link))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<bool> {
+        match fs::remove_file(path) {
+            Err(error) if is_absent(&error) => Ok(false),
+            outcome => check("remove", path, outcome).map(|()| true),
+        }
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<()> {
+        check("remove directory", path, fs::remove_dir(path))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<OsString>> {
+        let entries = match fs::read_dir(path) {
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            outcome => check("list", path, outcome)?,
+        };
+        let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+        let mut names = check("list", path, names.collect::<io::Result<Vec<_>>>())?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn stat(&self, path: &Path) -> Result<Option<Stat>> {
+        let metadata = match fs::metadata(path) {
+            Err(error) if is_absent(&error) => return Ok(None),
+            outcome => check("look at", path, outcome)?,
+        };
+        Ok(Some(Stat {
+            size: metadata.len(),
+            mode: metadata.mode() & 0o7777,
+            inode: metadata.ino(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            is_directory: metadata.is_dir(),
+        }))
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        check("resolve", path, fs::canonicalize(path))
+    }
+
+    fn random(&self, buffer: &mut [u8]) -> Result<()> {
+        let path = Path::new("/dev/urandom");
+        let mut source = check("open", path, fs::File::open(path))?;
+        check("read", path, source.read_exact(buffer))
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl WriteFile for RealFile {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        check("write", &self.path, self.file.write_all(bytes))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        check("sync", &self.path, self.file.sync_all())
+    }
+}
+
+impl ReadFile for RealFile {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return check("read", &self.path, Err(error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn check<T>(operation: &'static str, path: &Path, outcome: io::Result<T>) -> Result<T> {
+    outcome.map_err(|source| {
+        Failure::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+        .into()
+    })
+}

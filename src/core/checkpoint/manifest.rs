@@ -1,0 +1,201 @@
+//! `manifest.json`: what belongs to a checkpoint, with a hash of everything and of itself.
+//!
+//! The text begins with the line of its own hash. That hash is of the whole text with zeros in the
+//! place of its 64 digits, so that a flipped bit anywhere in the file shows.
+
+use std::path::{Path, PathBuf};
+
+use blake3::Hash;
+use serde::{Deserialize, Serialize};
+
+use super::layout::MANIFEST;
+
+/// The version of the manifest.
+pub(super) const SCHEMA: u64 = 1;
+
+const HEAD: &str = "{\n  \"blake3\": \"";
+const HASH_DIGITS: usize = 64;
+
+/// The table of contents of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// 1.
+    pub schema: u64,
+    /// Which checkpoint this is, of all there are: a random UUID (version 4).
+    pub uuid: String,
+    /// Batches trained so far.
+    pub batch: u64,
+    /// Steps completed so far.
+    pub step: u64,
+    /// The epoch of the last batch, from 0.
+    pub epoch: u64,
+    /// Calls recorded so far.
+    pub calls: u64,
+    /// Size in bytes of the log with those calls.
+    pub log_offset: u64,
+    /// When it was written (RFC 3339, UTC).
+    pub created: String,
+    /// The version of pedl that wrote it.
+    pub pedl_version: String,
+    /// Names of the tensors, in the order in which they were given.
+    pub tensors: Vec<String>,
+    /// The checkpoint's own files.
+    pub files: Vec<OwnFile>,
+    /// Files of the script that were taken along.
+    pub kept: Vec<KeptFile>,
+}
+
+/// A file in the folder of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnFile {
+    /// Its name in the folder.
+    pub path: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Hash of the content, 64 hexadecimal digits.
+    pub blake3: String,
+}
+
+/// A file of the script, whose content is in the folder `files`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptFile {
+    /// Where it was, absolute.
+    pub path: PathBuf,
+    /// Size in bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Hash of the content, 64 hexadecimal digits; the name of its copy.
+    pub blake3: String,
+}
+
+impl Manifest {
+    /// The text of `manifest.json`.
+    pub(super) fn to_text(&self) -> serde_json::Result<String> {
+        let json = serde_json::to_string_pretty(self)?;
+        let body = json.strip_prefix('{').unwrap_or(&json);
+        let tail = format!("\",{body}\n");
+        Ok(format!("{HEAD}{}{tail}", hash_of(tail.as_bytes())))
+    }
+
+    /// The manifest in a text, or what is wrong with it.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, Unreadable> {
+        let rest = text.strip_prefix(HEAD.as_bytes());
+        let (hash, tail) = rest
+            .and_then(|rest| rest.split_at_checked(HASH_DIGITS))
+            .ok_or_else(|| damaged("has no hash of itself"))?;
+        if hash != hash_of(tail).to_hex().as_bytes() {
+            return Err(damaged("does not match its hash"));
+        }
+        let Version {
+            schema,
+            pedl_version,
+        } = from_json(text)?;
+        if schema != SCHEMA {
+            return Err(Unreadable::Newer {
+                schema,
+                version: pedl_version,
+            });
+        }
+        from_json(text)
+    }
+
+    /// What was taken along of a path.
+    pub(super) fn kept(&self, path: &Path) -> Option<&KeptFile> {
+        self.kept.iter().find(|kept| kept.path == path)
+    }
+}
+
+/// Why a text is not taken for a manifest.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// It is not what was written.
+    Damaged(String),
+    /// It is whole, and of another version.
+    Newer { schema: u64, version: String },
+}
+
+/// What every version of the manifest has.
+#[derive(Deserialize)]
+struct Version {
+    schema: u64,
+    pedl_version: String,
+}
+
+fn from_json<'text, T: Deserialize<'text>>(text: &'text [u8]) -> Result<T, Unreadable> {
+    serde_json::from_slice(text).map_err(|error| damaged(&format!("is no manifest ({error})")))
+}
+
+fn damaged(what: &str) -> Unreadable {
+    Unreadable::Damaged(format!("`{MANIFEST}` {what}"))
+}
+
+fn hash_of(tail: &[u8]) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher
+        .update(HEAD.as_bytes())
+        .update(&[b'0'; HASH_DIGITS])
+        .update(tail);
+    hasher.finalize()
+}
+
+/// The text of a random UUID, version 4 (RFC 9562, 5.4), of 16 random bytes.
+pub(super) fn uuid_of(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        for digit in [byte >> 4, byte & 0x0f] {
+            text.push(char::from_digit(u32::from(digit), 16).expect("half a byte is one digit"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            schema: SCHEMA,
+            uuid: uuid_of([0xff; 16]),
+            batch: u64::MAX,
+            step: 2,
+            epoch: 1,
+            calls: 300,
+            log_offset: 4096,
+            created: "2026-03-01T10:22:05.000Z".to_owned(),
+            pedl_version: "0.1.0".to_owned(),
+            tensors: vec!["\"\\ ü\u{1F980}".to_owned()],
+            files: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_manifest_survives_its_text() {
+        let text = manifest().to_text().expect("it is JSON");
+        assert_eq!(Manifest::parse(text.as_bytes()), Ok(manifest()));
+        let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(json["uuid"], "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+
+    #[test]
+    fn a_manifest_of_a_later_schema_is_no_damage() {
+        let later = Manifest {
+            schema: 2,
+            pedl_version: "9.0.0".to_owned(),
+            ..manifest()
+        };
+        let expected = Unreadable::Newer {
+            schema: 2,
+            version: "9.0.0".to_owned(),
+        };
+        let text = later.to_text().expect("it is JSON");
+        assert_eq!(Manifest::parse(text.as_bytes()), Err(expected));
+    }
+}

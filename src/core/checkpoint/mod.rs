@@ -1,0 +1,310 @@
+//! Checkpoints: the state of a trial at one batch, committed by one rename.
+//!
+//! A reader finds the old checkpoint or the new one, never a mix of both, and never an error because
+//! a process or the machine died. Nothing here is executed on loading: tensors are [safetensors], the
+//! rest is JSON.
+//!
+//! [safetensors]: https://github.com/huggingface/safetensors
+//!
+//! # Layout
+//!
+//! ```text
+//! <trial directory>/
+//! ├── latest -> checkpoints/batch-0000000200     for people and tools; a reader does not rely on it
+//! └── checkpoints/
+//!     ├── batch-0000000100/                      committed: named and complete are the same thing
+//!     ├── batch-0000000200/
+//!     │   ├── manifest.json                      what belongs to it; hashes of the rest and of itself
+//!     │   ├── tensors.safetensors                variables of model and optimizer
+//!     │   └── state.json                         everything else, opaque here
+//!     ├── files/
+//!     │   └── <blake3>                           files of the script, by content, each stored once
+//!     ├── .staging-<pid>-<n>/                    being written, or being removed
+//!     ├── .replaced-batch-0000000200/            was committed, and another of that batch follows
+//!     └── damaged-batch-0000000300/              set aside by [`Store::set_aside`]
+//! ```
+//!
+//! A committed folder is never written to again. `files/` holds copies, never hard links: the owners
+//! of those files (loggers, savers of models) overwrite them in place.
+//!
+//! # Commit, step by step
+//!
+//! The caller has made the log of calls durable up to `log_offset` before.
+//!
+//! 1. **Capture.** Files of the script are copied to the staging folder, unless `files/` holds their
+//!    content and it reads back right. *If we die here*: a stale staging folder, removed by the next
+//!    commit.
+//! 2. **Contents.** Each copy is synced, renamed to `files/<blake3>`, and `files/` synced. *If we die
+//!    here*: contents that no manifest names, removed by the next commit. A content that is there
+//!    already is replaced by equal bytes.
+//! 3. **Own files.** Tensors, state and, last, the manifest are written to the staging folder, each
+//!    hashed while it is written and synced; then the folder is synced. *If we die here*: as in 1.
+//! 4. **Make way**, only where this batch has a checkpoint already (a `fit` without a new batch): it
+//!    is renamed to `.replaced-…`. *If we die here*: a reader takes `.replaced-…` for what it was;
+//!    `latest` leads nowhere until the next commit.
+//! 5. **Commit.** The staging folder is renamed to `batch-…`, and `checkpoints/` synced. *If we die*
+//!    before the rename is durable: the old checkpoint is the newest one; after it: the new one is.
+//! 6. **`latest`** is made under another name, renamed over the old link, and the trial directory
+//!    synced. *If we die here*: the link names the older checkpoint, which retention has not touched.
+//! 7. **Retention.** Folders that are not kept are renamed to staging names, `checkpoints/` is synced,
+//!    and only then are they emptied, and contents that no kept manifest names removed. *If we die
+//!    here*: a half-empty folder has a staging name, and no reader looks at it.
+//!
+//! # Reading
+//!
+//! The newest folder whose every byte is proven by a hash wins: the manifest by the hash in it, the
+//! rest by the hashes in the manifest. What does not pass is reported, and the next older one tried.
+//! A manifest of a later schema is not damage; it is an error, so that an older program cannot throw
+//! away newer work.
+//!
+//! # Assumptions about the file system
+//!
+//! - `rename` within a directory is atomic: one of the two names is there at any moment.
+//! - What was synced stays. What was not may be lost or kept, in any combination of files; of the
+//!   names in one directory a later change is not kept without the earlier ones.
+//! - One process at a time writes (it holds the lock of the trial), through one [`Store`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Result;
+
+mod content;
+mod failure;
+mod fs;
+mod layout;
+mod manifest;
+mod reader;
+mod retention;
+mod tensors;
+mod writer;
+
+#[cfg(test)]
+mod crash_fs;
+#[cfg(test)]
+mod tests;
+
+pub use fs::{FileSystem, ReadFile, RealFileSystem, Stat, WriteFile};
+pub use manifest::{KeptFile, Manifest, OwnFile};
+pub use reader::{Checkpoint, Newest};
+pub use writer::Captured;
+
+use layout::{Layout, Name};
+
+/// An array by name, as it is in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Any text; unique within a checkpoint.
+    pub name: String,
+    /// NumPy's name of the type: `float32`, `bfloat16`, `int64`, `bool`, …
+    pub dtype: String,
+    /// Sizes of the axes; empty for a scalar.
+    pub shape: Vec<usize>,
+    /// The elements in C order, little-endian.
+    pub bytes: Vec<u8>,
+}
+
+/// What a checkpoint is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Batches trained so far.
+    pub batch: u64,
+    /// Steps completed so far.
+    pub step: u64,
+    /// The epoch of the last batch, from 0.
+    pub epoch: u64,
+    /// Calls recorded so far.
+    pub calls: u64,
+    /// Size in bytes of the log with those calls. That much of it is durable already.
+    pub log_offset: u64,
+    /// JSON text, not looked into.
+    pub state: String,
+    /// Variables of model and optimizer. Their order is kept.
+    pub tensors: Vec<Tensor>,
+    /// Absolute paths of files of the script to take along by content.
+    pub files: Vec<PathBuf>,
+}
+
+/// The checkpoints of one trial.
+///
+/// Cheap to clone; clones count as the one [`Store`] that may write.
+#[derive(Debug)]
+pub struct Store<F: FileSystem = RealFileSystem> {
+    shared: Arc<Shared<F>>,
+}
+
+impl<F: FileSystem> Clone for Store<F> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<F> {
+    fs: F,
+    layout: Layout,
+    in_use: Mutex<InUse>,
+    /// Held for a whole commit: commits follow each other.
+    committing: Mutex<()>,
+    /// Staging names given out.
+    staged: AtomicU64,
+}
+
+/// What retention must leave alone although no manifest names it.
+#[derive(Debug, Default)]
+struct InUse {
+    staging: BTreeSet<PathBuf>,
+    /// How many hold a content, by its hash.
+    contents: BTreeMap<String, usize>,
+}
+
+impl Store<RealFileSystem> {
+    /// The checkpoints in a trial directory, which need not exist. Touches nothing.
+    pub fn open(trial_dir: &Path) -> Self {
+        Self::new(RealFileSystem, trial_dir)
+    }
+
+    /// Whether there is anything to resume from. Reads names only, and makes nothing.
+    ///
+    /// True does not promise that the checkpoint is intact.
+    pub fn has_checkpoint(trial_dir: &Path) -> bool {
+        Self::open(trial_dir)
+            .checkpoints()
+            .is_ok_and(|found| !found.is_empty())
+    }
+}
+
+impl<F: FileSystem> Store<F> {
+    /// The checkpoints in a trial directory of some file system. Touches nothing.
+    pub fn new(fs: F, trial_dir: &Path) -> Self {
+        let shared = Shared {
+            fs,
+            layout: Layout::new(trial_dir),
+            in_use: Mutex::default(),
+            committing: Mutex::default(),
+            staged: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Takes a checkpoint: [`capture`](Self::capture), then [`commit`](Self::commit).
+    ///
+    /// Returns the folder. Blocks until everything is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// Storage failed; or a tensor or file cannot be part of a checkpoint.
+    pub fn save(&self, snapshot: &Snapshot) -> Result<PathBuf> {
+        let captured = self.capture(&snapshot.files)?;
+        self.commit(snapshot, captured)
+    }
+
+    /// The newest checkpoint that is whole, and what was wrong with newer ones.
+    ///
+    /// Changes nothing. Before anything is appended to a log that was cut back to an older checkpoint,
+    /// [`set_aside`](Self::set_aside) the damaged ones.
+    ///
+    /// # Errors
+    ///
+    /// The folder of checkpoints cannot be listed; or the newest one was written by a later version.
+    /// Damage is no error: it is told in [`Newest::damaged`].
+    pub fn newest(&self) -> Result<Newest<F>> {
+        self.newest_where(|_| Ok(()))
+    }
+
+    /// As [`newest`](Self::newest), of those that also pass a check of the caller's: is what belongs to
+    /// it elsewhere (the log up to `log_offset`) whole?
+    ///
+    /// The check sees only checkpoints that are whole themselves, newest first, until it accepts one.
+    ///
+    /// # Errors
+    ///
+    /// As of `newest`. What `check` returns counts as damage where
+    /// [`is_corrupt`](crate::Error::is_corrupt), and is returned otherwise.
+    pub fn newest_where(&self, check: impl FnMut(&Manifest) -> Result<()>) -> Result<Newest<F>> {
+        reader::newest(self, check)
+    }
+
+    /// Takes the damaged checkpoints that `newest` met out of the way, and points `latest` at the one
+    /// that is used.
+    ///
+    /// After this a folder that becomes readable again (a cable, a server) cannot be taken for a
+    /// checkpoint of the history that goes on from the older one. The folders are kept, renamed,
+    /// until the next commit.
+    pub fn set_aside(&self, newest: &Newest<F>) -> Result<()> {
+        retention::set_aside(self, newest)
+    }
+
+    /// Checkpoints by name, newest first; of one batch the replaced one last.
+    fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        let mut found = Vec::new();
+        for name in fs.list(&layout.checkpoints())? {
+            match Name::parse(&name) {
+                Name::Committed(batch) => found.push((batch, true, layout.committed(batch))),
+                Name::Replaced(batch) => found.push((batch, false, layout.replaced(batch))),
+                Name::Damaged | Name::Staging | Name::Other => {}
+            }
+        }
+        found.sort_by(|left, right| right.cmp(left));
+        Ok(found
+            .into_iter()
+            .map(|(batch, _, path)| (batch, path))
+            .collect())
+    }
+
+    /// A staging name that nothing has.
+    fn unused_name(&self) -> Result<PathBuf> {
+        let Shared {
+            fs, layout, staged, ..
+        } = &*self.shared;
+        loop {
+            let path = layout.staging(std::process::id(), staged.fetch_add(1, Ordering::Relaxed));
+            if fs.stat(&path)?.is_none() {
+                return Ok(path);
+            }
+        }
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, InUse> {
+        self.shared
+            .in_use
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a content from retention.
+#[derive(Debug)]
+struct Pin<F: FileSystem> {
+    store: Store<F>,
+    hash: String,
+}
+
+impl<F: FileSystem> Pin<F> {
+    fn new(store: &Store<F>, hash: &str) -> Self {
+        *store.in_use().contents.entry(hash.to_owned()).or_default() += 1;
+        Self {
+            store: store.clone(),
+            hash: hash.to_owned(),
+        }
+    }
+}
+
+impl<F: FileSystem> Drop for Pin<F> {
+    fn drop(&mut self) {
+        let mut in_use = self.store.in_use();
+        if let Some(count) = in_use.contents.get_mut(&self.hash) {
+            *count -= 1;
+            if *count == 0 {
+                in_use.contents.remove(&self.hash);
+            }
+        }
+    }
+}

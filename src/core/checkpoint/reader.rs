@@ -1,0 +1,288 @@
+//! Finding the newest checkpoint that is whole, and putting files back.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::content::{self, HashingReader};
+use super::failure::{Damaged, Failure};
+use super::fs::{FileSystem, RealFileSystem, make_directories};
+use super::layout::{MANIFEST, STATE, TENSORS};
+use super::manifest::{self, KeptFile, Manifest, OwnFile};
+use super::{Pin, Shared, Store, Tensor, tensors};
+use crate::error::{Error, Result};
+
+/// What [`Store::newest`] found.
+#[derive(Debug)]
+pub struct Newest<F: FileSystem = RealFileSystem> {
+    /// The newest checkpoint that is whole; `None` where there is none.
+    pub checkpoint: Option<Checkpoint<F>>,
+    /// What was wrong with newer ones, newest first. To be told aloud.
+    pub damaged: Vec<Error>,
+    /// The batches and folders of those.
+    pub(super) damaged_folders: Vec<(u64, PathBuf)>,
+}
+
+/// A checkpoint in memory, every byte of it proven.
+///
+/// While it lives, retention keeps the files that were taken along.
+#[derive(Debug)]
+pub struct Checkpoint<F: FileSystem = RealFileSystem> {
+    /// The table of contents.
+    pub manifest: Manifest,
+    /// The text that was given as [`Snapshot::state`](super::Snapshot::state).
+    pub state: String,
+    /// The tensors, in the order in which they were given.
+    pub tensors: Vec<Tensor>,
+    folder: PathBuf,
+    store: Store<F>,
+    _pins: Vec<Pin<F>>,
+}
+
+/// Why a folder is not taken for a checkpoint.
+enum Refusal {
+    Damaged {
+        what: String,
+        origin: Option<(String, String)>,
+    },
+    /// No reason to take an older one.
+    Failed(Error),
+}
+
+/// What is wrong with a part of a checkpoint, in words.
+type Proven<T> = std::result::Result<T, String>;
+
+pub(super) fn newest<F: FileSystem>(
+    store: &Store<F>,
+    mut check: impl FnMut(&Manifest) -> Result<()>,
+) -> Result<Newest<F>> {
+    let mut refused = Vec::new();
+    let mut checkpoint = None;
+    for (batch, folder) in store.checkpoints()? {
+        match load(store, batch, &folder, &mut check) {
+            Ok(loaded) => {
+                checkpoint = Some(loaded);
+                break;
+            }
+            Err(Refusal::Damaged { what, origin }) => refused.push((batch, folder, what, origin)),
+            Err(Refusal::Failed(error)) => return Err(error),
+        }
+    }
+    let fallback = checkpoint
+        .as_ref()
+        .map(|checkpoint| checkpoint.manifest.batch);
+    let (mut damaged, mut damaged_folders) = (Vec::new(), Vec::new());
+    for (batch, folder, what, origin) in refused {
+        damaged_folders.push((batch, folder.clone()));
+        damaged.push(
+            Failure::Damaged(Damaged {
+                batch,
+                folder,
+                what,
+                origin,
+                fallback,
+            })
+            .into(),
+        );
+    }
+    Ok(Newest {
+        checkpoint,
+        damaged,
+        damaged_folders,
+    })
+}
+
+fn load<F: FileSystem>(
+    store: &Store<F>,
+    batch: u64,
+    folder: &Path,
+    check: &mut impl FnMut(&Manifest) -> Result<()>,
+) -> std::result::Result<Checkpoint<F>, Refusal> {
+    let damaged = |what| Refusal::Damaged { what, origin: None };
+    let text = read_manifest(&store.shared.fs, folder).map_err(damaged)?;
+    let manifest = Manifest::parse(&text).map_err(|unreadable| match unreadable {
+        manifest::Unreadable::Damaged(what) => damaged(what),
+        manifest::Unreadable::Newer { schema, version } => {
+            let folder = folder.to_owned();
+            Refusal::Failed(
+                Failure::Newer {
+                    folder,
+                    schema,
+                    version,
+                }
+                .into(),
+            )
+        }
+    })?;
+    let origin = Some((manifest.created.clone(), manifest.pedl_version.clone()));
+    let loaded = if manifest.batch == batch {
+        load_content(store, manifest, folder)
+    } else {
+        Err(format!("it is of batch {}", manifest.batch))
+    };
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(what) => return Err(Refusal::Damaged { what, origin }),
+    };
+    match check(&loaded.manifest) {
+        Ok(()) => Ok(loaded),
+        Err(error) if error.is_corrupt() => Err(Refusal::Damaged {
+            what: error.to_string(),
+            origin,
+        }),
+        Err(error) => Err(Refusal::Failed(error)),
+    }
+}
+
+fn read_manifest<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Vec<u8>> {
+    let path = folder.join(MANIFEST);
+    if fs.stat(&path).map_err(in_words)?.is_none() {
+        return Err(format!("`{MANIFEST}` is missing"));
+    }
+    let mut text = Vec::new();
+    let reader = HashingReader::open(fs, &path).map_err(in_words)?;
+    let collected = reader.pass_on(|bytes| {
+        text.extend_from_slice(bytes);
+        Ok(())
+    });
+    collected.map_err(in_words)?;
+    Ok(text)
+}
+
+/// The files that the checkpoint in a folder took along; `None` where it cannot say.
+pub(super) fn kept_in<F: FileSystem>(fs: &F, folder: &Path) -> Option<Vec<KeptFile>> {
+    let text = read_manifest(fs, folder).ok()?;
+    Manifest::parse(&text).ok().map(|manifest| manifest.kept)
+}
+
+fn load_content<F: FileSystem>(
+    store: &Store<F>,
+    manifest: Manifest,
+    folder: &Path,
+) -> Proven<Checkpoint<F>> {
+    let Shared { fs, layout, .. } = &*store.shared;
+
+    let own = own_file(&manifest, TENSORS)?;
+    let mut reader = open(fs, &folder.join(TENSORS), TENSORS, own.size)?;
+    let tensors = match tensors::read(&mut reader, own.size, &manifest.tensors) {
+        Ok(tensors) => tensors,
+        Err(tensors::Unreadable::Damaged(what)) => return Err(format!("`{TENSORS}` {what}")),
+        Err(tensors::Unreadable::Failed(error)) => return Err(in_words(error)),
+    };
+    prove(reader, TENSORS, &own.blake3)?;
+
+    let own = own_file(&manifest, STATE)?;
+    let mut reader = open(fs, &folder.join(STATE), STATE, own.size)?;
+    let size = usize::try_from(own.size).map_err(|_| format!("`{STATE}` is too large"))?;
+    let mut state = vec![0; size];
+    reader.read(&mut state).map_err(in_words)?;
+    prove(reader, STATE, &own.blake3)?;
+    let state = String::from_utf8(state).map_err(|_| format!("`{STATE}` is not UTF-8"))?;
+
+    let mut pins = Vec::new();
+    for kept in &manifest.kept {
+        pins.push(Pin::new(store, &kept.blake3));
+        let name = format!("files/{}", kept.blake3);
+        let reader = open(fs, &layout.content(&kept.blake3), &name, kept.size)?;
+        prove(reader, &name, &kept.blake3)?;
+    }
+    let (store, folder) = (store.clone(), folder.to_owned());
+    Ok(Checkpoint {
+        manifest,
+        state,
+        tensors,
+        folder,
+        store,
+        _pins: pins,
+    })
+}
+
+fn own_file<'manifest>(manifest: &'manifest Manifest, name: &str) -> Proven<&'manifest OwnFile> {
+    let own = manifest.files.iter().find(|file| file.path == name);
+    own.ok_or_else(|| format!("`{MANIFEST}` does not name `{name}`"))
+}
+
+fn open<F: FileSystem>(fs: &F, path: &Path, name: &str, size: u64) -> Proven<HashingReader> {
+    match fs.stat(path).map_err(in_words)? {
+        None => Err(format!("`{name}` is missing")),
+        Some(stat) if stat.size != size => {
+            Err(format!("`{name}` is {} of {size} bytes", stat.size))
+        }
+        Some(_) => HashingReader::open(fs, path).map_err(in_words),
+    }
+}
+
+fn prove(reader: HashingReader, name: &str, hash: &str) -> Proven<()> {
+    let (_, found) = reader.finish().map_err(in_words)?;
+    if found.to_string() != hash {
+        return Err(format!("`{name}` does not match its hash"));
+    }
+    Ok(())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the end of the error")]
+fn in_words(error: Error) -> String {
+    error.to_string()
+}
+
+impl<F: FileSystem> Checkpoint<F> {
+    /// The folder it was read from.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether a file was taken along.
+    pub fn holds(&self, path: &Path) -> bool {
+        self.manifest.kept(path).is_some()
+    }
+
+    /// Puts a file back as it was, with its permission bits: the old file or the whole new one is
+    /// there at any moment. `false`, and nothing done, where the checkpoint does not hold that path.
+    ///
+    /// Where the path is a link, the file it leads to is replaced. Who has the file open keeps the old
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// Storage failed; or the stored content was damaged since the checkpoint was loaded.
+    pub fn restore_file(&self, path: &Path) -> Result<bool> {
+        let Some(kept) = self.manifest.kept(path) else {
+            return Ok(false);
+        };
+        let Shared { fs, layout, .. } = &*self.store.shared;
+        let target = match fs.stat(path)? {
+            Some(_) => fs.resolve(path)?,
+            None => path.to_owned(),
+        };
+        let (Some(directory), Some(name)) = (target.parent(), target.file_name()) else {
+            return Err(Failure::NotAFile { path: target }.into());
+        };
+        make_directories(fs, directory)?;
+        let mut new_name = OsString::from(".");
+        new_name.push(name);
+        new_name.push(".pedl-new");
+        let new = directory.join(new_name);
+
+        if let Err(error) = self.put_at(kept, &new, &layout.content(&kept.blake3)) {
+            if let Err(error) = fs.remove_file(&new) {
+                tracing::debug!("an unfinished copy is left: {error}");
+            }
+            return Err(error);
+        }
+        fs.rename(&new, &target)?;
+        fs.sync_directory(directory)?;
+        Ok(true)
+    }
+
+    fn put_at(&self, kept: &KeptFile, new: &Path, content: &Path) -> Result<()> {
+        let fs = &self.store.shared.fs;
+        // Whoever died here before left one.
+        fs.remove_file(new)?;
+        let (size, hash) = content::copy(fs, content, new, 0o600)?;
+        if size != kept.size || hash.to_string() != kept.blake3 {
+            let (path, content) = (kept.path.clone(), content.to_owned());
+            return Err(Failure::Content { path, content }.into());
+        }
+        fs.set_mode(new, kept.mode)?;
+        fs.sync_file(new)
+    }
+}

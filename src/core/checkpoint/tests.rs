@@ -1,0 +1,699 @@
+//! What checkpoints promise.
+
+use std::collections::BTreeSet;
+use std::fs as real;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use super::crash_fs::{CrashFs, Fails, Kept};
+use super::failure::Failure;
+use super::*;
+use crate::error::{Bug, Class};
+
+const TRIAL: &str = "/trial";
+const HISTORY: &str = "/history.csv";
+const NOTES: &str = "/notes.txt";
+
+/// A checkpoint's content, all of which depends on `salt`.
+fn snapshot(batch: u64, salt: u8) -> Snapshot {
+    Snapshot {
+        batch,
+        step: batch / 100,
+        epoch: 3,
+        calls: batch + u64::from(salt),
+        log_offset: batch * 24,
+        state: format!("{{\"salt\":{salt}}}"),
+        tensors: vec![
+            tensor("dense/kernel:0", "float32", &[2, 2], &[salt; 16]),
+            tensor("iterations", "int64", &[], &[salt; 8]),
+        ],
+        files: vec![HISTORY.into(), NOTES.into()],
+    }
+}
+
+fn tensor(name: &str, dtype: &str, shape: &[usize], bytes: &[u8]) -> Tensor {
+    let (name, dtype) = (name.to_owned(), dtype.to_owned());
+    Tensor {
+        name,
+        dtype,
+        shape: shape.to_vec(),
+        bytes: bytes.to_vec(),
+    }
+}
+
+fn history(salt: u8) -> Vec<u8> {
+    format!("epoch,loss\n{salt}").into_bytes()
+}
+
+fn disk() -> CrashFs {
+    let fs = CrashFs::new();
+    fs.make_directory(Path::new(TRIAL)).expect("it is new");
+    fs.sync_directory(Path::new("/")).expect("it is there");
+    fs.overwrite(Path::new(NOTES), b"always the same");
+    fs
+}
+
+fn store(fs: &CrashFs) -> Store<CrashFs> {
+    Store::new(fs.clone(), Path::new(TRIAL))
+}
+
+/// Trains up to a batch and takes a checkpoint, with files of the script overwritten in place.
+fn save(fs: &CrashFs, batch: u64, salt: u8) -> Result<PathBuf> {
+    fs.overwrite(Path::new(HISTORY), &history(salt));
+    store(fs).save(&snapshot(batch, salt))
+}
+
+/// The newest checkpoint is exactly one of these, and nothing is damaged. Which?
+fn check_newest(fs: &CrashFs, expected: &[Option<Saved>], when: &str) -> Option<Saved> {
+    let newest = store(fs)
+        .newest()
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert!(newest.damaged.is_empty(), "{when}: {:?}", newest.damaged);
+    let Some(checkpoint) = newest.checkpoint else {
+        assert!(
+            expected.contains(&None),
+            "{when}: expected {expected:?}, got no checkpoint"
+        );
+        return None;
+    };
+    let salt = checkpoint.tensors[0].bytes[0];
+    let found = (checkpoint.manifest.batch, salt);
+    assert!(
+        expected.contains(&Some(found)),
+        "{when}: expected {expected:?}, got {found:?}"
+    );
+    check_is(fs, &checkpoint, &snapshot(found.0, salt), salt, when);
+    Some(found)
+}
+
+fn check_is(
+    fs: &CrashFs,
+    checkpoint: &Checkpoint<CrashFs>,
+    snapshot: &Snapshot,
+    salt: u8,
+    when: &str,
+) {
+    let Manifest {
+        batch,
+        step,
+        epoch,
+        calls,
+        log_offset,
+        ..
+    } = checkpoint.manifest;
+    let expected = (
+        snapshot.batch,
+        snapshot.step,
+        snapshot.epoch,
+        snapshot.calls,
+        snapshot.log_offset,
+    );
+    assert_eq!((batch, step, epoch, calls, log_offset), expected, "{when}");
+    assert_eq!(checkpoint.state, snapshot.state, "{when}");
+    assert_eq!(checkpoint.tensors, snapshot.tensors, "{when}");
+    let fs = fs.after_power_cut(Kept::Everything);
+    let store = store(&fs);
+    let newest = store
+        .newest()
+        .expect("it was read before")
+        .checkpoint
+        .expect("it was there");
+    for path in [HISTORY, NOTES].map(Path::new) {
+        fs.overwrite(path, b"scribbled over, in place");
+        assert!(newest.restore_file(path).expect("it is whole"), "{when}");
+    }
+    assert_eq!(fs.content(Path::new(HISTORY)), history(salt), "{when}");
+    assert_eq!(fs.content(Path::new(NOTES)), b"always the same", "{when}");
+}
+
+fn names(fs: &CrashFs, directory: &str) -> Vec<String> {
+    let names = fs
+        .list(&Path::new(TRIAL).join(directory))
+        .expect("it can be listed");
+    names
+        .into_iter()
+        .map(|name| name.into_string().expect("it is text"))
+        .collect()
+}
+
+const POWER_CUTS: [Kept; 12] = [
+    Kept::Everything,
+    Kept::Nothing,
+    Kept::Names,
+    Kept::Contents,
+    Kept::Any(1),
+    Kept::Any(2),
+    Kept::Any(3),
+    Kept::Any(4),
+    Kept::Any(5),
+    Kept::Any(6),
+    Kept::Any(7),
+    Kept::Any(8),
+];
+
+/// Batch and salt.
+type Saved = (u64, u8);
+
+/// What was saved before, and what is being saved when the process dies.
+const SCENARIOS: [(&[Saved], Saved); 5] = [
+    (&[], (100, 1)),
+    (&[(100, 1)], (200, 2)),
+    (&[(100, 1), (200, 2)], (300, 3)),
+    (&[(100, 1)], (100, 2)),
+    (&[(100, 1), (200, 2), (200, 3)], (200, 4)),
+];
+
+#[test]
+fn a_crash_leaves_the_old_checkpoint_or_the_new_one() {
+    for (before, (batch, salt)) in SCENARIOS {
+        let prepared = disk();
+        for &(batch, salt) in before {
+            save(&prepared, batch, salt).expect("nothing fails yet");
+        }
+        let (old, new) = (before.last().copied(), Some((batch, salt)));
+        let mut both_seen = BTreeSet::new();
+        for dies_at in 0.. {
+            let fs = prepared.after_power_cut(Kept::Nothing);
+            fs.fail(Fails::From(dies_at));
+            let outcome = save(&fs, batch, salt);
+            let is_over = fs.operations() <= dies_at;
+            assert!(outcome.is_ok() || !is_over, "{outcome:?}");
+            for kept in POWER_CUTS {
+                let when = format!("{before:?}, then {new:?}; died at {dies_at}, kept {kept:?}");
+                let after = fs.after_power_cut(kept);
+                let possible: &[_] = if outcome.is_ok() { &[new] } else { &[old, new] };
+                both_seen.insert(check_newest(&after, possible, &when));
+                check_latest(&after, before, outcome.is_ok(), &when);
+                check_that_it_goes_on(&after, batch, &when);
+            }
+            if is_over {
+                break;
+            }
+        }
+        assert_eq!(both_seen, BTreeSet::from([old, new]), "{before:?}");
+    }
+}
+
+/// `latest` leads to a checkpoint, except while one is being replaced by another of its batch.
+fn check_latest(fs: &CrashFs, before: &[Saved], is_done: bool, when: &str) {
+    let link = fs.link(&Path::new(TRIAL).join("latest"));
+    assert_eq!(
+        link.is_some(),
+        link.is_some() || is_done || !before.is_empty(),
+        "{when}"
+    );
+    let Some(target) = link else { return };
+    let is_there = fs
+        .stat(&Path::new(TRIAL).join(&target))
+        .expect("it can be read")
+        .is_some();
+    let is_replacing = names(fs, "checkpoints")
+        .iter()
+        .any(|name| name.starts_with(".replaced-"));
+    assert!(
+        is_there || is_replacing && !is_done,
+        "{when}: {}",
+        target.display()
+    );
+}
+
+/// The next commits succeed, and leave nothing behind but what belongs there.
+fn check_that_it_goes_on(fs: &CrashFs, batch: u64, when: &str) {
+    for (batch, salt) in [(batch, 11), (batch, 12), (batch + 50, 13), (batch + 60, 14)] {
+        save(fs, batch, salt).unwrap_or_else(|error| panic!("{when}: {error}"));
+        check_newest(fs, &[Some((batch, salt))], when);
+    }
+    let expected = [
+        format!("batch-{:010}", batch + 50),
+        format!("batch-{:010}", batch + 60),
+        "files".to_owned(),
+    ];
+    assert_eq!(names(fs, "checkpoints"), expected, "{when}");
+    assert_eq!(names(fs, "checkpoints/files").len(), 3, "{when}");
+}
+
+#[test]
+fn a_failing_operation_costs_one_checkpoint_at_most() {
+    for fails_at in 0.. {
+        let fs = disk();
+        save(&fs, 100, 1).expect("nothing fails yet");
+        fs.fail(Fails::Once(fails_at));
+        let outcome = save(&fs, 200, 2);
+        let when = format!("failed at {fails_at}: {outcome:?}");
+        let possible: &[_] = if outcome.is_ok() {
+            &[Some((200, 2))]
+        } else {
+            &[Some((100, 1)), Some((200, 2))]
+        };
+        check_newest(&fs, possible, &when);
+        let is_over = fs.operations() <= fails_at;
+        fs.fail(Fails::Never);
+        check_that_it_goes_on(&fs, 200, &when);
+        if is_over {
+            break;
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_found_and_the_older_checkpoint_used() {
+    let fs = disk();
+    save(&fs, 100, 1).expect("nothing fails");
+    let older = names(&fs, "checkpoints/files");
+    save(&fs, 200, 2).expect("nothing fails");
+    let own = ["manifest.json", "tensors.safetensors", "state.json"];
+    let own = own.map(|name| format!("checkpoints/batch-0000000200/{name}"));
+    let contents = names(&fs, "checkpoints/files")
+        .into_iter()
+        .filter(|name| !older.contains(name));
+    let contents: Vec<_> = contents
+        .map(|name| format!("checkpoints/files/{name}"))
+        .collect();
+    assert_eq!(contents.len(), 1);
+
+    let store = store(&fs);
+    for name in own.into_iter().chain(contents) {
+        let path = Path::new(TRIAL).join(&name);
+        let intact = fs.content(&path);
+        let flips = (0..intact.len() * 8).map(|bit| {
+            let mut flipped = intact.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            flipped
+        });
+        let cut = (0..intact.len())
+            .step_by(7)
+            .map(|length| intact[..length].to_vec());
+        let longer = [[&intact[..], b"\n"].concat(), [&intact[..], b"\0"].concat()];
+        for damaged in flips.chain(cut).chain(longer) {
+            fs.overwrite(&path, &damaged);
+            let newest = store.newest().expect("an older one is left");
+            let batch = newest
+                .checkpoint
+                .map(|checkpoint| checkpoint.manifest.batch);
+            assert_eq!((batch, newest.damaged.len()), (Some(100), 1), "{name}");
+            assert!(newest.damaged[0].is_corrupt(), "{name}");
+        }
+        fs.overwrite(&path, &intact);
+    }
+    check_newest(&fs, &[Some((200, 2))], "all is as it was");
+}
+
+#[test]
+fn damage_is_told_with_what_is_done_about_it() {
+    let fs = disk();
+    save(&fs, 100, 1).expect("nothing fails");
+    save(&fs, 200, 2).expect("nothing fails");
+    let folder = Path::new(TRIAL).join("checkpoints/batch-0000000200");
+    fs.overwrite(&folder.join("state.json"), b"{}");
+    fs.overwrite(
+        &Path::new(TRIAL).join("checkpoints/batch-0000000100/manifest.json"),
+        b"{}",
+    );
+    let newest = store(&fs).newest().expect("damage is no error");
+    let manifest = Manifest::parse(&fs.content(&folder.join("manifest.json")));
+    let created = manifest.expect("it is intact").created;
+    assert!(newest.checkpoint.is_none());
+    let texts: Vec<_> = newest.damaged.iter().map(ToString::to_string).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        texts,
+        [
+            format!(
+                "checkpoint `batch-0000000200` is damaged: `state.json` is 2 of 10 bytes\n  \
+                 in /trial/checkpoints/batch-0000000200, committed {created} by pedl-run {version}; \
+                 the manifest is intact\n  no older checkpoint is left"
+            ),
+            "checkpoint `batch-0000000100` is damaged: `manifest.json` has no hash of itself\n  \
+             in /trial/checkpoints/batch-0000000100\n  no older checkpoint is left"
+                .to_owned(),
+        ]
+    );
+    assert_eq!(
+        newest.damaged[0].hint().as_deref(),
+        Some("restore the folder from a backup, or begin a new trial with `--fresh`")
+    );
+}
+
+#[test]
+fn a_checkpoint_whose_log_is_damaged_is_not_used() {
+    let fs = disk();
+    save(&fs, 100, 1).expect("nothing fails");
+    save(&fs, 200, 2).expect("nothing fails");
+    let store = store(&fs);
+    let lost = || Failure::Content {
+        path: "/calls.log".into(),
+        content: "/calls.log".into(),
+    };
+    let found = store.newest_where(|manifest| match manifest.log_offset {
+        2400 => Ok(()),
+        _ => Err(lost().into()),
+    });
+    let found = found.expect("an older one is left");
+    assert_eq!(found.damaged.len(), 1);
+    assert_eq!(found.checkpoint.expect("it is left").manifest.batch, 100);
+
+    let failed = |_: &Manifest| Err(Bug("nothing to do with damage".to_owned()).into());
+    assert_eq!(
+        store.newest_where(failed).expect_err("it failed").class(),
+        Class::Bug
+    );
+}
+
+#[test]
+fn what_was_set_aside_does_not_come_back() {
+    let fs = disk();
+    save(&fs, 100, 1).expect("nothing fails");
+    save(&fs, 200, 2).expect("nothing fails");
+    let state = Path::new(TRIAL).join("checkpoints/batch-0000000200/state.json");
+    let intact = fs.content(&state);
+    fs.overwrite(&state, b"unreadable");
+    let store = store(&fs);
+    let newest = store.newest().expect("an older one is left");
+    store.set_aside(&newest).expect("nothing fails");
+    let aside = Path::new(TRIAL).join("checkpoints/damaged-batch-0000000200/state.json");
+    fs.overwrite(&aside, &intact);
+    check_newest(&fs, &[Some((100, 1))], "set aside");
+    let target = fs.link(&Path::new(TRIAL).join("latest"));
+    assert_eq!(
+        target.as_deref(),
+        Some(Path::new("checkpoints/batch-0000000100"))
+    );
+    save(&fs, 150, 3).expect("nothing fails");
+    let left = ["batch-0000000100", "batch-0000000150", "files"];
+    assert_eq!(names(&fs, "checkpoints"), left);
+}
+
+#[test]
+fn a_checkpoint_of_a_later_version_is_left_alone() {
+    let fs = disk();
+    save(&fs, 100, 1).expect("nothing fails");
+    save(&fs, 200, 2).expect("nothing fails");
+    let path = Path::new(TRIAL).join("checkpoints/batch-0000000200/manifest.json");
+    let manifest = Manifest::parse(&fs.content(&path)).expect("it is whole");
+    let later = Manifest {
+        schema: 2,
+        pedl_version: "9.0.0".to_owned(),
+        ..manifest
+    };
+    fs.overwrite(&path, later.to_text().expect("it is JSON").as_bytes());
+    let error = store(&fs)
+        .newest()
+        .expect_err("an older program must not go on");
+    assert_eq!(
+        error.to_string(),
+        "checkpoint `/trial/checkpoints/batch-0000000200` was written by pedl-run 9.0.0\n  \
+         schema of its `manifest.json`: 2; known here: 1\n  nothing was changed"
+    );
+}
+
+#[test]
+fn contents_are_stored_once_and_go_with_the_last_checkpoint_that_names_them() {
+    let fs = disk();
+    for (batch, contents) in [(100, 2), (200, 3), (300, 3), (400, 3)] {
+        save(&fs, batch, u8::try_from(batch / 100).expect("it is small")).expect("nothing fails");
+        // One that never changes, and one for each of the two checkpoints that stay.
+        assert_eq!(
+            names(&fs, "checkpoints/files").len(),
+            contents,
+            "after batch {batch}"
+        );
+    }
+    let left = ["batch-0000000300", "batch-0000000400", "files"];
+    assert_eq!(names(&fs, "checkpoints"), left);
+}
+
+#[test]
+fn a_loaded_checkpoint_can_restore_after_newer_ones_were_committed() {
+    let fs = disk();
+    save(&fs, 100, 1).expect("nothing fails");
+    let store = store(&fs);
+    let loaded = store
+        .newest()
+        .expect("it is whole")
+        .checkpoint
+        .expect("it is there");
+    for batch in [200, 300, 400] {
+        let salt = u8::try_from(batch / 100).expect("it is small");
+        fs.overwrite(Path::new(HISTORY), &history(salt));
+        store.save(&snapshot(batch, salt)).expect("nothing fails");
+    }
+    assert!(
+        loaded
+            .restore_file(Path::new(HISTORY))
+            .expect("the content stayed")
+    );
+    assert_eq!(fs.content(Path::new(HISTORY)), history(1));
+    drop(loaded);
+    store.save(&snapshot(500, 5)).expect("nothing fails");
+    let hash = blake3::hash(&history(1)).to_string();
+    assert_eq!(
+        names(&fs, "checkpoints/files").len(),
+        3,
+        "{hash} is kept by nobody"
+    );
+}
+
+#[test]
+fn a_store_and_what_it_gives_can_go_to_another_thread() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<Store>();
+    check::<Captured>();
+    check::<Newest>();
+}
+
+#[test]
+fn what_was_captured_is_what_is_committed() {
+    let fs = disk();
+    fs.overwrite(Path::new(HISTORY), &history(1));
+    let store = store(&fs);
+    let captured = store
+        .capture(&snapshot(100, 1).files)
+        .expect("nothing fails");
+    fs.overwrite(Path::new(HISTORY), b"training went on");
+    store
+        .commit(&snapshot(100, 1), captured)
+        .expect("nothing fails");
+    check_newest(&fs, &[Some((100, 1))], "committed later");
+
+    let dropped = store
+        .capture(&[PathBuf::from(HISTORY)])
+        .expect("nothing fails");
+    drop(dropped);
+    assert_eq!(names(&fs, "checkpoints"), ["batch-0000000100", "files"]);
+}
+
+#[test]
+fn a_damaged_content_is_not_used_again() {
+    let fs = disk();
+    save(&fs, 100, 1).expect("nothing fails");
+    let stored = format!("checkpoints/files/{}", blake3::hash(b"always the same"));
+    fs.overwrite(&Path::new(TRIAL).join(stored), b"always the sane");
+    save(&fs, 200, 2).expect("nothing fails");
+    check_newest(&fs, &[Some((200, 2))], "the content was stored anew");
+}
+
+#[test]
+fn a_file_that_is_gone_is_left_out() {
+    let fs = disk();
+    let files = vec!["/never.h5".into(), NOTES.into(), NOTES.into()];
+    let store = store(&fs);
+    store
+        .save(&Snapshot {
+            files,
+            ..snapshot(100, 1)
+        })
+        .expect("nothing fails");
+    let checkpoint = store
+        .newest()
+        .expect("it is whole")
+        .checkpoint
+        .expect("it is there");
+    assert!(checkpoint.holds(Path::new(NOTES)));
+    assert!(!checkpoint.holds(Path::new("/never.h5")));
+    assert!(
+        !checkpoint
+            .restore_file(Path::new("/never.h5"))
+            .expect("nothing is done")
+    );
+    assert_eq!(checkpoint.manifest.kept.len(), 1);
+}
+
+#[test]
+fn what_cannot_be_stored_is_named() {
+    let fs = disk();
+    let refuse = |tensors: Vec<Tensor>| {
+        let refused = store(&fs).save(&Snapshot {
+            tensors,
+            files: Vec::new(),
+            ..snapshot(1, 1)
+        });
+        let error = refused.expect_err("it cannot be stored");
+        assert_eq!(names(&fs, "checkpoints"), ["files"]);
+        (error.class(), error.to_string())
+    };
+    assert_eq!(
+        refuse(vec![tensor("phase", "complex128", &[1], &[0; 16])]),
+        (
+            Class::NotStorable,
+            "tensor `phase` of type `complex128` cannot be stored\n  known: bool, int8, int16, \
+             int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, \
+             complex64, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, \
+             float8_e8m0fnu\n  no checkpoint was written"
+                .to_owned()
+        )
+    );
+    let (class, text) = refuse(vec![tensor("w", "float32", &[3], &[0; 11])]);
+    assert_eq!(class, Class::Bug);
+    assert!(text.starts_with("tensor `w` of type float32 and shape [3] came with 11 bytes"));
+    let (class, text) = refuse(vec![
+        tensor("w", "int8", &[], &[0]),
+        tensor("w", "bool", &[], &[0]),
+    ]);
+    assert_eq!(class, Class::Bug);
+    assert!(text.starts_with("two tensors are named `w`"), "{text}");
+}
+
+const ELEMENT_BYTES: [(&str, usize); 19] = [
+    ("bool", 1),
+    ("int8", 1),
+    ("int16", 2),
+    ("int32", 4),
+    ("int64", 8),
+    ("uint8", 1),
+    ("uint16", 2),
+    ("uint32", 4),
+    ("uint64", 8),
+    ("float16", 2),
+    ("bfloat16", 2),
+    ("float32", 4),
+    ("float64", 8),
+    ("complex64", 8),
+    ("float8_e4m3fn", 1),
+    ("float8_e4m3fnuz", 1),
+    ("float8_e5m2", 1),
+    ("float8_e5m2fnuz", 1),
+    ("float8_e8m0fnu", 1),
+];
+
+fn round_trip(tensors: Vec<Tensor>) {
+    let store = store(&disk());
+    let saved = Snapshot {
+        tensors,
+        files: Vec::new(),
+        ..snapshot(7, 1)
+    };
+    store.save(&saved).expect("nothing fails");
+    let newest = store.newest().expect("it is whole");
+    assert!(newest.damaged.is_empty(), "{:?}", newest.damaged);
+    assert_eq!(
+        newest.checkpoint.expect("it is there").tensors,
+        saved.tensors
+    );
+}
+
+#[test]
+fn names_that_mean_something_elsewhere_are_only_names() {
+    let names = [
+        "",
+        "__metadata__",
+        "__metadata__'",
+        "__metadata__''",
+        "a\0b",
+        "\u{feff}",
+        "a/../b",
+    ];
+    round_trip(
+        names
+            .iter()
+            .map(|name| tensor(name, "bool", &[], &[1]))
+            .collect(),
+    );
+    round_trip(Vec::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn tensors_come_back_as_they_were(
+        specifications in prop::collection::btree_map(
+            any::<String>(),
+            (0..ELEMENT_BYTES.len(), prop::collection::vec(0_usize..4, 0..4), any::<u8>()),
+            0..12,
+        ).prop_map(|map| map.into_iter().collect::<Vec<_>>()).prop_shuffle()
+    ) {
+        round_trip(specifications.iter().map(|(name, (dtype, shape, first))| {
+            let (dtype, element_bytes) = ELEMENT_BYTES[*dtype];
+            let size = shape.iter().product::<usize>() * element_bytes;
+            let bytes = (0_u8..=255).cycle().skip(usize::from(*first)).take(size);
+            tensor(name, dtype, shape, &bytes.collect::<Vec<_>>())
+        }).collect());
+    }
+}
+
+#[test]
+fn on_a_real_disk_files_come_back_with_their_bits_although_overwritten_in_place() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let trial = directory.path().join("trial");
+    assert!(!Store::has_checkpoint(&trial));
+    assert!(!trial.exists());
+
+    let (model, link) = (
+        directory.path().join("best.h5"),
+        directory.path().join("link.h5"),
+    );
+    real::write(&model, vec![7; 3 << 20]).expect("there is room");
+    real::set_permissions(&model, real::Permissions::from_mode(0o600)).expect("it is ours");
+    symlink("best.h5", &link).expect("the name is free");
+    real::create_dir(&trial).expect("the name is free");
+    let store = Store::open(&trial);
+    let large = tensor("large", "uint8", &[(3 << 20) + 5], &vec![9; (3 << 20) + 5]);
+    let tensors = [snapshot(100, 1).tensors, vec![large]].concat();
+    let files = vec![model.clone(), link.clone()];
+    let snapshot = Snapshot {
+        tensors,
+        files,
+        ..snapshot(100, 1)
+    };
+    let folder = store.save(&snapshot).expect("nothing fails");
+    assert!(Store::has_checkpoint(&trial));
+    let latest = real::read_link(trial.join("latest")).expect("it is a link");
+    assert_eq!(latest, Path::new("checkpoints/batch-0000000100"));
+
+    let bytes = real::read(folder.join("tensors.safetensors")).expect("it is there");
+    let read_by_others = safetensors::SafeTensors::deserialize(&bytes).expect("it is the format");
+    assert_eq!(
+        read_by_others
+            .tensor("iterations")
+            .expect("it is there")
+            .data(),
+        [1; 8]
+    );
+
+    real::write(&model, b"overwritten in place").expect("there is room");
+    real::set_permissions(&model, real::Permissions::from_mode(0o666)).expect("it is ours");
+    let newest = Store::open(&trial).newest().expect("it is whole");
+    let checkpoint = newest.checkpoint.expect("it is there");
+    assert_eq!(checkpoint.tensors, snapshot.tensors);
+    assert!(checkpoint.restore_file(&link).expect("nothing fails"));
+    assert_eq!(
+        real::read_link(&link).expect("it is a link still"),
+        Path::new("best.h5")
+    );
+    assert_eq!(real::read(&model).expect("it is there"), vec![7; 3 << 20]);
+    let mode = real::metadata(&model)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o600);
+
+    real::remove_file(&model).expect("it is there");
+    assert!(checkpoint.restore_file(&model).expect("nothing fails"));
+    assert_eq!(real::read(&model).expect("it is there"), vec![7; 3 << 20]);
+    let directory = store.capture(&[directory.path().to_owned()]);
+    assert_eq!(
+        directory.expect_err("it is no file").class(),
+        Class::NotStorable
+    );
+}

@@ -1,0 +1,277 @@
+//! Steps 1 to 6 of a commit. The protocol is at the head of [`super`].
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use blake3::Hash;
+
+use super::content::{self, HashingWriter, MODE};
+use super::failure::Failure;
+use super::fs::{FileSystem, RealFileSystem, Stat, make_directories, remove_with_files};
+use super::layout::{MANIFEST, STATE, TENSORS};
+use super::manifest::{self, KeptFile, Manifest, OwnFile};
+use super::{Pin, Shared, Snapshot, Store, retention, tensors};
+use crate::error::{Bug, Result};
+use crate::events;
+
+/// How often a file is copied that changes meanwhile.
+const COPIES_MAX: usize = 3;
+
+/// Files as they were at one moment, on their way into a checkpoint.
+///
+/// Dropped without a commit, it removes what it copied.
+#[derive(Debug)]
+pub struct Captured<F: FileSystem = RealFileSystem> {
+    staging: Staging<F>,
+    files: Vec<CapturedFile<F>>,
+}
+
+#[derive(Debug)]
+struct CapturedFile<F: FileSystem> {
+    kept: KeptFile,
+    /// The copy; `None` where the content is stored already.
+    copy: Option<PathBuf>,
+    /// Retention must not remove the content before a manifest names it.
+    _pin: Pin<F>,
+}
+
+/// A folder that is removed unless it is committed.
+#[derive(Debug)]
+struct Staging<F: FileSystem> {
+    store: Store<F>,
+    path: PathBuf,
+    is_committed: bool,
+}
+
+impl<F: FileSystem> Staging<F> {
+    fn new(store: &Store<F>) -> Result<Self> {
+        let path = store.unused_name()?;
+        store.in_use().staging.insert(path.clone());
+        let staging = Self {
+            store: store.clone(),
+            path,
+            is_committed: false,
+        };
+        store.shared.fs.make_directory(&staging.path)?;
+        Ok(staging)
+    }
+}
+
+impl<F: FileSystem> Drop for Staging<F> {
+    fn drop(&mut self) {
+        // What cannot be removed now is stale, and the next commit removes it.
+        if !self.is_committed
+            && let Err(error) = remove_with_files(&self.store.shared.fs, &self.path)
+        {
+            tracing::debug!("a staging folder stays until the next checkpoint: {error}");
+        }
+        self.store.in_use().staging.remove(&self.path);
+    }
+}
+
+impl<F: FileSystem> Store<F> {
+    /// Step 1: takes files as they are now. Writes no further than to the cache of the system.
+    ///
+    /// For a caller who goes on training while [`commit`](Self::commit) writes: what is captured here
+    /// is of this moment. A path where nothing is any more is left out.
+    ///
+    /// # Errors
+    ///
+    /// Storage failed; or a path is of a directory, is not UTF-8, or changes with every attempt.
+    pub fn capture(&self, files: &[PathBuf]) -> Result<Captured<F>> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        make_directories(fs, &layout.files())?;
+        let mut captured = Captured {
+            staging: Staging::new(self)?,
+            files: Vec::new(),
+        };
+        for path in files.iter().collect::<BTreeSet<_>>() {
+            let copy = captured
+                .staging
+                .path
+                .join(format!("content-{}", captured.files.len()));
+            if let Some(file) = self.capture_file(path, copy)? {
+                captured.files.push(file);
+            } else {
+                tracing::debug!("`{}` is gone, and not in the checkpoint", path.display());
+            }
+        }
+        Ok(captured)
+    }
+
+    fn capture_file(&self, path: &Path, copy: PathBuf) -> Result<Option<CapturedFile<F>>> {
+        let fs = &self.shared.fs;
+        if path.to_str().is_none() {
+            return Err(Failure::PathNotText {
+                path: path.to_owned(),
+            }
+            .into());
+        }
+        for _ in 0..COPIES_MAX {
+            let Some(before) = fs.stat(path)? else {
+                return Ok(None);
+            };
+            if before.is_directory {
+                return Err(Failure::NotAFile {
+                    path: path.to_owned(),
+                }
+                .into());
+            }
+            let outcome = self.copy_or_find(path, before, &copy);
+            if fs.stat(path)? == Some(before) {
+                let (hash, is_stored, pin) = outcome?;
+                let kept = KeptFile {
+                    path: path.to_owned(),
+                    size: before.size,
+                    mode: before.mode,
+                    blake3: hash.to_string(),
+                };
+                let copy = (!is_stored).then_some(copy);
+                return Ok(Some(CapturedFile {
+                    kept,
+                    copy,
+                    _pin: pin,
+                }));
+            }
+            fs.remove_file(&copy)?;
+        }
+        Err(Failure::Changing {
+            path: path.to_owned(),
+        }
+        .into())
+    }
+
+    /// The hash of a file, and whether `files/` has its content already. Copies it if not.
+    fn copy_or_find(&self, path: &Path, stat: Stat, copy: &Path) -> Result<(Hash, bool, Pin<F>)> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        let (_, hash) = content::hash(fs, path)?;
+        let pin = Pin::new(self, &hash.to_string());
+        let stored = layout.content(&hash.to_string());
+        if fs
+            .stat(&stored)?
+            .is_some_and(|stored| stored.size == stat.size)
+            && content::hash(fs, &stored)?.1 == hash
+        {
+            return Ok((hash, true, pin));
+        }
+        // The copy is no more public than its original, and ours to replace.
+        let (_, hash) = content::copy(fs, path, copy, stat.mode & MODE | 0o600)?;
+        Ok((hash, false, Pin::new(self, &hash.to_string())))
+    }
+
+    /// Steps 2 to 7: makes a checkpoint of a snapshot and of files captured before.
+    ///
+    /// The `files` of the snapshot are not looked at. Commits of one store follow each other.
+    ///
+    /// # Errors
+    ///
+    /// Storage failed; or a tensor has a type that cannot be stored.
+    pub fn commit(&self, snapshot: &Snapshot, captured: Captured<F>) -> Result<PathBuf> {
+        let committing = &self.shared.committing;
+        let _one_at_a_time = committing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Captured { mut staging, files } = captured;
+        tensors::check(&snapshot.tensors)?;
+
+        self.store_contents(&files)?;
+        let kept = files.iter().map(|file| file.kept.clone()).collect();
+        self.write_own_files(snapshot, kept, &staging.path)?;
+        let folder = self.publish(snapshot.batch, &mut staging)?;
+        self.point_latest_at(&folder)?;
+
+        // It is committed, whatever becomes of the old ones.
+        if let Err(error) = retention::remove_old(self, snapshot.batch) {
+            tracing::warn!("old checkpoints stay until the next one: {error}");
+        }
+        Ok(folder)
+    }
+
+    fn store_contents(&self, files: &[CapturedFile<F>]) -> Result<()> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        for CapturedFile { kept, copy, .. } in files {
+            if let Some(copy) = copy {
+                fs.sync_file(copy)?;
+                fs.rename(copy, &layout.content(&kept.blake3))?;
+            }
+        }
+        // Also for what was found there: whoever put it there may have died before this.
+        if files.is_empty() {
+            Ok(())
+        } else {
+            fs.sync_directory(&layout.files())
+        }
+    }
+
+    fn write_own_files(
+        &self,
+        snapshot: &Snapshot,
+        kept: Vec<KeptFile>,
+        folder: &Path,
+    ) -> Result<()> {
+        let fs = &self.shared.fs;
+        let write = |name: &str, fill: &dyn Fn(&mut HashingWriter) -> Result<()>| {
+            let mut writer = HashingWriter::create(fs, &folder.join(name), MODE)?;
+            fill(&mut writer)?;
+            let (size, hash) = writer.finish_durably()?;
+            Ok::<_, crate::Error>(OwnFile {
+                path: name.to_owned(),
+                size,
+                blake3: hash.to_string(),
+            })
+        };
+        let files = vec![
+            write(TENSORS, &|writer| tensors::write(&snapshot.tensors, writer))?,
+            write(STATE, &|writer| writer.write(snapshot.state.as_bytes()))?,
+        ];
+        let mut random = [0; 16];
+        fs.random(&mut random)?;
+        let manifest = Manifest {
+            schema: manifest::SCHEMA,
+            uuid: manifest::uuid_of(random),
+            batch: snapshot.batch,
+            step: snapshot.step,
+            epoch: snapshot.epoch,
+            calls: snapshot.calls,
+            log_offset: snapshot.log_offset,
+            created: events::now(),
+            pedl_version: env!("CARGO_PKG_VERSION").to_owned(),
+            tensors: snapshot
+                .tensors
+                .iter()
+                .map(|tensor| tensor.name.clone())
+                .collect(),
+            files,
+            kept,
+        };
+        let text = manifest.to_text();
+        let text = text.map_err(|error| Bug(format!("a manifest cannot be JSON: {error}")))?;
+        write(MANIFEST, &|writer| writer.write(text.as_bytes()))?;
+        fs.sync_directory(folder)
+    }
+
+    /// Steps 4 and 5.
+    fn publish(&self, batch: u64, staging: &mut Staging<F>) -> Result<PathBuf> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        let (folder, replaced) = (layout.committed(batch), layout.replaced(batch));
+        if fs.stat(&folder)?.is_some() {
+            if fs.stat(&replaced)?.is_some() {
+                retention::discard(self, std::slice::from_ref(&replaced))?;
+            }
+            fs.rename(&folder, &replaced)?;
+        }
+        fs.rename(&staging.path, &folder)?;
+        staging.is_committed = true;
+        fs.sync_directory(&layout.checkpoints())?;
+        Ok(folder)
+    }
+
+    /// Step 6.
+    pub(super) fn point_latest_at(&self, folder: &Path) -> Result<()> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        let new = layout.latest_new();
+        fs.remove_file(&new)?;
+        fs.symlink(&layout.link_target(folder), &new)?;
+        fs.rename(&new, &layout.latest())?;
+        fs.sync_directory(layout.trial_dir())
+    }
+}
