@@ -22,10 +22,10 @@ HOOKS = ROOT / "py_hooks"
 SHIMS = ROOT / "shims"
 
 # What a generation file is made of: a docstring, imports, names for long strings, and tables. Everything else decides.
-DATA_NODES = frozenset(
-    "Module Expr ImportFrom alias Assign Name Load Store Attribute Tuple Dict Call keyword BinOp Add "
-    "Constant Str Num NameConstant".split()
-)
+DATA_NODES = {
+    "Module", "Expr", "ImportFrom", "alias", "Assign", "Name", "Load", "Store", "Attribute", "Tuple", "Dict",
+    "Call", "keyword", "BinOp", "Add", "Constant", "Str", "Num", "NameConstant",
+}
 MAX_LINES = 80
 
 FRAMEWORKS = {"flax", "jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras", "torch"}
@@ -62,9 +62,9 @@ def imported(nodes):
             for alias in node.names:
                 yield alias.name
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "line {}: an import relative to the file".format(node.lineno)
+            assert node.level == 0, f"line {node.lineno}: an import relative to the file"
             for alias in node.names:
-                yield "{}.{}".format(node.module, alias.name)
+                yield f"{node.module}.{alias.name}"
 
 
 def run_on_import(tree):
@@ -140,7 +140,7 @@ def test_a_generation_file_imports_advice_only(path):
         if name in ("py_hooks.engine.patch.Generation", "py_hooks.engine.patch.Patch"):
             continue
         assert name.split(".")[1] not in ("engine", "registry", "libraries", "boot", "host"), name
-        assert not re.search(r"\.v\d", name), "{} imports another generation, `{}`".format(short(path), name)
+        assert not re.search(r"\.v\d", name), f"{short(path)} imports another generation, `{name}`"
 
 
 @each("path", GENERATION_FILES)
@@ -160,7 +160,7 @@ def test_every_row_of_a_generation_has_an_advice_and_a_reason(path):
         assert sorted(set(targets)) == sorted(targets), "a target is there twice"
         for patch in patches:
             assert callable(patch.advice), patch
-            assert (patch.advice.__doc__ or "").strip(), "{}: its advice has no docstring".format(patch)
+            assert (patch.advice.__doc__ or "").strip(), f"{patch}: its advice has no docstring"
             assert 0 < len(patch.why) <= 50, patch
             assert patch.module.split(".")[0] in FRAMEWORKS | {"keras_preprocessing"}, patch
 
@@ -224,7 +224,7 @@ def test_neutral_advice_knows_no_library(path):
 @each("path", [path for path in HOOK_FILES if path.parent.name == "advice" or path.name in ("advice.py", "facts.py")])
 def test_advice_asks_for_facts_and_never_for_versions(path):
     looked_at = [
-        "{}:{}".format(short(path), node.lineno)
+        f"{short(path)}:{node.lineno}"
         for node in ast.walk(parse(path))
         if isinstance(node, ast.Attribute) and node.attr in ("__version__", "version_info")
     ]
