@@ -50,14 +50,8 @@ class Items(object):
             PrivateStream(*(self.key + ("order", epoch))).python.shuffle(indices)
         return indices
 
-    def changes_itself(self, epoch, index):
-        """The name of an attribute that building an item changes, or None. Builds that item."""
-        before = self._plain_attributes()
-        self.build(epoch, index)
-        after = self._plain_attributes()
-        return next((name for name in after if after[name] != before.get(name)), None)
-
-    def _plain_attributes(self):
+    def plain_attributes(self):
+        """The data set's attributes that are numbers, texts or flags."""
         attributes = getattr(self.dataset, "__dict__", {})
         plain = (bool, int, float, str, bytes, type(None))
         return {name: value for name, value in attributes.items() if isinstance(value, plain)}
@@ -78,7 +72,7 @@ class SequencePass(object):
         items: the `Items`.
         epoch: number of the epoch, part of each item's key.
         order: iterable of indices.
-        workers: threads that build ahead; 0 or 1 builds in the caller's thread.
+        workers: threads that build ahead; with 0 the caller builds.
         ahead: how many items may be under way.
         start: how many items of the order to skip at first.
     """
@@ -98,7 +92,7 @@ class SequencePass(object):
         return self
 
     def __next__(self):
-        if self._workers <= 1:
+        if not self._workers:
             return self._items.build(self._epoch, next(self._order))
         while len(self._building) < self._ahead:
             index = next(self._order, None)
@@ -118,7 +112,9 @@ class SequencePass(object):
             next(self._order)
 
     def close(self):
-        """Lets the threads go."""
+        """Lets the threads go; what they have not begun is not built."""
+        while self._building:
+            self._building.popleft().cancel()
         if self._pool is not None:
             self._pool.shutdown(wait=False)
             self._pool = None

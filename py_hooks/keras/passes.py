@@ -118,7 +118,9 @@ def sequence_iterator(original, adapter):
     order = itertools.count() if length is None else items.order(length, epoch, adapter.shuffle)
     ahead = 1 if recorder.CALLS.replaying else dataset.max_queue_size
     start, adapter._pedl_start = adapter._pedl_start, 0
-    source = SequencePass(items, epoch, order, dataset.workers, ahead, start)
+    # One worker without processes is the caller (keras 3.15.1, py_dataset_adapter.py, `PyDatasetAdapter.__init__`).
+    workers = dataset.workers if dataset.workers > 1 else 0
+    source = SequencePass(items, epoch, order, workers, ahead, start)
     return ConvertedPass(map(adapter._standardize_batch, source), source)
 
 

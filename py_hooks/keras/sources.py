@@ -17,7 +17,7 @@ def causes(model, arguments):
         found.append("worker processes (`use_multiprocessing=True`)")
     if (getattr(model, "steps_per_execution", None) or 1) > 1:
         found.append("`steps_per_execution` above 1")
-    found.extend(_device_causes())
+    found.extend(below.causes())
     return found
 
 
@@ -41,17 +41,37 @@ def _cause(source):
     return "data of type {}".format(type(source).__name__)
 
 
-def _device_causes():
-    jax = sys.modules.get("jax")
-    if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
-        return ["training on {}, where exact resume was not tried".format(jax.default_backend())]
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is not None and _backend() == "tensorflow":
-        devices = tensorflow.config.list_physical_devices()
-        kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
-        if kinds:
-            return ["training on {}, where exact resume was not tried".format(", ".join(kinds))]
-    return []
+class _EagerWeights(object):
+    """What the entry points ask about weights and devices: the answers of Keras 3."""
+
+    def is_stale(self, weight):
+        """Whether training changed the weight since Python last wrote it."""
+        return VARIABLES.is_stale(weight)
+
+    def values(self, weights):
+        """The values of weights."""
+        return [weight.numpy() for weight in weights]
+
+    def loaded(self, model):
+        """Notes that a model's weights now hold what only a file knows."""
+        VARIABLES.mark_stale(("loaded", id(model)), lambda: model.variables)
+
+    def causes(self):
+        """What about the devices cannot be resumed exactly."""
+        jax = sys.modules.get("jax")
+        if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
+            return ["training on {}, where exact resume was not tried".format(jax.default_backend())]
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is not None and _backend() == "tensorflow":
+            devices = tensorflow.config.list_physical_devices()
+            kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
+            if kinds:
+                return ["training on {}, where exact resume was not tried".format(", ".join(kinds))]
+        return []
+
+
+# A generation whose variables are others puts its own answers here when it is prepared.
+below = _EagerWeights()
 
 
 def _backend():
@@ -67,11 +87,15 @@ def describe_model(model):
         described["optimizer"] = fingerprint.describe(_configuration(optimizer))
     weights = list(getattr(model, "weights", ()))
     described["weights"] = ", ".join(
-        "{}{}".format(getattr(weight, "path", weight.name), tuple(weight.shape)) for weight in weights
+        "{}{}".format(getattr(weight, "path", weight.name), _shape(weight)) for weight in weights
     )
-    if weights and not any(VARIABLES.is_stale(weight) for weight in weights):
-        described["weight values"] = fingerprint.describe([weight.numpy() for weight in weights])
+    if weights and not any(below.is_stale(weight) for weight in weights):
+        described["weight values"] = fingerprint.describe(below.values(weights))
     return described
+
+
+def _shape(weight):
+    return tuple(None if size is None else int(size) for size in getattr(weight.shape, "as_list", weight.shape.__iter__)())
 
 
 def _configuration(optimizer):
