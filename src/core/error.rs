@@ -30,8 +30,6 @@ pub enum Class {
     CannotCreate,
     /// Reading or writing failed after training began.
     StorageFailed,
-    /// The trial has no such hyperparameter.
-    HyperparameterNotFound,
     /// Something that cannot be stored was to be part of a checkpoint.
     NotStorable,
     /// The fault is in pedl.
@@ -42,12 +40,12 @@ impl Class {
     /// What a process that ends for it exits with.
     pub fn exit_code(self) -> i32 {
         match self {
-            Self::WrongCommand => 65,
-            Self::HyperparameterNotFound | Self::NotStorable | Self::Bug => 70,
+            Self::WrongCommand | Self::CheckpointCorrupt => 65,
+            Self::NotStorable | Self::Bug => 70,
             Self::CannotCreate => 73,
             Self::TrialInUse => 75,
             Self::Divergence => 76,
-            Self::CheckpointCorrupt | Self::StorageFailed => 201,
+            Self::StorageFailed => 201,
         }
     }
 }

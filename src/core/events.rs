@@ -2,28 +2,33 @@
 //!
 //! Schema 1. Every event has `schema` (1), `time` (RFC 3339, UTC, milliseconds) and `event`:
 //!
-//! | `event` | further fields | when |
+//! | `event` | further members | when |
 //! |---|---|---|
-//! | `trial_begun` | `exact_resume` (bool), `causes` (strings) | first intercepted call of a start |
-//! | `resumed` | `batch`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
-//! | `step` | `step`, `batches` ([first, last], from 1), `epoch` (from 0), `metrics` (name → mean over the step's batches), `seconds` | a step ended |
-//! | `checkpoint` | `batch`, `step`, `name`, `bytes`, `seconds` | a checkpoint was committed |
-//! | `checkpoint_failed` | `batch`, `error` | a checkpoint could not be written |
-//! | `not_exact` | `cause` | something was met that cannot be resumed exactly |
+//! | `trial_begun` | `trial_id`, `experiment_id`, `attempt`, `command`, `hyperparameters`, `python`, `versions`, `cpu` | first intercepted call of a start |
+//! | `resumed` | `batch`, `step`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
+//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0), `metrics` (name → mean over the step's batches), `batches_per_second` | a step ended |
+//! | `checkpoint` | `workload`, `batch`, `step`, `epoch`, `name`, `bytes`, `seconds` | a checkpoint was committed |
+//! | `checkpoint_damaged` | `error` | a checkpoint was found damaged, and was set aside |
 //! | `restart` | `signal`, `attempt` | the supervisor started the trial process again |
 //! | `trial_ended` | `exit_code` or `signal` | the trial is over |
 //!
+//! Hooks may add events of other names. A reader ignores names and members that it does not know.
+//! Numbers that JSON does not have are the texts `nan`, `inf` and `-inf`; a rate that cannot be told is
+//! null. After a crash a step may stand there twice, made before and again after it: the later counts,
+//! and the metrics in both are the same.
+//!
 //! Lines are appended whole; a crash can tear only the last one, which then has no newline. A reader
-//! ignores a torn last line. The journal reaches the disk with each checkpoint.
+//! ignores a torn line.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::{Error, Result};
+use crate::error::Result;
+use crate::file;
 
 /// The version of the events.
 pub const SCHEMA: u32 = 1;
@@ -40,22 +45,18 @@ pub fn now() -> String {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    file: File,
+    file: fs::File,
 }
 
 impl Journal {
     /// Opens the journal of a trial directory, which must exist. A torn last line is closed first.
     pub fn open(trial_dir: &Path) -> Result<Self> {
         let path = trial_dir.join(FILE_NAME);
-        let torn = std::fs::read(&path).is_ok_and(|text| text.last().is_some_and(|&b| b != b'\n'));
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|error| Error::io("open", &path, &error))?;
+        let torn = fs::read(&path).is_ok_and(|text| text.last().is_some_and(|&b| b != b'\n'));
+        let opened = OpenOptions::new().create(true).append(true).open(&path);
+        let mut file = file::check("open", &path, opened)?;
         if torn {
-            file.write_all(b"\n")
-                .map_err(|error| Error::io("write", &path, &error))?;
+            file::check("write", &path, file.write_all(b"\n"))?;
         }
         Ok(Self { path, file })
     }
@@ -66,15 +67,35 @@ impl Journal {
         fields.insert("time".into(), now().into());
         fields.insert("event".into(), event.into());
         let line = format!("{}\n", Value::Object(fields));
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(|error| Error::io("write", &self.path, &error))
+        file::check("write", &self.path, self.file.write_all(line.as_bytes()))
+    }
+
+    /// Makes the journal durable.
+    pub fn sync(&self) -> Result<()> {
+        file::check("sync", &self.path, self.file.sync_data())
+    }
+}
+
+/// A number as the journal holds it.
+pub(crate) fn number(value: f64) -> Value {
+    if value.is_finite() {
+        json!(value)
+    } else if value.is_nan() {
+        json!("nan")
+    } else {
+        json!(if value > 0.0 { "inf" } else { "-inf" })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_json_does_not_have_are_text() {
+        let numbers = [0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(number);
+        assert_eq!(json!(numbers), json!([0.5, "nan", "inf", "-inf"]));
+    }
 
     #[test]
     fn an_event_after_a_torn_line_is_a_line_of_its_own() {

@@ -1,3 +1,37 @@
 //! Trials, recorded calls, checkpoints and the sequencer of pedl-run; knows no Python.
+//!
+//! A **trial** is one training run, in a directory of its own. Its training is cut into **steps** of
+//! a fixed number of **batches**. The calls that train are **recorded**; a **checkpoint** holds the
+//! state after one of them; a **replay** answers recorded calls up to the checkpoint.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`trial`] | the launch message, and who a trial is |
+//! | [`directory`] | the trial directory: its lock, and `trial.json` |
+//! | [`training`] | one process's training of a trial: ties the modules below together |
+//! | [`sequencer`] | which workload is next; arithmetic of batches and steps |
+//! | [`calls`] | the log of recorded calls |
+//! | `saver` | writes checkpoints in the background |
+//! | [`checkpoint`] | checkpoints: layout, commit, fall back, retention |
+//! | `metrics` | averages over a step |
+//! | [`events`] | the journal for people and tools |
+//! | `file` | files with their path |
+//! | [`error`] | the one error |
+//!
+//! Nothing here prints, and nothing ends the process.
 
+pub mod calls;
+pub mod checkpoint;
+pub mod directory;
+pub mod error;
+pub mod events;
+mod file;
+mod metrics;
+mod saver;
+pub mod sequencer;
+pub mod training;
 pub mod trial;
+mod varint;
+pub mod workload;
+
+pub use error::{Class, Error, Result};

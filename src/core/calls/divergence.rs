@@ -1,0 +1,327 @@
+//! How a replayed call differs from its record.
+//!
+//! The script runs again from its first line, and must make the same calls. Where it does not, the
+//! run stops at the first call that differs: going on would answer calls with the results of others.
+
+use std::fmt::{self, Write as _};
+
+use super::reader::Answer;
+use super::record::{Call, kind};
+use super::tables::Tables;
+use super::value::{Decoder, Encoded, Leaf, Malformed, Token};
+use crate::error::{Class, Kind};
+
+/// Values longer than this are cut in messages.
+const SHOWN_CHARS: usize = 160;
+
+/// A replayed call that is not the recorded one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Which call of the run it is, counted from 1.
+    pub number: u64,
+    /// The record; `None` where there is none for this call.
+    pub recorded: Option<Side>,
+    /// The call that the script makes now.
+    pub now: Side,
+}
+
+/// One of the two calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Name of the kind of call.
+    pub kind: &'static str,
+    /// What is called.
+    pub identity: String,
+    /// The script's file and line.
+    pub site: String,
+    /// Random numbers drawn by the script before it.
+    pub draws: u64,
+    /// Checksum of what the call is given.
+    pub arguments: u64,
+    /// What it returned, where that is what differs.
+    pub value: Option<String>,
+}
+
+impl Side {
+    fn new(tables: &Tables, call: &Call) -> Self {
+        let text = |id| String::from_utf8_lossy(tables.text(id)).into_owned();
+        Self {
+            kind: kind::name(call.kind),
+            identity: text(call.identity),
+            site: text(call.site),
+            draws: call.draws,
+            arguments: call.arguments,
+            value: None,
+        }
+    }
+}
+
+impl Divergence {
+    pub(super) fn no_record(tables: &Tables, number: u64, now: &Call) -> Self {
+        Self {
+            number,
+            recorded: None,
+            now: Side::new(tables, now),
+        }
+    }
+
+    pub(super) fn of_calls(tables: &Tables, number: u64, recorded: &Call, now: &Call) -> Self {
+        let recorded = Some(Side::new(tables, recorded));
+        Self {
+            number,
+            recorded,
+            now: Side::new(tables, now),
+        }
+    }
+
+    pub(super) fn of_values(
+        tables: &Tables,
+        number: u64,
+        call: &Call,
+        recorded: &Answer,
+        now: &Encoded,
+    ) -> Self {
+        let hashes: Vec<_> = now
+            .large_leaves()
+            .map(|leaf| *blake3::hash(leaf).as_bytes())
+            .collect();
+        let side = Side::new(tables, call);
+        let recorded = describe(recorded.decoder(), |index| {
+            recorded.large_hash(index).copied()
+        });
+        let now = describe(Decoder::new(&now.skeleton, &now.payload), |index| {
+            hashes.get(index).copied()
+        });
+        Self {
+            number,
+            recorded: Some(Side {
+                value: Some(recorded),
+                ..side.clone()
+            }),
+            now: Side {
+                value: Some(now),
+                ..side
+            },
+        }
+    }
+
+    /// The first thing in which the two sides differ.
+    fn difference(&self) -> String {
+        let now = &self.now;
+        let Some(recorded) = &self.recorded else {
+            return format!("`{}` is called after the last recorded call", now.identity);
+        };
+        if (recorded.kind, &recorded.identity) != (now.kind, &now.identity) {
+            format!(
+                "`{}` is called instead of `{}`",
+                now.identity, recorded.identity
+            )
+        } else if recorded.site != now.site {
+            format!("`{}` is called from another line", now.identity)
+        } else if recorded.draws != now.draws {
+            format!(
+                "`{}` is called after another number of random draws",
+                now.identity
+            )
+        } else if recorded.arguments != now.arguments {
+            format!("`{}` is given something else", now.identity)
+        } else {
+            format!("`{}` returns something else", now.identity)
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            identity,
+            site,
+            draws,
+            arguments,
+            value,
+        } = self;
+        write!(
+            formatter,
+            "`{identity}` ({kind}) at {site}, random draws {draws}"
+        )?;
+        if *arguments != 0 {
+            write!(formatter, ", arguments {arguments:#x}")?;
+        }
+        match value {
+            Some(value) => write!(formatter, ", returned {value}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            formatter,
+            "the replay differs from the record: {}",
+            self.difference()
+        )?;
+        writeln!(formatter, "  call {} of the run", self.number)?;
+        match &self.recorded {
+            Some(recorded) => writeln!(formatter, "  recorded: {recorded}")?,
+            None => writeln!(
+                formatter,
+                "  recorded: nothing, the checkpoint was taken before"
+            )?,
+        }
+        writeln!(formatter, "  now: {}", self.now)?;
+        write!(
+            formatter,
+            "  the run was stopped; the checkpoint and the log are kept"
+        )
+    }
+}
+
+impl Kind for Divergence {
+    fn class(&self) -> Class {
+        Class::Divergence
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(
+            "look for the clock, os.urandom, the order of a set, the environment, or a script or \
+             data file that was changed; `--fresh` begins a new trial"
+                .to_owned(),
+        )
+    }
+}
+
+/// A short text of a value, more or less as Python prints it.
+fn describe(mut decoder: Decoder<'_>, large_hash: impl Fn(usize) -> Option<[u8; 32]>) -> String {
+    let mut text = String::new();
+    if describe_node(&mut decoder, false, &mut text, &large_hash).is_err() {
+        text.push_str("something that cannot be read");
+    }
+    if let Some((cut, _)) = text.char_indices().nth(SHOWN_CHARS) {
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
+
+fn describe_node(
+    decoder: &mut Decoder<'_>,
+    in_key: bool,
+    out: &mut String,
+    large_hash: &impl Fn(usize) -> Option<[u8; 32]>,
+) -> Result<(), Malformed> {
+    let leaf = |leaf: Leaf<'_>, out: &mut String| match leaf {
+        Leaf::Inline(bytes) => write!(out, "{:?}", String::from_utf8_lossy(bytes)),
+        Leaf::Large { index, size } => {
+            let hash = large_hash(index).unwrap_or_default();
+            write!(
+                out,
+                "<{size} bytes, hash {:02x}{:02x}{:02x}{:02x}>",
+                hash[0], hash[1], hash[2], hash[3]
+            )
+        }
+    };
+    let node = if in_key {
+        decoder.key()?
+    } else {
+        decoder.node()?
+    };
+    // Writing to a String does not fail.
+    let _ = match node {
+        Token::None => write!(out, "None"),
+        Token::Bool(value) => write!(out, "{}", if value { "True" } else { "False" }),
+        Token::Int(value) => write!(out, "{value}"),
+        Token::BigInt(digits) => write!(out, "{digits}"),
+        Token::Float(value) => write!(out, "{value:?}"),
+        Token::Str(text) => leaf(text, out),
+        Token::Bytes(bytes) => out.write_char('b').and_then(|()| leaf(bytes, out)),
+        Token::List(count) => {
+            return describe_items(decoder, ("[", "]"), count, in_key, out, large_hash);
+        }
+        Token::Tuple(count) => {
+            return describe_items(decoder, ("(", ")"), count, in_key, out, large_hash);
+        }
+        Token::Dict(count) => {
+            for item in 0..count {
+                out.push_str(if item == 0 { "{" } else { ", " });
+                describe_node(decoder, true, out, large_hash)?;
+                out.push_str(": ");
+                describe_node(decoder, in_key, out, large_hash)?;
+            }
+            out.write_str(if count == 0 { "{}" } else { "}" })
+        }
+        Token::Array {
+            dtype,
+            shape,
+            bytes: Leaf::Inline(bytes),
+            ..
+        } => {
+            if shape.rank() > 0 {
+                let _ = write!(out, "array{shape} ");
+            }
+            describe_elements(dtype, bytes, out);
+            Ok(())
+        }
+        Token::Array {
+            dtype,
+            shape,
+            bytes,
+            ..
+        } => {
+            let _ = write!(out, "array{shape} {dtype} ");
+            leaf(bytes, out)
+        }
+        Token::Objects(shape) => {
+            let _ = write!(out, "array{shape} of objects ");
+            let count = shape.num_elements().ok_or(Malformed)?;
+            return describe_items(decoder, ("[", "]"), count, in_key, out, large_hash);
+        }
+        Token::Opaque(name) => write!(out, "<{name}>"),
+    };
+    Ok(())
+}
+
+fn describe_items(
+    decoder: &mut Decoder<'_>,
+    (open, close): (&str, &str),
+    count: usize,
+    in_key: bool,
+    out: &mut String,
+    large_hash: &impl Fn(usize) -> Option<[u8; 32]>,
+) -> Result<(), Malformed> {
+    out.push_str(open);
+    for item in 0..count {
+        if item > 0 {
+            out.push_str(", ");
+        }
+        describe_node(decoder, in_key, out, large_hash)?;
+    }
+    out.push_str(close);
+    Ok(())
+}
+
+/// The elements of a small array: numbers where the dtype is a common one, else bytes.
+fn describe_elements(dtype: &str, bytes: &[u8], out: &mut String) {
+    macro_rules! numbers {
+        ($type:ty) => {
+            bytes
+                .chunks_exact(size_of::<$type>())
+                .filter_map(|chunk| chunk.try_into().ok())
+                .map(|chunk| <$type>::from_le_bytes(chunk).to_string())
+                .collect::<Vec<_>>()
+        };
+    }
+    let elements = match dtype {
+        "<f4" => numbers!(f32),
+        "<f8" => numbers!(f64),
+        "<i8" => numbers!(i64),
+        "<i4" => numbers!(i32),
+        "<u4" => numbers!(u32),
+        "<u8" => numbers!(u64),
+        "|u1" => numbers!(u8),
+        "|i1" => numbers!(i8),
+        _ => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    let _ = write!(out, "{dtype} {}", elements.join(" "));
+}

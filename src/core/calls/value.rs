@@ -1,0 +1,705 @@
+//! What a recorded call returned, as bytes. Knows no Python; what Python's objects are is told to the
+//! [`Encoder`] piece by piece, and told back by the [`Decoder`].
+//!
+//! A value is split in two. The **skeleton** holds what stays the same from call to call: structure,
+//! keys of dicts, dtypes, shapes. It is stored once and named by a number. The **payload** holds the
+//! leaves, in order. `{"loss": float32, "accuracy": float32}` is eight bytes of payload a call.
+//!
+//! ```text
+//! skeleton  one node, depth first         its leaf in the payload
+//!   0  None                               -
+//!   1  Bool                               1 byte, 0 or 1
+//!   2  Int                                zigzag varint
+//!   3  BigInt                             length, decimal digits
+//!   4  Float                              8 bytes, IEEE 754, little-endian; NaNs keep their bits
+//!   5  Str                                length, UTF-8 (lone surrogates as 3 bytes each)
+//!   6  Bytes                              length, bytes
+//!   7  List     count, nodes              -
+//!   8  Tuple    count, nodes              -
+//!   9  Dict     count, (key, node)…       -        a key: its node, then its leaf, in the skeleton
+//!  10  Array    class, dtype, rank, dimensions…, size in bytes       the bytes, in C order
+//!  11  Objects  rank, dimensions…, nodes  -        an array of Python objects
+//!  12  Opaque   type name                 -        something that cannot be stored
+//! ```
+//!
+//! Counts, lengths, dimensions are varints. A leaf of more than [`INLINE_BYTES`] is not in the
+//! payload: it is stored once, by the hash of its content, and the record lists the numbers of its
+//! blobs in the order of the leaves.
+
+use std::fmt;
+
+use crate::varint;
+
+/// The longest leaf that stands in a record itself. Above it a hash and a table entry (about 60
+/// bytes, mostly memory) are worth what repeated content saves.
+pub const INLINE_BYTES: usize = 256;
+
+/// Deeper values are not built again: no framework returns them, and a damaged skeleton must not
+/// exhaust the stack.
+pub const MAX_DEPTH: usize = 100;
+
+const NONE: u8 = 0;
+const BOOL: u8 = 1;
+const INT: u8 = 2;
+const BIG_INT: u8 = 3;
+const FLOAT: u8 = 4;
+const STR: u8 = 5;
+const BYTES: u8 = 6;
+const LIST: u8 = 7;
+const TUPLE: u8 = 8;
+const DICT: u8 = 9;
+const ARRAY: u8 = 10;
+const OBJECTS: u8 = 11;
+const OPAQUE: u8 = 12;
+
+/// What an array was before it was bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayClass {
+    /// A tensor of a framework.
+    Tensor,
+    /// A numpy array.
+    Ndarray,
+    /// A numpy scalar; its rank is 0.
+    Scalar,
+}
+
+impl ArrayClass {
+    const ALL: [Self; 3] = [Self::Tensor, Self::Ndarray, Self::Scalar];
+
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.code() == code)
+    }
+}
+
+/// An encoded value, or one under construction; a buffer to be used again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Encoded {
+    pub(super) skeleton: Vec<u8>,
+    pub(super) payload: Vec<u8>,
+    /// The leaves that are too long for the payload, one after another.
+    pub(super) large: Vec<u8>,
+    /// Where each of them ends.
+    pub(super) large_ends: Vec<usize>,
+}
+
+impl Encoded {
+    /// Forgets the value, keeps the memory.
+    pub fn clear(&mut self) {
+        self.skeleton.clear();
+        self.payload.clear();
+        self.large.clear();
+        self.large_ends.clear();
+    }
+
+    /// A way to add one node, or the nodes of a container that was begun.
+    pub fn encoder(&mut self) -> Encoder<'_> {
+        Encoder {
+            encoded: self,
+            in_key: false,
+        }
+    }
+
+    /// A reader of the value's nodes.
+    pub fn decoder(&self) -> Decoder<'_> {
+        Decoder::new(&self.skeleton, &self.payload)
+    }
+
+    pub(super) fn large_leaves(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.large_ends.iter().copied());
+        starts
+            .zip(&self.large_ends)
+            .map(|(start, &end)| &self.large[start..end])
+    }
+}
+
+/// Writes nodes, depth first. A container is begun with its count, and its nodes follow.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    encoded: &'a mut Encoded,
+    in_key: bool,
+}
+
+impl Encoder<'_> {
+    /// `None`.
+    pub fn none(&mut self) {
+        self.encoded.skeleton.push(NONE);
+    }
+
+    /// `True` or `False`.
+    pub fn bool(&mut self, value: bool) {
+        self.encoded.skeleton.push(BOOL);
+        self.leaf().push(u8::from(value));
+    }
+
+    /// An integer of 64 bits.
+    pub fn int(&mut self, value: i64) {
+        self.encoded.skeleton.push(INT);
+        varint::put_signed(self.leaf(), value);
+    }
+
+    /// Any other integer, as decimal digits.
+    pub fn big_int(&mut self, digits: &str) {
+        self.encoded.skeleton.push(BIG_INT);
+        self.sized_leaf(digits.as_bytes());
+    }
+
+    /// A float.
+    pub fn float(&mut self, value: f64) {
+        self.encoded.skeleton.push(FLOAT);
+        self.leaf().extend(value.to_bits().to_le_bytes());
+    }
+
+    /// A text, as UTF-8 in which lone surrogates may stand.
+    pub fn str(&mut self, text: &[u8]) {
+        self.encoded.skeleton.push(STR);
+        self.sized_leaf(text);
+    }
+
+    /// Bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.encoded.skeleton.push(BYTES);
+        self.sized_leaf(bytes);
+    }
+
+    /// A list of so many nodes, which follow.
+    pub fn list(&mut self, count: usize) {
+        self.container(LIST, count);
+    }
+
+    /// A tuple of so many nodes, which follow.
+    pub fn tuple(&mut self, count: usize) {
+        self.container(TUPLE, count);
+    }
+
+    /// A dict of so many items; for each, a node under [`Encoder::key`] and a node follow.
+    pub fn dict(&mut self, count: usize) {
+        self.container(DICT, count);
+    }
+
+    /// A way to write a key of a dict.
+    pub fn key(&mut self) -> Encoder<'_> {
+        Encoder {
+            encoded: self.encoded,
+            in_key: true,
+        }
+    }
+
+    /// A numpy array or scalar, or a tensor, with its bytes in C order.
+    pub fn array(&mut self, class: ArrayClass, dtype: &str, shape: &[usize], bytes: &[u8]) {
+        self.array_node(class, dtype, shape, bytes.len());
+        self.put_leaf(bytes);
+    }
+
+    /// An array of Python objects, whose nodes follow.
+    pub fn objects(&mut self, shape: &[usize]) {
+        self.encoded.skeleton.push(OBJECTS);
+        self.shape(shape);
+    }
+
+    /// Something that cannot be stored.
+    pub fn opaque(&mut self, type_name: &str) {
+        self.encoded.skeleton.push(OPAQUE);
+        varint::put_len(&mut self.encoded.skeleton, type_name.len());
+        self.encoded.skeleton.extend(type_name.as_bytes());
+    }
+
+    fn array_node(&mut self, class: ArrayClass, dtype: &str, shape: &[usize], size: usize) {
+        let skeleton = &mut self.encoded.skeleton;
+        skeleton.extend([ARRAY, class.code()]);
+        varint::put_len(skeleton, dtype.len());
+        skeleton.extend(dtype.as_bytes());
+        self.shape(shape);
+        varint::put_len(&mut self.encoded.skeleton, size);
+    }
+
+    fn container(&mut self, tag: u8, count: usize) {
+        self.encoded.skeleton.push(tag);
+        varint::put_len(&mut self.encoded.skeleton, count);
+    }
+
+    fn shape(&mut self, shape: &[usize]) {
+        varint::put_len(&mut self.encoded.skeleton, shape.len());
+        for &dimension in shape {
+            varint::put_len(&mut self.encoded.skeleton, dimension);
+        }
+    }
+
+    fn sized_leaf(&mut self, bytes: &[u8]) {
+        let len = bytes.len();
+        varint::put_len(self.leaf(), len);
+        self.put_leaf(bytes);
+    }
+
+    fn put_leaf(&mut self, bytes: &[u8]) {
+        if self.is_large(bytes.len()) {
+            self.encoded.large.extend(bytes);
+            self.encoded.large_ends.push(self.encoded.large.len());
+        } else {
+            self.leaf().extend(bytes);
+        }
+    }
+
+    fn is_large(&self, size: usize) -> bool {
+        size > INLINE_BYTES && !self.in_key
+    }
+
+    /// Where leaves go: keys are part of the structure.
+    fn leaf(&mut self) -> &mut Vec<u8> {
+        if self.in_key {
+            &mut self.encoded.skeleton
+        } else {
+            &mut self.encoded.payload
+        }
+    }
+}
+
+/// One node of a value, as it is told back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Token<'a> {
+    /// `None`.
+    None,
+    /// `True` or `False`.
+    Bool(bool),
+    /// An integer of 64 bits.
+    Int(i64),
+    /// Any other integer, as decimal digits.
+    BigInt(&'a str),
+    /// A float.
+    Float(f64),
+    /// A text, as UTF-8 in which lone surrogates may stand.
+    Str(Leaf<'a>),
+    /// Bytes.
+    Bytes(Leaf<'a>),
+    /// A list; so many nodes follow.
+    List(usize),
+    /// A tuple; so many nodes follow.
+    Tuple(usize),
+    /// A dict; so many pairs of a node under [`Decoder::key`] and a node follow.
+    Dict(usize),
+    /// A numpy array or scalar, or a tensor.
+    Array {
+        /// What it was.
+        class: ArrayClass,
+        /// Its numpy dtype.
+        dtype: &'a str,
+        /// Its dimensions.
+        shape: Shape<'a>,
+        /// Its bytes in C order.
+        bytes: Leaf<'a>,
+    },
+    /// An array of Python objects; as many nodes follow as the dimensions say.
+    Objects(Shape<'a>),
+    /// Something that could not be stored: its type.
+    Opaque(&'a str),
+}
+
+/// The bytes of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf<'a> {
+    /// They stand in the record.
+    Inline(&'a [u8]),
+    /// They are stored apart: the how manieth large leaf of this value it is, and its size.
+    Large {
+        /// Index among the value's large leaves.
+        index: usize,
+        /// Size in bytes.
+        size: usize,
+    },
+}
+
+/// Dimensions, outermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape<'a> {
+    rank: usize,
+    varints: &'a [u8],
+}
+
+impl Shape<'_> {
+    /// The number of dimensions.
+    pub fn rank(self) -> usize {
+        self.rank
+    }
+
+    /// The product of the dimensions, if it fits.
+    pub fn num_elements(self) -> Option<usize> {
+        self.dimensions().try_fold(1_usize, usize::checked_mul)
+    }
+
+    /// The dimensions.
+    pub fn dimensions(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.varints;
+        // The decoder has walked over them once: they are all there.
+        (0..self.rank).map_while(move |_| varint::take_len(&mut rest))
+    }
+}
+
+impl fmt::Display for Shape<'_> {
+    /// As Python writes a shape.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("(")?;
+        for (place, dimension) in self.dimensions().enumerate() {
+            let separator = if place == 0 { "" } else { ", " };
+            write!(formatter, "{separator}{dimension}")?;
+        }
+        formatter.write_str(if self.rank == 1 { ",)" } else { ")" })
+    }
+}
+
+/// The bytes do not follow the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Reads the nodes of a value, depth first.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    skeleton: &'a [u8],
+    payload: &'a [u8],
+    num_large: usize,
+    in_key: bool,
+}
+
+impl<'a> Decoder<'a> {
+    /// A reader of a skeleton and the payload that goes with it.
+    pub fn new(skeleton: &'a [u8], payload: &'a [u8]) -> Self {
+        Self {
+            skeleton,
+            payload,
+            num_large: 0,
+            in_key: false,
+        }
+    }
+
+    /// The next node.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] at the end, and where the bytes do not follow the format.
+    pub fn node(&mut self) -> Result<Token<'a>, Malformed> {
+        self.try_node().ok_or(Malformed)
+    }
+
+    /// The next node, which is a key of a dict. Keys may be tuples, whose nodes are keys too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::node`].
+    pub fn key(&mut self) -> Result<Token<'a>, Malformed> {
+        self.in_key = true;
+        let node = self.node();
+        self.in_key = false;
+        node
+    }
+
+    /// Whether the value was read to its end.
+    pub fn is_at_end(&self) -> bool {
+        self.skeleton.is_empty() && self.payload.is_empty()
+    }
+
+    fn try_node(&mut self) -> Option<Token<'a>> {
+        Some(match varint::take_byte(&mut self.skeleton)? {
+            NONE => Token::None,
+            BOOL => match varint::take_byte(self.leaves())? {
+                0 => Token::Bool(false),
+                1 => Token::Bool(true),
+                _ => return None,
+            },
+            INT => Token::Int(varint::take_signed(self.leaves())?),
+            BIG_INT => match self.sized_leaf()? {
+                Leaf::Inline(digits) => Token::BigInt(str::from_utf8(digits).ok()?),
+                Leaf::Large { .. } => return None,
+            },
+            FLOAT => {
+                let bytes = varint::take_bytes(self.leaves(), size_of::<f64>())?;
+                Token::Float(f64::from_bits(u64::from_le_bytes(bytes.try_into().ok()?)))
+            }
+            STR => Token::Str(self.sized_leaf()?),
+            BYTES => Token::Bytes(self.sized_leaf()?),
+            LIST => Token::List(self.count()?),
+            TUPLE => Token::Tuple(self.count()?),
+            DICT => Token::Dict(self.count()?),
+            ARRAY => {
+                let class = ArrayClass::from_code(varint::take_byte(&mut self.skeleton)?)?;
+                let dtype = self.name()?;
+                let shape = self.shape()?;
+                let size = varint::take_len(&mut self.skeleton)?;
+                Token::Array {
+                    class,
+                    dtype,
+                    shape,
+                    bytes: self.leaf(size)?,
+                }
+            }
+            OBJECTS => Token::Objects(self.shape()?),
+            OPAQUE => Token::Opaque(self.name()?),
+            _ => return None,
+        })
+    }
+
+    fn leaves(&mut self) -> &mut &'a [u8] {
+        if self.in_key {
+            &mut self.skeleton
+        } else {
+            &mut self.payload
+        }
+    }
+
+    fn count(&mut self) -> Option<usize> {
+        let count = varint::take_len(&mut self.skeleton)?;
+        // Every node takes a byte of the skeleton at least.
+        (count <= self.skeleton.len()).then_some(count)
+    }
+
+    fn name(&mut self) -> Option<&'a str> {
+        let len = varint::take_len(&mut self.skeleton)?;
+        str::from_utf8(varint::take_bytes(&mut self.skeleton, len)?).ok()
+    }
+
+    fn shape(&mut self) -> Option<Shape<'a>> {
+        let rank = varint::take_len(&mut self.skeleton)?;
+        let varints = self.skeleton;
+        for _ in 0..rank {
+            varint::take_len(&mut self.skeleton)?;
+        }
+        Some(Shape {
+            rank,
+            varints: &varints[..varints.len() - self.skeleton.len()],
+        })
+    }
+
+    fn sized_leaf(&mut self) -> Option<Leaf<'a>> {
+        let size = varint::take_len(self.leaves())?;
+        self.leaf(size)
+    }
+
+    fn leaf(&mut self, size: usize) -> Option<Leaf<'a>> {
+        if size > INLINE_BYTES && !self.in_key {
+            self.num_large += 1;
+            return Some(Leaf::Large {
+                index: self.num_large - 1,
+                size,
+            });
+        }
+        varint::take_bytes(self.leaves(), size).map(Leaf::Inline)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A value as a tree, for tests alone.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(in crate::calls) enum Tree {
+        None,
+        Bool(bool),
+        Int(i64),
+        BigInt(String),
+        Float(u64),
+        Str(Vec<u8>),
+        Bytes(Vec<u8>),
+        List(Vec<Tree>),
+        Tuple(Vec<Tree>),
+        Dict(Vec<(Tree, Tree)>),
+        Array(ArrayClass, String, Vec<usize>, Vec<u8>),
+        Objects(Vec<usize>, Vec<Tree>),
+        Opaque(String),
+    }
+
+    pub(in crate::calls) fn encode(tree: &Tree, encoder: &mut Encoder<'_>) {
+        match tree {
+            Tree::None => encoder.none(),
+            Tree::Bool(value) => encoder.bool(*value),
+            Tree::Int(value) => encoder.int(*value),
+            Tree::BigInt(digits) => encoder.big_int(digits),
+            Tree::Float(bits) => encoder.float(f64::from_bits(*bits)),
+            Tree::Str(text) => encoder.str(text),
+            Tree::Bytes(bytes) => encoder.bytes(bytes),
+            Tree::List(items) => {
+                encoder.list(items.len());
+                items.iter().for_each(|item| encode(item, encoder));
+            }
+            Tree::Tuple(items) => {
+                encoder.tuple(items.len());
+                items.iter().for_each(|item| encode(item, encoder));
+            }
+            Tree::Dict(items) => {
+                encoder.dict(items.len());
+                for (key, value) in items {
+                    encode(key, &mut encoder.key());
+                    encode(value, encoder);
+                }
+            }
+            Tree::Array(class, dtype, shape, bytes) => encoder.array(*class, dtype, shape, bytes),
+            Tree::Objects(shape, items) => {
+                encoder.objects(shape);
+                items.iter().for_each(|item| encode(item, encoder));
+            }
+            Tree::Opaque(name) => encoder.opaque(name),
+        }
+    }
+
+    pub(in crate::calls) fn decode(
+        decoder: &mut Decoder<'_>,
+        in_key: bool,
+        large: &[Vec<u8>],
+    ) -> Result<Tree, Malformed> {
+        let mut items = |decoder: &mut Decoder<'_>, count: usize| {
+            (0..count)
+                .map(|_| decode(decoder, in_key, large))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let bytes = |leaf: Leaf<'_>| match leaf {
+            Leaf::Inline(bytes) => bytes.to_vec(),
+            Leaf::Large { index, size } => {
+                assert_eq!(large[index].len(), size);
+                large[index].clone()
+            }
+        };
+        let node = if in_key {
+            decoder.key()?
+        } else {
+            decoder.node()?
+        };
+        Ok(match node {
+            Token::None => Tree::None,
+            Token::Bool(value) => Tree::Bool(value),
+            Token::Int(value) => Tree::Int(value),
+            Token::BigInt(digits) => Tree::BigInt(digits.to_owned()),
+            Token::Float(value) => Tree::Float(value.to_bits()),
+            Token::Str(text) => Tree::Str(bytes(text)),
+            Token::Bytes(leaf) => Tree::Bytes(bytes(leaf)),
+            Token::List(count) => Tree::List(items(decoder, count)?),
+            Token::Tuple(count) => Tree::Tuple(items(decoder, count)?),
+            Token::Dict(count) => Tree::Dict(
+                (0..count)
+                    .map(|_| {
+                        Ok((
+                            decode(decoder, true, large)?,
+                            decode(decoder, in_key, large)?,
+                        ))
+                    })
+                    .collect::<Result<_, _>>()?,
+            ),
+            Token::Array {
+                class,
+                dtype,
+                shape,
+                bytes: leaf,
+            } => Tree::Array(
+                class,
+                dtype.to_owned(),
+                shape.dimensions().collect(),
+                bytes(leaf),
+            ),
+            Token::Objects(shape) => {
+                let count = shape.num_elements().ok_or(Malformed)?;
+                if count > 1000 {
+                    return Err(Malformed);
+                }
+                Tree::Objects(shape.dimensions().collect(), items(decoder, count)?)
+            }
+            Token::Opaque(name) => Tree::Opaque(name.to_owned()),
+        })
+    }
+
+    fn arrays() -> impl Strategy<Value = Tree> {
+        let class = prop::sample::select(ArrayClass::ALL.to_vec());
+        let dtype = prop::sample::select(vec!["<f4", "|b1", "<U5", "bfloat16", "<M8[ns]"]);
+        let bytes = prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..20),
+            prop::collection::vec(any::<u8>(), INLINE_BYTES - 1..INLINE_BYTES + 3),
+        ];
+        (
+            class,
+            dtype,
+            prop::collection::vec(0_usize..400, 0..4),
+            bytes,
+        )
+            .prop_map(|(class, dtype, shape, bytes)| Tree::Array(class, dtype.into(), shape, bytes))
+    }
+
+    fn leaves() -> impl Strategy<Value = Tree> {
+        prop_oneof![
+            Just(Tree::None),
+            any::<bool>().prop_map(Tree::Bool),
+            any::<i64>().prop_map(Tree::Int),
+            "-?[1-9][0-9]{20,40}".prop_map(Tree::BigInt),
+            any::<u64>().prop_map(Tree::Float),
+            prop::collection::vec(any::<u8>(), 0..300).prop_map(Tree::Str),
+            prop::collection::vec(any::<u8>(), 0..300).prop_map(Tree::Bytes),
+            arrays(),
+            "[A-Za-z.]{1,12}".prop_map(Tree::Opaque),
+        ]
+    }
+
+    pub(in crate::calls) fn trees() -> impl Strategy<Value = Tree> {
+        let hashable = prop_oneof![
+            any::<i64>().prop_map(Tree::Int),
+            prop::collection::vec(any::<u8>(), 0..300).prop_map(Tree::Str),
+            prop::collection::vec(any::<i64>().prop_map(Tree::Int), 0..3).prop_map(Tree::Tuple),
+        ];
+        leaves().prop_recursive(4, 40, 5, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Tree::List),
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Tree::Tuple),
+                prop::collection::vec((hashable.clone(), inner.clone()), 0..5).prop_map(Tree::Dict),
+                prop::collection::vec(inner, 3).prop_map(|items| Tree::Objects(vec![3, 1], items)),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_comes_back(tree in trees()) {
+            let mut encoded = Encoded::default();
+            encode(&tree, &mut encoded.encoder());
+            let large: Vec<_> = encoded.large_leaves().map(<[u8]>::to_vec).collect();
+            let mut decoder = Decoder::new(&encoded.skeleton, &encoded.payload);
+            prop_assert_eq!(decode(&mut decoder, false, &large), Ok(tree));
+            prop_assert!(decoder.is_at_end());
+        }
+
+        #[test]
+        fn no_bytes_are_a_crash(skeleton: Vec<u8>, payload: Vec<u8>) {
+            let mut decoder = Decoder::new(&skeleton, &payload);
+            while decoder.node().is_ok() {}
+        }
+    }
+
+    #[test]
+    fn the_usual_logs_of_a_training_call_are_eight_bytes_a_call() {
+        let mut encoded = Encoded::default();
+        let mut encoder = encoded.encoder();
+        encoder.dict(2);
+        for name in ["loss", "accuracy"] {
+            encoder.key().str(name.as_bytes());
+            encoder.array(ArrayClass::Scalar, "<f4", &[], &[0; 4]);
+        }
+        assert_eq!(encoded.payload.len(), 8);
+    }
+
+    #[test]
+    fn a_shape_is_written_as_python_does() {
+        for (shape, text) in [
+            (vec![], "()"),
+            (vec![3], "(3,)"),
+            (vec![64, 28, 1], "(64, 28, 1)"),
+        ] {
+            let mut encoded = Encoded::default();
+            encoded
+                .encoder()
+                .array(ArrayClass::Ndarray, "|u1", &shape, &[]);
+            let mut decoder = Decoder::new(&encoded.skeleton, &encoded.payload);
+            let Ok(Token::Array { shape, .. }) = decoder.node() else {
+                panic!("not an array")
+            };
+            assert_eq!(shape.to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Appends records to the log.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crc32c::crc32c_append;
+
+use super::frame::{self, HASH_BYTES, Type};
+use super::reader::{self, Replay};
+use super::record::{self, Call, Head};
+use super::tables::{BlobPlace, Tables, TextId};
+use super::value::Encoded;
+use super::{Damaged, Mark};
+use crate::error::Result;
+use crate::file::File;
+
+/// A block of records becomes a frame at this size, and what is in memory goes to the operating
+/// system at four times of it. Smaller ones cost more checksums and system calls; larger ones memory.
+const BLOCK_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 4 * BLOCK_BYTES;
+
+/// The log, open for appending. What is appended stays in memory until [`Log::mark`], or until there
+/// is much of it.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Arc<File>,
+    /// Length of the file, as far as it is ours.
+    written: u64,
+    /// Complete frames that follow it.
+    buffer: Vec<u8>,
+    /// The chain after the frames of the buffer.
+    crc: u32,
+    /// Records that are not a frame yet.
+    block: Vec<u8>,
+    previous: Head,
+    /// The skeleton of the last record: the best guess for the next.
+    last_skeleton: u64,
+    calls: u64,
+    large: Vec<u64>,
+}
+
+impl Log {
+    /// Begins an empty log, over whatever is there.
+    pub(crate) fn create(path: &Path, tables: &mut Tables) -> Result<Self> {
+        let file = Arc::new(File::create(path)?);
+        let (header, crc) = frame::header();
+        tables.forget_log();
+        let log = Self::at(
+            file,
+            Mark {
+                offset: 0,
+                calls: 0,
+            },
+            crc,
+        );
+        Ok(Self {
+            buffer: header.to_vec(),
+            ..log
+        })
+    }
+
+    /// Opens the log of a checkpoint: checks it up to the mark, and fills the tables.
+    ///
+    /// # Errors
+    ///
+    /// Damaged, where it is not what was written; nothing has been changed then.
+    pub(crate) fn open(path: &Path, mark: Mark, tables: &mut Tables) -> Result<Self> {
+        let file = File::open(path).map_err(|error| {
+            if error.is_not_found() {
+                Damaged::new(path, 0, "it is gone").into()
+            } else {
+                error
+            }
+        })?;
+        let file = Arc::new(file);
+        let crc = reader::load(&file, mark, tables)?;
+        Ok(Self::at(file, mark, crc))
+    }
+
+    /// The records of the log as it was opened, which is cut to them.
+    pub(crate) fn replay(&self) -> Result<Replay> {
+        let mark = Mark {
+            offset: self.written,
+            calls: self.calls,
+        };
+        self.file.set_size(mark.offset)?;
+        Replay::new(Arc::clone(&self.file), mark)
+    }
+
+    fn at(file: Arc<File>, mark: Mark, crc: u32) -> Self {
+        Self {
+            file,
+            written: mark.offset,
+            buffer: Vec::new(),
+            crc,
+            block: Vec::new(),
+            previous: Head::default(),
+            last_skeleton: 0,
+            calls: mark.calls,
+            large: Vec::new(),
+        }
+    }
+
+    /// Length of the log in bytes, with what is still in memory.
+    pub(crate) fn size(&self) -> u64 {
+        self.written + (self.buffer.len() + self.block.len()) as u64
+    }
+
+    /// Number of calls, with those before this process.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Appends a call and its value.
+    pub(crate) fn append(
+        &mut self,
+        tables: &mut Tables,
+        call: &Call,
+        value: &Encoded,
+    ) -> Result<()> {
+        let head = Head {
+            kind: call.kind,
+            identity: self.text(tables, call.identity),
+            site: self.text(tables, call.site),
+            draws: call.draws,
+            arguments: call.arguments,
+            skeleton: self.skeleton(tables, &value.skeleton),
+        };
+        let mut large = std::mem::take(&mut self.large);
+        large.clear();
+        for leaf in value.large_leaves() {
+            large.push(self.blob(tables, leaf)?);
+        }
+        record::put(
+            &mut self.block,
+            &head,
+            &self.previous,
+            &value.payload,
+            &large,
+        );
+        self.large = large;
+        self.previous = head;
+        self.calls += 1;
+        if self.block.len() >= BLOCK_BYTES {
+            self.end_block();
+            if self.buffer.len() >= BUFFER_BYTES {
+                self.write()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands everything to the operating system. After a power loss it may be gone.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.end_block();
+        self.write()
+    }
+
+    /// The point where the log ends now. What is before it was handed to the operating system; once
+    /// [`Log::file`] is synced it is durable.
+    pub(crate) fn mark(&mut self) -> Result<Mark> {
+        self.flush()?;
+        Ok(Mark {
+            offset: self.written,
+            calls: self.calls,
+        })
+    }
+
+    /// The file, for a commit to sync it.
+    pub(crate) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    fn text(&mut self, tables: &mut Tables, id: TextId) -> u64 {
+        tables.text_in_log(id).unwrap_or_else(|| {
+            self.crc = frame::put(&mut self.buffer, self.crc, Type::Text, tables.text(id));
+            tables.define_text(id)
+        })
+    }
+
+    fn skeleton(&mut self, tables: &mut Tables, skeleton: &[u8]) -> u64 {
+        let known = tables.skeleton_in_log(skeleton, self.last_skeleton);
+        self.last_skeleton = known.unwrap_or_else(|| {
+            self.crc = frame::put(&mut self.buffer, self.crc, Type::Skeleton, skeleton);
+            tables.define_skeleton(skeleton)
+        });
+        self.last_skeleton
+    }
+
+    fn blob(&mut self, tables: &mut Tables, bytes: &[u8]) -> Result<u64> {
+        let hash: [u8; HASH_BYTES] = *blake3::hash(bytes).as_bytes();
+        if let Some(known) = tables.blob_in_log(&hash) {
+            return Ok(known);
+        }
+        let head = frame::head(Type::Blob, HASH_BYTES + bytes.len());
+        self.crc = [&head[..], &hash, bytes]
+            .iter()
+            .fold(self.crc, |crc, piece| crc32c_append(crc, piece));
+        self.buffer.extend(head);
+        self.buffer.extend(hash);
+        let start = self.written + self.buffer.len() as u64;
+        if bytes.len() >= BLOCK_BYTES {
+            // Not through the buffer: it may be larger than everything else together.
+            self.write()?;
+            self.file.write_at(bytes, self.written)?;
+            self.written += bytes.len() as u64;
+        } else {
+            self.buffer.extend(bytes);
+        }
+        self.buffer.extend(self.crc.to_le_bytes());
+        Ok(tables.define_blob(BlobPlace {
+            offset: start,
+            size: bytes.len(),
+            hash,
+        }))
+    }
+
+    fn end_block(&mut self) {
+        if !self.block.is_empty() {
+            self.crc = frame::put(&mut self.buffer, self.crc, Type::Calls, &self.block);
+            self.block.clear();
+            self.previous = Head::default();
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.file.write_at(&self.buffer, self.written)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}

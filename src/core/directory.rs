@@ -1,0 +1,339 @@
+//! The trial directory: who holds it, and who the trial is.
+//!
+//! `trial.json` is written once, when a trial begins, and read by every later start. It comes into
+//! being whole: written under another name, synced, renamed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::checkpoint::Store;
+use crate::error::{Class, Error, Kind, Result};
+use crate::events;
+use crate::file::{self, Attempt, Lock};
+use crate::trial::Launch;
+
+/// The version of `trial.json`.
+pub const SCHEMA: u32 = 1;
+
+const RECORD: &str = "trial.json";
+const LOCK: &str = "lock";
+
+/// `trial.json`: what makes a trial the one it is, and what it ran on when it began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Which trial of its experiment this is.
+    pub trial_id: u64,
+    /// The experiment it belongs to.
+    pub experiment_id: u64,
+    /// Seed of everything the script leaves unseeded.
+    pub trial_seed: u32,
+    /// What `PYTHONHASHSEED` is.
+    pub hash_seed: u32,
+    /// Size of the thread pools of mathematics libraries.
+    pub threads: u32,
+    /// The script and its arguments.
+    pub command: Vec<String>,
+    /// Options of Python in front of the script.
+    pub python_options: Vec<String>,
+    /// Hyperparameters by name.
+    #[serde(default)]
+    pub hyperparameters: Map<String, Value>,
+    /// What the trial began on.
+    #[serde(flatten)]
+    pub facts: Facts,
+    /// When it began, RFC 3339 in UTC.
+    pub created: String,
+    /// The version of this program that began it.
+    pub pedl_version: String,
+}
+
+/// What a process runs on, as the hooks tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Version of Python.
+    #[serde(default)]
+    pub python: String,
+    /// Versions of distributions by name.
+    #[serde(default)]
+    pub versions: BTreeMap<String, String>,
+    /// The model of the processor.
+    #[serde(default)]
+    pub cpu: String,
+}
+
+impl Facts {
+    /// In what this differs from what a trial began on, as short texts.
+    fn changes_since(&self, begun: &Self) -> Vec<String> {
+        let version = |name: &str, facts: &Self| match name {
+            "python" => Some(facts.python.clone()).filter(|version| !version.is_empty()),
+            "the processor" => Some(facts.cpu.clone()).filter(|model| !model.is_empty()),
+            name => facts.versions.get(name).cloned(),
+        };
+        let names = begun.versions.keys().map(String::as_str);
+        names
+            .chain(["python", "the processor"])
+            .filter_map(|name| Some((name, version(name, begun)?, version(name, self)?)))
+            .filter(|(_, then, now)| then != now)
+            .map(|(name, then, now)| format!("{name} was {then} and is {now}"))
+            .collect()
+    }
+}
+
+/// A trial directory that this process holds.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// Who the trial is.
+    pub(crate) record: TrialRecord,
+    /// In what the process differs from the one that began it.
+    pub(crate) changes: Vec<String>,
+    _lock: Lock,
+}
+
+impl Directory {
+    /// Takes the trial directory for this process, and makes it if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// In use; another command's; not to be made.
+    pub(crate) fn open(launch: &Launch, facts: Facts) -> Result<Self> {
+        let path = &launch.trial_dir;
+        let cannot_create = |source| CannotCreate {
+            path: path.clone(),
+            source,
+        };
+        file::create_directory(path).map_err(cannot_create)?;
+        let lock = match file::lock(&path.join(LOCK)).map_err(cannot_create)? {
+            Attempt::Held(lock) => lock,
+            Attempt::HeldBy(process) => {
+                return Err(InUse {
+                    path: path.clone(),
+                    process,
+                }
+                .into());
+            }
+        };
+        if let Some(record) = read_record(path)? {
+            check_command(&record, launch)?;
+            let changes = facts.changes_since(&record.facts);
+            return Ok(Self {
+                record,
+                changes,
+                _lock: lock,
+            });
+        }
+        if Store::has_checkpoint(path) {
+            let path = path.join(RECORD);
+            let problem = "it is gone, and there are checkpoints of its trial".to_owned();
+            return Err(Unreadable { path, problem }.into());
+        }
+        let record = new_record(launch, facts);
+        write_record(path, &record).map_err(cannot_create)?;
+        Ok(Self {
+            record,
+            changes: Vec::new(),
+            _lock: lock,
+        })
+    }
+}
+
+fn read_record(directory: &Path) -> Result<Option<TrialRecord>> {
+    let path = directory.join(RECORD);
+    let Some(text) = file::read_text(&path)? else {
+        return Ok(None);
+    };
+    let record: TrialRecord = serde_json::from_str(&text).map_err(|source| Unreadable {
+        path: path.clone(),
+        problem: source.to_string(),
+    })?;
+    if record.schema != SCHEMA {
+        let problem = format!("its schema is `{}`, expected `{SCHEMA}`", record.schema);
+        return Err(Unreadable { path, problem }.into());
+    }
+    Ok(Some(record))
+}
+
+fn new_record(launch: &Launch, facts: Facts) -> TrialRecord {
+    TrialRecord {
+        schema: SCHEMA,
+        trial_id: launch.trial_id,
+        experiment_id: launch.experiment_id,
+        trial_seed: launch.trial_seed,
+        hash_seed: launch.hash_seed,
+        threads: launch.threads,
+        command: launch.command.clone(),
+        python_options: launch.python_options.clone(),
+        hyperparameters: launch.hyperparameters.clone(),
+        facts,
+        created: events::now(),
+        pedl_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn write_record(directory: &Path, record: &TrialRecord) -> Result<()> {
+    let text = serde_json::to_string_pretty(record).expect("it has string keys alone");
+    file::write_whole(&directory.join(RECORD), &(text + "\n"))?;
+    // The directory itself has to be durable as well, and `.pedl` above it, which may be as new.
+    directory
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .try_for_each(file::sync_directory)
+}
+
+/// Refuses a trial that this launch is not of.
+fn check_command(record: &TrialRecord, launch: &Launch) -> Result<()> {
+    let path = launch.trial_dir.clone();
+    if record.command != launch.command || record.hyperparameters != launch.hyperparameters {
+        let describe = |command: &[String], hyperparameters: &Map<String, Value>| {
+            let options = hyperparameters
+                .iter()
+                .map(|(name, value)| format!("--hp {name}={value}"));
+            options
+                .chain(command.iter().cloned())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        return Err(WrongCommand {
+            path,
+            begun: describe(&record.command, &record.hyperparameters),
+            now: describe(&launch.command, &launch.hyperparameters),
+        }
+        .into());
+    }
+    // The launch message has these from `trial.json`, unless that came into being meanwhile.
+    let drawn = (launch.trial_seed, launch.hash_seed, launch.threads);
+    if (record.trial_seed, record.hash_seed, record.threads) != drawn {
+        return Err(InUse {
+            path,
+            process: None,
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// The trial directory cannot be made.
+#[derive(Debug)]
+struct CannotCreate {
+    path: PathBuf,
+    source: Error,
+}
+
+impl Kind for CannotCreate {
+    fn class(&self) -> Class {
+        Class::CannotCreate
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(
+            "make its parent writable, or name another directory with `--trial-dir DIR`".to_owned(),
+        )
+    }
+
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl fmt::Display for CannotCreate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = self.source.to_string().replace("\n  ", ": ");
+        write!(
+            formatter,
+            "cannot make the trial directory `{}`\n  {reason}\n  the run was stopped before it trained",
+            self.path.display()
+        )
+    }
+}
+
+/// Another process runs the trial.
+#[derive(Debug)]
+struct InUse {
+    path: PathBuf,
+    process: Option<i32>,
+}
+
+impl Kind for InUse {
+    fn class(&self) -> Class {
+        Class::TrialInUse
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("wait for it, or name another directory with `--trial-dir DIR`".to_owned())
+    }
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` is in use\n  ", self.path.display())?;
+        match self.process {
+            Some(process) => write!(formatter, "process {process} runs this trial")?,
+            None => formatter.write_str("another process began this trial a moment ago")?,
+        }
+        formatter.write_str("\n  the run was stopped before it trained")
+    }
+}
+
+/// The directory belongs to another command.
+#[derive(Debug)]
+struct WrongCommand {
+    path: PathBuf,
+    begun: String,
+    now: String,
+}
+
+impl Kind for WrongCommand {
+    fn class(&self) -> Class {
+        Class::WrongCommand
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = "begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`";
+        Some(hint.to_owned())
+    }
+}
+
+impl fmt::Display for WrongCommand {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, begun, now } = self;
+        write!(
+            formatter,
+            "`{}` belongs to another command\n  begun with: {begun}\n  run with: {now}",
+            path.display()
+        )
+    }
+}
+
+/// `trial.json` cannot be understood.
+#[derive(Debug)]
+struct Unreadable {
+    path: PathBuf,
+    problem: String,
+}
+
+impl Kind for Unreadable {
+    fn class(&self) -> Class {
+        Class::WrongCommand
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("restore it from a backup, or begin a new trial with `--fresh`".to_owned())
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "cannot read `{}`\n  {}",
+            self.path.display(),
+            self.problem
+        )
+    }
+}

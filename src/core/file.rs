@@ -1,0 +1,217 @@
+//! Files of a trial with their path: every failure names its operation and its file, once, here.
+//!
+//! Checkpoints have a door of their own (`checkpoint`), behind a trait, because it matters in which
+//! order they become durable. What is written here needs no order: the log is synced as a whole by the
+//! commit of a checkpoint, `trial.json` comes into being by one rename.
+//!
+//! Files are read and written at explicit offsets: a writer knows its own length, and a second one
+//! could not move it.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+
+use crate::error::{Class, Kind, Result};
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct File {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl File {
+    /// Makes an empty file, over an existing one too.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let mut options = fs::OpenOptions::new();
+        Self::with(
+            "make",
+            path,
+            options.read(true).write(true).create(true).truncate(true),
+        )
+    }
+
+    /// Opens an existing file for reading and writing.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        Self::with("open", path, fs::OpenOptions::new().read(true).write(true))
+    }
+
+    fn with(operation: &'static str, path: &Path, options: &fs::OpenOptions) -> Result<Self> {
+        let file = check(operation, path, options.open(path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size in bytes.
+    pub(crate) fn size(&self) -> Result<u64> {
+        check("look at", &self.path, self.file.metadata()).map(|metadata| metadata.len())
+    }
+
+    /// Fills `buffer` from an offset; a file that ends before is a failure.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        check("read", &self.path, self.file.read_exact_at(buffer, offset))
+    }
+
+    /// Writes all of `bytes` at an offset.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        check("write", &self.path, self.file.write_all_at(bytes, offset))
+    }
+
+    /// Cuts or extends the file.
+    pub(crate) fn set_size(&self, size: u64) -> Result<()> {
+        check("cut", &self.path, self.file.set_len(size))
+    }
+
+    /// Makes content and size durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        check("sync", &self.path, self.file.sync_data())
+    }
+}
+
+/// Makes a directory and those above it; nothing where it is there.
+pub(crate) fn create_directory(path: &Path) -> Result<()> {
+    check("make directory", path, fs::create_dir_all(path))
+}
+
+/// The text of a file; `None` where it is not there.
+pub(crate) fn read_text(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Err(error) if is_absent(&error) => Ok(None),
+        text => check("read", path, text).map(Some),
+    }
+}
+
+/// Has a file come into being whole and durable.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let staged = path.with_file_name(format!(".{name}.{}", process::id()));
+    let file = File::create(&staged)?;
+    file.write_at(text.as_bytes(), 0)?;
+    file.sync()?;
+    check("rename", &staged, fs::rename(&staged, path))?;
+    path.parent().map_or(Ok(()), sync_directory)
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
+    let directory = check("open directory", path, fs::File::open(path))?;
+    check("sync directory", path, directory.sync_all())
+}
+
+/// A file that this process has locked, until this is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: fs::File,
+}
+
+/// An attempt to lock a file.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// This process holds it now.
+    Held(Lock),
+    /// Another process holds it; its id, unless it went away meanwhile.
+    HeldBy(Option<i32>),
+}
+
+/// Takes the lock of a file for this process, making the file if need be.
+///
+/// The lock is process-associated (`fcntl`), not one of the open file (`flock`): a worker that the
+/// script forks must not keep a trial locked whose own process is gone.
+pub(crate) fn lock(path: &Path) -> Result<Attempt> {
+    let mut options = fs::OpenOptions::new();
+    let options = options.read(true).write(true).create(true).truncate(false);
+    let file = check("open", path, options.open(path))?;
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Attempt::Held(Lock { _file: file })),
+        Err(Errno::AGAIN | Errno::ACCESS) => {
+            let holder = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock));
+            let holder = check("look at the lock of", path, holder.map_err(io::Error::from))?;
+            let process = holder.and_then(|lock| lock.pid);
+            Ok(Attempt::HeldBy(
+                process.map(|process| process.as_raw_nonzero().get()),
+            ))
+        }
+        Err(error) => check("lock", path, Err(error.into())),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+pub(crate) fn check<T>(operation: &'static str, path: &Path, outcome: io::Result<T>) -> Result<T> {
+    outcome.map_err(|source| {
+        Failure {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+        .into()
+    })
+}
+
+/// An operation on a file failed.
+#[derive(Debug)]
+struct Failure {
+    operation: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Kind for Failure {
+    fn class(&self) -> Class {
+        Class::StorageFailed
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "make room and run the same command again: it continues"
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "make the directory writable, or name another with `--trial-dir DIR`"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+
+    fn is_not_found(&self) -> bool {
+        is_absent(&self.source)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            operation,
+            path,
+            source,
+        } = self;
+        write!(
+            formatter,
+            "cannot {operation} `{}`\n  {source}",
+            path.display()
+        )
+    }
+}

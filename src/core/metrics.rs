@@ -1,0 +1,224 @@
+//! Averages of metrics over the training calls of a step: unweighted means, a short last batch counts
+//! fully.
+
+use std::collections::HashMap;
+
+use crate::calls::TextId;
+use crate::calls::value::{Decoder, Leaf, Malformed, Token};
+
+/// The name of a value that is returned alone.
+const LOSS: &str = "loss";
+
+/// Sums of the scalars that training calls returned, by name, in the order in which names appeared.
+#[derive(Debug, Default)]
+pub(crate) struct Averages {
+    sums: Vec<Sum>,
+    /// Names of the items, for calls that return a list.
+    names: HashMap<TextId, Vec<String>>,
+}
+
+#[derive(Debug)]
+struct Sum {
+    name: String,
+    total: f64,
+    count: u32,
+}
+
+impl Averages {
+    /// Tells the names of what a call returns as a list.
+    pub(crate) fn set_names(&mut self, identity: TextId, names: Vec<String>) {
+        self.names.insert(identity, names);
+    }
+
+    /// Adds what a call returned. Anything but scalars is left out.
+    pub(crate) fn add(&mut self, identity: TextId, mut value: Decoder<'_>) {
+        // A value that does not follow the format is found by who decodes it for its own sake.
+        let _ = self.try_add(identity, &mut value);
+    }
+
+    /// The averages, and begins anew.
+    pub(crate) fn take(&mut self) -> Vec<(String, f64)> {
+        let sums = self.sums.drain(..);
+        sums.map(|sum| (sum.name, sum.total / f64::from(sum.count)))
+            .collect()
+    }
+
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.sums.clear();
+    }
+
+    fn try_add(&mut self, identity: TextId, value: &mut Decoder<'_>) -> Result<(), Malformed> {
+        match value.node()? {
+            Token::Dict(count) => {
+                for place in 0..count {
+                    let Token::Str(Leaf::Inline(name)) = value.key()? else {
+                        return Ok(());
+                    };
+                    let Some(scalar) = scalar(&value.node()?) else {
+                        return Ok(());
+                    };
+                    self.add_scalar(place, name, scalar);
+                }
+            }
+            Token::List(count) | Token::Tuple(count) => {
+                for place in 0..count {
+                    let Some(scalar) = scalar(&value.node()?) else {
+                        return Ok(());
+                    };
+                    let names = self.names.get(&identity);
+                    let Some(name) = names.and_then(|names| names.get(place)).cloned() else {
+                        return Ok(());
+                    };
+                    self.add_scalar(place, name.as_bytes(), scalar);
+                }
+            }
+            token => {
+                if let Some(scalar) = scalar(&token) {
+                    self.add_scalar(0, LOSS.as_bytes(), scalar);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `place` is where the name stood last time, most likely.
+    fn add_scalar(&mut self, place: usize, name: &[u8], value: f64) {
+        let is_there = self
+            .sums
+            .get(place)
+            .is_some_and(|sum| sum.name.as_bytes() == name);
+        let place = if is_there {
+            Some(place)
+        } else {
+            self.sums.iter().position(|sum| sum.name.as_bytes() == name)
+        };
+        let place = place.unwrap_or_else(|| {
+            let name = String::from_utf8_lossy(name).into_owned();
+            self.sums.push(Sum {
+                name,
+                total: 0.0,
+                count: 0,
+            });
+            self.sums.len() - 1
+        });
+        let sum = &mut self.sums[place];
+        sum.total += value;
+        sum.count += 1;
+    }
+}
+
+/// The number that a node is, if it is one.
+fn scalar(token: &Token<'_>) -> Option<f64> {
+    match *token {
+        Token::Bool(value) => Some(f64::from(u8::from(value))),
+        #[expect(clippy::cast_precision_loss, reason = "an average is rounded anyhow")]
+        Token::Int(value) => Some(value as f64),
+        Token::Float(value) => Some(value),
+        Token::Array {
+            dtype,
+            shape,
+            bytes: Leaf::Inline(bytes),
+            ..
+        } if shape.rank() == 0 => element(dtype, bytes),
+        _ => None,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an average is rounded anyhow")]
+fn element(dtype: &str, bytes: &[u8]) -> Option<f64> {
+    Some(match dtype {
+        "<f4" => f32::from_le_bytes(bytes.try_into().ok()?).into(),
+        "<f8" => f64::from_le_bytes(bytes.try_into().ok()?),
+        "<f2" => from_half(u16::from_le_bytes(bytes.try_into().ok()?)),
+        "bfloat16" => {
+            let bits = u16::from_le_bytes(bytes.try_into().ok()?);
+            f32::from_bits(u32::from(bits) << 16).into()
+        }
+        "<i4" => i32::from_le_bytes(bytes.try_into().ok()?).into(),
+        "<i8" => i64::from_le_bytes(bytes.try_into().ok()?) as f64,
+        "<u4" => u32::from_le_bytes(bytes.try_into().ok()?).into(),
+        "<u8" => u64::from_le_bytes(bytes.try_into().ok()?) as f64,
+        _ => return None,
+    })
+}
+
+/// The value of an IEEE 754 half-precision number.
+fn from_half(bits: u16) -> f64 {
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let exponent = i32::from(bits >> 10 & 0x1f);
+    let fraction = f64::from(bits & 0x3ff);
+    sign * match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::value::{ArrayClass, Encoded};
+
+    fn add(averages: &mut Averages, identity: TextId, value: &Encoded) {
+        averages.add(identity, value.decoder());
+    }
+
+    #[test]
+    fn averages_are_unweighted_and_by_name() {
+        let mut tables = crate::calls::Tables::default();
+        let identity = tables.intern(b"train model 0");
+        let mut averages = Averages::default();
+        for (loss, accuracy) in [(1.0_f32, 0.25_f32), (2.0, 0.75)] {
+            let mut value = Encoded::default();
+            let mut encoder = value.encoder();
+            encoder.dict(2);
+            for (name, number) in [("loss", loss), ("accuracy", accuracy)] {
+                encoder.key().str(name.as_bytes());
+                encoder.array(ArrayClass::Scalar, "<f4", &[], &number.to_le_bytes());
+            }
+            add(&mut averages, identity, &value);
+        }
+        let expected = [("loss".to_owned(), 1.5), ("accuracy".to_owned(), 0.5)];
+        assert_eq!(averages.take(), expected);
+        assert!(averages.take().is_empty());
+    }
+
+    #[test]
+    fn items_of_a_list_have_the_names_that_were_told() {
+        let mut tables = crate::calls::Tables::default();
+        let (known, unknown) = (
+            tables.intern(b"train model 0"),
+            tables.intern(b"train model 1"),
+        );
+        let mut averages = Averages::default();
+        averages.set_names(known, vec!["loss".into(), "acc".into()]);
+        for identity in [known, unknown] {
+            let mut value = Encoded::default();
+            let mut encoder = value.encoder();
+            encoder.list(2);
+            encoder.float(3.0);
+            encoder.int(1);
+            add(&mut averages, identity, &value);
+        }
+        assert_eq!(
+            averages.take(),
+            [("loss".to_owned(), 3.0), ("acc".to_owned(), 1.0)]
+        );
+    }
+
+    #[test]
+    fn a_half_is_what_numpy_says() {
+        let known = [
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x0001, 2_f64.powi(-24)),
+            (0x7bff, 65504.0),
+        ];
+        for (bits, value) in known {
+            assert_eq!(from_half(bits).to_bits(), f64::to_bits(value), "{bits:#x}");
+        }
+        assert!(from_half(0x7c00).is_infinite() && from_half(0x7e00).is_nan());
+    }
+}

@@ -1,0 +1,583 @@
+//! One process's training of a trial: ties the log, the checkpoints, the sequencer and the journal
+//! together.
+//!
+//! ```text
+//! Training::new      knows the launch message; has touched no disk
+//!   begin            opens the directory, finds the newest checkpoint
+//!     answer, check  the replay, until `position` is `resume_call`; then the hooks put the state in
+//!     append         every call from there on
+//!     batch_done     after every training call; says what is due
+//!     save           when a checkpoint is due
+//!   end              how the script ended
+//! ```
+//!
+//! Nothing here calls back into the caller, so a caller may hold a lock around every method. The one
+//! long wait, for a checkpoint to be written, can be done outside of it: [`Training::take_commit`].
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value, json};
+
+use crate::calls::value::Encoded;
+use crate::calls::{Answer, Call, Log, Mark, Replay, Tables, TextId, kind};
+use crate::checkpoint::{Checkpoint, Newest, Snapshot, Store, Tensor};
+use crate::directory::{Directory, Facts};
+use crate::error::{Bug, Class, Error, Kind, Result};
+use crate::events::{self, Journal};
+use crate::metrics::Averages;
+pub use crate::saver::{Commit, Ended};
+use crate::saver::{Saver, members};
+use crate::sequencer::{Boundary, Plan, Sequencer};
+use crate::trial::Launch;
+use crate::workload::Workload;
+
+const LOG: &str = "calls.log";
+
+/// The training of a trial in this process.
+#[derive(Debug)]
+pub struct Training {
+    launch: Launch,
+    tables: Tables,
+    metrics: Averages,
+    begun: Option<Begun>,
+}
+
+/// What there is once the trial has begun.
+#[derive(Debug)]
+struct Begun {
+    directory: Directory,
+    log: Log,
+    replay: Option<Replay>,
+    checkpoint: Option<Checkpoint>,
+    journal: Arc<Mutex<Journal>>,
+    saver: Saver,
+    sequencer: Sequencer,
+    /// The last batch's time in seconds, and when the running step began: time and batch.
+    now_s: f64,
+    running_since: Option<(f64, u64)>,
+}
+
+impl Training {
+    /// A training that has not begun. Touches no disk.
+    pub fn new(launch: Launch) -> Self {
+        Self {
+            launch,
+            tables: Tables::default(),
+            metrics: Averages::default(),
+            begun: None,
+        }
+    }
+
+    /// The launch message.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// Whether there is a checkpoint to resume from. Before the trial begins it makes nothing, and only
+    /// looks at names.
+    pub fn has_checkpoint(&self) -> bool {
+        match &self.begun {
+            Some(begun) => begun.checkpoint.is_some(),
+            None => Store::has_checkpoint(&self.launch.trial_dir),
+        }
+    }
+
+    /// The first intercepted call: opens the trial directory, and finds the newest checkpoint. A second
+    /// time it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// In use; another command's; not to be made; no checkpoint left that is whole; storage.
+    pub fn begin(&mut self, facts: Facts) -> Result<()> {
+        if self.begun.is_some() {
+            return Ok(());
+        }
+        let directory = Directory::open(&self.launch, facts)?;
+        let trial_dir = self.launch.trial_dir.as_path();
+        let log_path = trial_dir.join(LOG);
+        let store = Store::open(trial_dir);
+        let mut log = None;
+        let newest = store.newest_where(|manifest| {
+            let mark = Mark {
+                offset: manifest.log_offset,
+                calls: manifest.calls,
+            };
+            log = Some(Log::open(&log_path, mark, &mut self.tables)?);
+            Ok(())
+        })?;
+        if newest.checkpoint.is_none() && !newest.damaged.is_empty() {
+            return Err(NoneLeft {
+                trial_dir: trial_dir.to_owned(),
+                damaged: newest.damaged,
+            }
+            .into());
+        }
+        store.set_aside(&newest)?;
+        let Newest {
+            checkpoint,
+            damaged,
+            ..
+        } = newest;
+        let replay = log.as_ref().map(Log::replay).transpose()?;
+        let log = match log {
+            Some(log) => log,
+            None => Log::create(&log_path, &mut self.tables)?,
+        };
+        let journal = Arc::new(Mutex::new(Journal::open(trial_dir)?));
+        let replayed = checkpoint
+            .as_ref()
+            .map_or(0, |checkpoint| checkpoint.manifest.batch);
+        let begun = Begun {
+            directory,
+            log,
+            replay,
+            checkpoint,
+            saver: Saver::new(store, Arc::clone(&journal)),
+            journal,
+            sequencer: Sequencer::new(plan(&self.launch), replayed),
+            now_s: 0.0,
+            running_since: None,
+        };
+        begun.announce(&self.launch, &damaged)?;
+        self.begun = Some(begun);
+        Ok(())
+    }
+
+    /// Whether the trial has begun.
+    pub fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// The id of a text: what a call is, or where the script is. May be asked for before the trial
+    /// begins.
+    pub fn intern(&mut self, text: &[u8]) -> TextId {
+        self.tables.intern(text)
+    }
+
+    /// The id that has this number.
+    ///
+    /// # Errors
+    ///
+    /// A bug, where there is none.
+    pub fn text_id(&self, number: u32) -> Result<TextId> {
+        let id = self.tables.id(number);
+        id.ok_or_else(|| Bug(format!("`{number}` is the id of no text")).into())
+    }
+
+    /// Appends a call and what it returned. It stays in memory until [`Training::flush`] or
+    /// [`Training::save`].
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn append(&mut self, call: &Call, value: &Encoded) -> Result<()> {
+        let begun = self.begun.as_mut().ok_or_else(not_begun)?;
+        begun.log.append(&mut self.tables, call, value)?;
+        if call.kind == kind::TRAIN {
+            self.metrics.add(call.identity, value.decoder());
+        }
+        Ok(())
+    }
+
+    /// Whether the log is longer than the launch message allows. Nothing is lost when it is.
+    pub fn is_log_exceeded(&self) -> bool {
+        self.begun
+            .as_ref()
+            .is_some_and(|begun| begun.log.size() > self.launch.log_limit_bytes)
+    }
+
+    /// Puts what the next record returned into `answer`, if that record is of this call.
+    ///
+    /// # Errors
+    ///
+    /// A divergence, where it is not; corrupt, or storage.
+    pub fn answer(&mut self, call: &Call, answer: &mut Answer) -> Result<()> {
+        replay(&mut self.begun)?.answer(&self.tables, call, answer)?;
+        if call.kind == kind::TRAIN {
+            self.metrics.add(call.identity, answer.decoder());
+        }
+        self.answered()
+    }
+
+    /// As [`Training::answer`], for a call that was made again: what it returned has to be the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`Training::answer`].
+    pub fn check(&mut self, call: &Call, value: &Encoded, answer: &mut Answer) -> Result<()> {
+        replay(&mut self.begun)?.check(&self.tables, call, value, answer)?;
+        if call.kind == kind::TRAIN {
+            self.metrics.add(call.identity, value.decoder());
+        }
+        self.answered()
+    }
+
+    /// Notes in the journal that the replay is over, when it is.
+    #[inline]
+    fn answered(&mut self) -> Result<()> {
+        let Some(Begun {
+            replay: Some(replay),
+            checkpoint: Some(checkpoint),
+            journal,
+            ..
+        }) = &self.begun
+        else {
+            return Ok(());
+        };
+        let manifest = &checkpoint.manifest;
+        if replay.position() < manifest.calls {
+            return Ok(());
+        }
+        let resumed = json!({
+            "batch": manifest.batch,
+            "step": manifest.step,
+            "calls": manifest.calls,
+            "checkpoint": checkpoint.folder().file_name().unwrap_or_default().to_string_lossy(),
+        });
+        lock(journal).append("resumed", members(resumed))
+    }
+
+    /// The next recorded call; `None` where the replay is over.
+    ///
+    /// # Errors
+    ///
+    /// Corrupt, or storage.
+    pub fn peek(&mut self) -> Result<Option<Call>> {
+        match self.begun.as_mut().and_then(|begun| begun.replay.as_mut()) {
+            Some(replay) => replay.peek(&self.tables),
+            None => Ok(None),
+        }
+    }
+
+    /// Calls recorded before the checkpoint; 0 where there is none.
+    pub fn resume_call(&self) -> u64 {
+        self.checkpoint()
+            .map_or(0, |checkpoint| checkpoint.manifest.calls)
+    }
+
+    /// Calls answered, or appended, so far.
+    pub fn position(&self) -> u64 {
+        let Some(begun) = &self.begun else { return 0 };
+        let answered = begun.replay.as_ref().map(Replay::position);
+        match answered {
+            Some(answered) if answered < self.resume_call() => answered,
+            _ => begun.log.calls(),
+        }
+    }
+
+    /// Hands what was appended to the operating system. Not durable.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn flush(&mut self) -> Result<()> {
+        self.begun
+            .as_mut()
+            .map_or(Ok(()), |begun| begun.log.flush())
+    }
+
+    /// The checkpoint that this process resumes from.
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.begun.as_ref()?.checkpoint.as_ref()
+    }
+
+    /// Puts the checkpoint's version of a file back. Whether it has one.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn restore_file(&self, path: &Path) -> Result<bool> {
+        match self.checkpoint() {
+            Some(checkpoint) => checkpoint.restore_file(path),
+            None => Ok(false),
+        }
+    }
+
+    /// A training call was made or answered.
+    ///
+    /// # Errors
+    ///
+    /// A bug, before the trial has begun.
+    #[inline]
+    pub fn batch_done(&mut self, now_s: f64) -> Result<Boundary> {
+        let begun = self.begun.as_mut().ok_or_else(not_begun)?;
+        let is_replayed = begun.sequencer.is_replaying();
+        let boundary = begun.sequencer.batch_done(now_s);
+        begun.now_s = now_s;
+        if is_replayed {
+            if boundary.step_ended.is_some() {
+                self.metrics.clear();
+            }
+        } else if begun.running_since.is_none() {
+            begun.running_since = Some((now_s, begun.sequencer.batches()));
+        }
+        Ok(boundary)
+    }
+
+    /// Tells the names of what a call returns as a list.
+    pub fn set_metric_names(&mut self, identity: TextId, names: Vec<String>) {
+        self.metrics.set_names(identity, names);
+    }
+
+    /// The step that ended with the last batch is over, and its calls are appended: writes it into the
+    /// journal, and says so.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn end_step(&mut self, epoch: u64) -> Result<()> {
+        let metrics = self.metrics.take();
+        let begun = self.begun.as_mut().ok_or_else(not_begun)?;
+        let batches = begun.sequencer.batches();
+        let step = begun.sequencer.step_of(batches.max(1));
+        let speed = begun
+            .running_since
+            .replace((begun.now_s, batches))
+            .and_then(|(since_s, first)| {
+                #[expect(clippy::cast_precision_loss, reason = "a rate is rounded anyhow")]
+                let rate = (batches - first) as f64 / (begun.now_s - since_s);
+                rate.is_finite().then_some(rate)
+            });
+        tracing::info!(
+            "step {} (batches {}-{}, epoch {epoch}){}",
+            step.number,
+            step.first_batch,
+            step.last_batch,
+            describe(&metrics, speed)
+        );
+        let averages = metrics
+            .iter()
+            .map(|(name, value)| (name.clone(), events::number(*value)));
+        lock(&begun.journal).append(
+            "step",
+            members(json!({
+                "workload": Workload::RunStep(step).to_string(),
+                "step": step.number,
+                "batches": [step.first_batch, step.last_batch],
+                "epoch": epoch,
+                "metrics": averages.collect::<Map<_, _>>(),
+                "batches_per_second": speed,
+            })),
+        )
+    }
+
+    /// Tensors of an earlier checkpoint, whose memory can be used for the next.
+    pub fn used_tensors(&mut self) -> Vec<Tensor> {
+        self.begun
+            .as_mut()
+            .map(|begun| begun.saver.used_tensors())
+            .unwrap_or_default()
+    }
+
+    /// Takes a checkpoint of the state after the last appended call.
+    ///
+    /// Args:
+    ///     `tensors`: the arrays, copied.
+    ///     `state`: the rest, JSON.
+    ///     `files`: files of the script that belong to it; those that are not there are left out.
+    ///
+    /// # Errors
+    ///
+    /// Storage; also of the checkpoint before, where that was not told yet.
+    pub fn save(
+        &mut self,
+        epoch: u64,
+        tensors: Vec<Tensor>,
+        state: String,
+        files: Vec<PathBuf>,
+    ) -> Result<()> {
+        let begun = self.begun.as_mut().ok_or_else(not_begun)?;
+        let mark = begun.log.mark()?;
+        let snapshot = Snapshot {
+            batch: begun.sequencer.batches(),
+            step: begun.sequencer.steps(),
+            epoch,
+            calls: mark.calls,
+            log_offset: mark.offset,
+            state,
+            tensors,
+            files,
+        };
+        begun.saver.save(snapshot, begun.log.file())?;
+        begun.sequencer.checkpoint_taken(begun.now_s);
+        Ok(())
+    }
+
+    /// Whether a checkpoint is being written.
+    pub fn is_saving(&self) -> bool {
+        self.begun
+            .as_ref()
+            .is_some_and(|begun| begun.saver.is_saving())
+    }
+
+    /// The writing of a checkpoint, to be waited for without holding on to the training.
+    pub fn take_commit(&mut self) -> Option<Commit> {
+        self.begun.as_mut()?.saver.take_commit()
+    }
+
+    /// Hands back what came of [`Training::take_commit`].
+    ///
+    /// # Errors
+    ///
+    /// Why the checkpoint could not be written.
+    pub fn end_commit(&mut self, ended: Ended) -> Result<()> {
+        self.begun.as_mut().ok_or_else(not_begun)?.saver.end(ended)
+    }
+
+    /// Appends an event of the hooks to the journal. Nothing, before the trial has begun.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn event(&self, event: &str, members: Map<String, Value>) -> Result<()> {
+        match &self.begun {
+            Some(begun) => lock(&begun.journal).append(event, members),
+            None => Ok(()),
+        }
+    }
+
+    /// The script has ended. Nothing, before the trial has begun.
+    ///
+    /// # Errors
+    ///
+    /// Storage; also of the last checkpoint, where that was not told yet.
+    pub fn end(&mut self, exit_code: i32) -> Result<()> {
+        let Some(begun) = &mut self.begun else {
+            return Ok(());
+        };
+        let saved = begun.log.flush().and_then(|()| begun.saver.wait());
+        let mut journal = lock(&begun.journal);
+        journal.append("trial_ended", members(json!({"exit_code": exit_code})))?;
+        journal.sync()?;
+        saved
+    }
+}
+
+fn replay(begun: &mut Option<Begun>) -> Result<&mut Replay> {
+    let replay = begun.as_mut().ok_or_else(not_begun)?.replay.as_mut();
+    let none = || Bug("a call is to be answered, and there is no replay".to_owned());
+    replay.ok_or_else(|| none().into())
+}
+
+fn lock(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
+    journal.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Begun {
+    /// Writes into the journal how this process begins, and says what is worth saying.
+    fn announce(&self, launch: &Launch, damaged: &[Error]) -> Result<()> {
+        let Directory {
+            record, changes, ..
+        } = &self.directory;
+        let mut journal = lock(&self.journal);
+        journal.append(
+            "trial_begun",
+            members(json!({
+                "trial_id": record.trial_id,
+                "experiment_id": record.experiment_id,
+                "attempt": launch.attempt,
+                "command": record.command,
+                "hyperparameters": record.hyperparameters,
+                "python": record.facts.python,
+                "versions": record.facts.versions,
+                "cpu": record.facts.cpu,
+            })),
+        )?;
+        for error in damaged {
+            tracing::warn!("{error}");
+            let event = json!({"error": error.to_string()});
+            journal.append("checkpoint_damaged", members(event))?;
+        }
+        for change in changes {
+            tracing::warn!("{change}: the resumed run may differ");
+        }
+        if let Some(Checkpoint { manifest, .. }) = &self.checkpoint {
+            tracing::info!(
+                "resuming after batch {} (step {}): {} calls are replayed",
+                manifest.batch,
+                manifest.step,
+                manifest.calls
+            );
+        }
+        Ok(())
+    }
+}
+
+fn plan(launch: &Launch) -> Plan {
+    Plan {
+        batches_per_step: launch.batches_per_step,
+        checkpoint_period: launch.checkpoint_period,
+        checkpoint_seconds: launch.checkpoint_seconds,
+    }
+}
+
+fn not_begun() -> Error {
+    Bug("the trial has not begun".to_owned()).into()
+}
+
+/// There are checkpoints, and none is whole.
+#[derive(Debug)]
+struct NoneLeft {
+    trial_dir: PathBuf,
+    damaged: Vec<Error>,
+}
+
+impl Kind for NoneLeft {
+    fn class(&self) -> Class {
+        Class::CheckpointCorrupt
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("restore the folder from a backup, or begin a new trial with `--fresh`".to_owned())
+    }
+}
+
+impl fmt::Display for NoneLeft {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "no checkpoint in `{}` is whole",
+            self.trial_dir.display()
+        )?;
+        for damage in &self.damaged {
+            for line in damage.to_string().lines() {
+                write!(formatter, "\n  {line}")?;
+            }
+        }
+        formatter.write_str("\n  nothing was changed, and the run was stopped before it trained")
+    }
+}
+
+/// What follows the batches in the line about a step.
+fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String {
+    let metrics: Vec<_> = metrics
+        .iter()
+        .map(|(name, value)| format!("{name} {}", Number(*value)))
+        .collect();
+    let metrics = match metrics.join(", ") {
+        none if none.is_empty() => none,
+        some => format!(": {some}"),
+    };
+    let speed = speed.map_or(String::new(), |speed| {
+        format!("; {} batches/s", Number(speed))
+    });
+    metrics + &speed
+}
+
+/// A number as one reads it: four digits after the point, unless that hides it.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if (100.0..1e7).contains(&size) {
+            write!(formatter, "{:.0}", self.0)
+        } else if size == 0.0 || (1e-3..100.0).contains(&size) || !size.is_finite() {
+            write!(formatter, "{:.4}", self.0)
+        } else {
+            write!(formatter, "{:.4e}", self.0)
+        }
+    }
+}
