@@ -185,6 +185,7 @@ fn a_crash_leaves_the_old_checkpoint_or_the_new_one() {
                 let after = fs.after_power_cut(kept);
                 let possible: &[_] = if outcome.is_ok() { &[new] } else { &[old, new] };
                 both_seen.insert(check_newest(&after, possible, &when));
+                check_that_all_are_whole(&after, &when);
                 check_latest(&after, before, outcome.is_ok(), &when);
                 check_that_it_goes_on(&after, batch, &when);
             }
@@ -194,6 +195,23 @@ fn a_crash_leaves_the_old_checkpoint_or_the_new_one() {
         }
         assert_eq!(both_seen, BTreeSet::from([old, new]), "{before:?}");
     }
+}
+
+/// Not only the newest: what has the name of a checkpoint is one.
+fn check_that_all_are_whole(fs: &CrashFs, when: &str) {
+    let all = store(fs).checkpoints().expect("it can be listed").len();
+    let mut whole = 0;
+    let refused = store(fs).newest_where(|_| {
+        whole += 1;
+        let path = PathBuf::from("/calls.log");
+        Err(Failure::Content {
+            path: path.clone(),
+            content: path,
+        }
+        .into())
+    });
+    let refused = refused.unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert_eq!(whole, all, "{when}: {:?}", refused.damaged);
 }
 
 /// `latest` leads to a checkpoint, except while one is being replaced by another of its batch.
