@@ -43,6 +43,7 @@ pub(crate) fn run(line: &CommandLine) -> Result<i32, Failure> {
     let mut signals = Signals::catch().map_err(|error| {
         Failure::new(Exit::Bug, "signals cannot be received").detail(error.to_string())
     })?;
+    let begun = directory.progress();
     loop {
         launch.resume = directory.has_trial();
         let before = directory.progress();
@@ -64,7 +65,7 @@ pub(crate) fn run(line: &CommandLine) -> Result<i32, Failure> {
             directory.record_restart(signal, launch.attempt);
             continue;
         }
-        directory.record_end(&before, end);
+        directory.record_end(&begun, end, signals.request_to_end());
         return Ok(match end {
             End::Code(code) => code,
             End::Signal(signal) => ending::die_of(signal),

@@ -81,13 +81,17 @@ impl Signals {
 
     /// Whether a death by this signal, or any death by now, is what somebody asked us for.
     pub(super) fn ended_by(&mut self, signal: i32) -> bool {
+        self.request_to_end().is_some() || self.received.contains(&signal)
+    }
+
+    /// The first signal that asked us for the end of the run.
+    pub(super) fn request_to_end(&mut self) -> Option<i32> {
         self.received
             .extend(self.info.pending().map(|origin| origin.signal));
-        self.received.contains(&signal)
-            || self
-                .received
-                .iter()
-                .any(|received| REQUESTS_TO_END.contains(received))
+        self.received
+            .iter()
+            .copied()
+            .find(|received| REQUESTS_TO_END.contains(received))
     }
 }
 

@@ -3,13 +3,15 @@
 //!
 //! It never creates the directory: a script that trains nothing leaves no trace.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use pedl_core::events::{self, Journal};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::child::End;
 use super::ending;
@@ -17,6 +19,13 @@ use crate::failure::{Exit, Failure};
 
 /// The version of `trial.json` that this program reads.
 const SCHEMA: u64 = 1;
+
+/// The last event of a trial.
+const ENDED: &str = "trial_ended";
+
+/// How far back the last event is looked for. One that is longer is not found, and the trial counts
+/// as not ended.
+const LONGEST_EVENT_BYTES: u64 = 1 << 20;
 
 /// What makes a trial the one it is; the part of `trial.json` that the supervisor needs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -83,10 +92,12 @@ impl TrialDir {
             .map_err(|error| unreadable(&path, &error.to_string()))
     }
 
-    /// Whether the trial has ended with 0.
+    /// Whether the trial has ended with 0, of its own accord: a script that answers SIGTERM with an
+    /// orderly exit wants to be continued.
     pub(super) fn is_over(&self) -> bool {
-        self.last_event()
-            .is_some_and(|event| event["event"] == "trial_ended" && event["exit_code"] == 0)
+        self.last_event().is_some_and(|event| {
+            event["event"] == ENDED && event["exit_code"] == 0 && event["signal"].is_null()
+        })
     }
 
     /// Renames the directory to the first free name of `<dir>.1`, `<dir>.2`, and so on.
@@ -143,51 +154,63 @@ impl TrialDir {
 
     /// Records that the trial process was killed and is started again.
     pub(super) fn record_restart(&self, signal: i32, attempt: u32) {
-        self.record(&json!({
-            "event": "restart",
-            "signal": ending::name(signal),
-            "attempt": attempt,
-        }));
+        let mut members = Map::new();
+        members.insert("signal".into(), ending::name(signal).into());
+        members.insert("attempt".into(), attempt.into());
+        self.record("restart", members);
     }
 
     /// Records how the trial ended, unless its process did so itself, or never came to train.
-    pub(super) fn record_end(&self, before: &Progress, end: End) {
-        let now = self.progress();
-        if now.events_bytes == before.events_bytes
-            || self
-                .last_event()
-                .is_some_and(|event| event["event"] == "trial_ended")
-        {
+    pub(super) fn record_end(&self, before: &Progress, end: End, requested_by: Option<i32>) {
+        if self.progress().events_bytes == before.events_bytes {
             return;
         }
-        self.record(&match end {
-            End::Code(code) => json!({"event": "trial_ended", "exit_code": code}),
-            End::Signal(signal) => {
-                json!({"event": "trial_ended", "signal": ending::name(signal)})
-            }
-        });
+        let signal = match end {
+            End::Signal(signal) => Some(signal),
+            End::Code(_) => requested_by,
+        };
+        let is_recorded = self
+            .last_event()
+            .is_some_and(|event| event["event"] == ENDED);
+        if is_recorded && signal.is_none() {
+            return;
+        }
+        let mut members = Map::new();
+        if let End::Code(code) = end {
+            members.insert("exit_code".into(), code.into());
+        }
+        if let Some(signal) = signal {
+            members.insert("signal".into(), ending::name(signal).into());
+        }
+        self.record(ENDED, members);
     }
 
     fn last_event(&self) -> Option<Value> {
-        let text = fs::read_to_string(self.events()).ok()?;
+        let journal = File::open(self.events()).ok()?;
+        let size = journal.metadata().ok()?.len();
+        let length = size.min(LONGEST_EVENT_BYTES);
+        let mut tail = vec![0; usize::try_from(length).ok()?];
+        journal.read_exact_at(&mut tail, size - length).ok()?;
         // A torn last line is not an event.
-        let (complete, _) = text.rsplit_once('\n')?;
-        serde_json::from_str(complete.rsplit('\n').next()?).ok()
+        let end = tail.iter().rposition(|byte| *byte == b'\n')?;
+        serde_json::from_slice(tail[..end].rsplit(|byte| *byte == b'\n').next()?).ok()
     }
 
-    /// Appends an event. A journal that cannot be written must not change how the run ends.
-    fn record(&self, event: &Value) {
-        let outcome = OpenOptions::new()
-            .append(true)
-            .open(self.events())
-            .and_then(|mut file| file.write_all(format!("{event}\n").as_bytes()));
+    /// Appends an event to the journal, if there is one. A journal that cannot be written must not
+    /// change how the run ends.
+    fn record(&self, event: &str, members: Map<String, Value>) {
+        if !self.events().is_file() {
+            return;
+        }
+        let outcome =
+            Journal::open(&self.path).and_then(|mut journal| journal.append(event, members));
         if let Err(error) = outcome {
-            tracing::debug!("no event in {}: {error}", self.events().display());
+            tracing::debug!("the event {event} is not recorded: {error}");
         }
     }
 
     fn events(&self) -> PathBuf {
-        self.path.join("events.jsonl")
+        self.path.join(events::FILE_NAME)
     }
 }
 

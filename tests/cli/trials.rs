@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Dir, Output, TestCommand, python, script};
+use crate::support::{Dir, Output, Running, TestCommand, python, script};
 
 /// Prints the launch message that the host sent, as far as a script can find it.
 const PRINT_SEEDS: &str =
@@ -49,6 +49,21 @@ fn the_same_command_continues_with_the_recorded_seeds() {
         run(&directory, &["-u", "train.py"]).assert_code(0).stdout,
         "4242 True\n"
     );
+}
+
+#[test]
+fn a_script_and_its_children_can_ask_for_hyperparameters() {
+    let directory = Dir::new();
+    let ask = "import pedl; print(pedl.get_hyperparameter('lr'), pedl.get_hyperparameter('name'))";
+    directory.write(
+        "train.py",
+        &format!("{ask}\nimport subprocess, sys\nsubprocess.check_call([sys.executable, '-c', {ask:?}])\n"),
+    );
+    let output = run(
+        &directory,
+        &["--hp", "lr=0.5", "--hp", "name=adam", "-u", "train.py"],
+    );
+    assert_eq!(output.assert_code(0).stdout, "0.5 adam\n0.5 adam\n");
 }
 
 #[test]
@@ -179,4 +194,90 @@ fn what_a_script_does_to_itself_is_no_crash() {
         let (output, starts) = crash(9, signal);
         assert_eq!(starts, 1, "{output}");
     }
+}
+
+/// The journal's events, without what differs from run to run.
+fn events(directory: &Dir) -> Vec<serde_json::Value> {
+    let text = directory.read("trial/events.jsonl");
+    let parse = |line| {
+        let mut event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let fields = event.as_object_mut().expect("an object");
+        fields.remove("time").expect("each event has a time");
+        fields.remove("schema").expect("each event has a schema");
+        event
+    };
+    text.lines().map(parse).collect()
+}
+
+/// Runs code in a directory with a trial, in which it writes the first event of a start.
+fn run_begun(directory: &Dir, code: &str) -> Running {
+    let begin = "open('trial/events.jsonl', 'a').write('{\"event\": \"trial_begun\", \
+        \"time\": 0, \"schema\": 1}\\n')\n";
+    directory.write("trial/trial.json", &trial_json(1, &["train.py"]));
+    directory.write("train.py", &format!("{begin}{code}"));
+    TestCommand::pedl_run()
+        .args(["--trial-dir", "trial", "--python"])
+        .arg(&python().path)
+        .arg("train.py")
+        .current_dir(directory.path())
+        .start()
+}
+
+#[test]
+fn the_journal_tells_restarts_and_the_end() {
+    let directory = Dir::new();
+    let code = "import os\n\
+        if not os.path.islink('trial/latest'):\n\
+        \x20   os.symlink('checkpoints/batch-0000000001', 'trial/latest')\n\
+        os.kill(os.getpid(), 9)\n";
+    run_begun(&directory, code)
+        .end()
+        .assert_signal(Signal::KILL);
+    let begun = serde_json::json!({"event": "trial_begun"});
+    let expected = [
+        begun.clone(),
+        serde_json::json!({"event": "restart", "signal": "SIGKILL", "attempt": 1}),
+        begun.clone(),
+        serde_json::json!({"event": "trial_ended", "signal": "SIGKILL"}),
+    ];
+    assert_eq!(events(&directory), expected);
+
+    run_begun(&directory, "raise SystemExit(3)")
+        .end()
+        .assert_code(3);
+    let ended = serde_json::json!({"event": "trial_ended", "exit_code": 3});
+    assert_eq!(events(&directory)[4..], [begun, ended]);
+}
+
+#[test]
+fn a_script_that_ends_orderly_when_asked_to_is_continued() {
+    let directory = Dir::new();
+    let code = "import signal, sys\n\
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n\
+        print('ready', flush=True)\n\
+        input()\n";
+    let mut run = run_begun(&directory, code);
+    assert_eq!(run.line(), "ready");
+    run.kill(Signal::TERM);
+    run.wait().assert_code(0);
+    let ended = serde_json::json!({"event": "trial_ended", "exit_code": 0, "signal": "SIGTERM"});
+    assert_eq!(events(&directory).last(), Some(&ended));
+
+    run_begun(&directory, "").end().assert_code(0);
+    assert!(!directory.join("trial.1").exists(), "it was not over");
+    run_begun(&directory, "").end();
+    assert!(directory.join("trial.1").exists(), "it was over");
+}
+
+#[test]
+fn without_a_journal_none_is_made() {
+    let directory = Dir::new();
+    directory.write("trial/trial.json", &trial_json(1, &["-c", "pass"]));
+    run(&directory, &["--trial-dir", "trial", "-c", "pass"]).assert_code(0);
+    assert_eq!(
+        fs::read_dir(directory.join("trial"))
+            .expect("listed")
+            .count(),
+        1
+    );
 }
