@@ -136,14 +136,15 @@ class Running:
 
     def wait_until(self, condition, timeout=TIMEOUT):
         """Waits until `condition()` is true. Fails if the script ends before that."""
-        assert self._ends_before(condition, timeout) is None, f"it ended too early: {self._ended()!r}"
+        assert self.ends_before(condition, timeout) is None, f"it ended too early: {self._ended()!r}"
 
     def ends_within(self, seconds):
         """Waits this long at most; returns an `Ended` if it ended meanwhile, else None."""
         moment = time.monotonic() + seconds
-        return self._ends_before(lambda: time.monotonic() >= moment, seconds + TIMEOUT)
+        return self.ends_before(lambda: time.monotonic() >= moment, seconds + TIMEOUT)
 
-    def _ends_before(self, condition, timeout):
+    def ends_before(self, condition, timeout=TIMEOUT):
+        """Waits until `condition()` is true, then returns None; returns an `Ended` if the script ended meanwhile."""
         limit = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > limit:
@@ -184,6 +185,16 @@ class Running:
         """
         pid = self.trial_pid
         return pid is not None and _kill(pid)
+
+    def replace_trial(self):
+        """As `kill_trial`; then waits for what the supervisor does about it.
+
+        Returns:
+            An `Ended` if it gave up, None if it started the process that trains again.
+        """
+        before = self.trial_pid
+        self.kill_trial()
+        return self.ends_before(lambda: self.trial_pid not in (None, before))
 
     def _ended(self):
         return Ended(self._process.returncode, self.stdout, self.stderr, self.seconds)
@@ -313,20 +324,13 @@ def kill_at_random(run, dice, undisturbed_seconds, targets=("everything", "trial
         if ended is None:
             kills.append(Kill(target, time.monotonic() - since, run.trial.checkpoint))
             since = time.monotonic()
-            ended = running.kill_everything() if target == "everything" else _kill_trial(running)
+            ended = running.kill_everything() if target == "everything" else running.replace_trial()
             if ended is None:
                 continue
         if ended.code != -signal.SIGKILL:
             return ended, kills
         running = run.start()
     return running.wait(), kills
-
-
-def _kill_trial(running):
-    """Kills the process that trains. Returns an `Ended` if the supervisor gives up, None if it starts it again."""
-    before = running.trial_pid
-    running.kill_trial()
-    return running._ends_before(lambda: running.trial_pid not in (None, before), TIMEOUT)
 
 
 def _clean_environment(changes):

@@ -37,6 +37,18 @@ pub enum Class {
 }
 
 impl Class {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Divergence,
+        Self::TrialInUse,
+        Self::WrongCommand,
+        Self::CheckpointCorrupt,
+        Self::CannotCreate,
+        Self::StorageFailed,
+        Self::NotStorable,
+        Self::Bug,
+    ];
+
     /// What a process that ends for it exits with.
     pub fn exit_code(self) -> i32 {
         match self {

@@ -66,6 +66,10 @@ impl Saver {
         std::mem::take(&mut self.tensors)
     }
 
+    pub(crate) fn reuse(&mut self, tensors: Vec<Tensor>) {
+        self.tensors = tensors;
+    }
+
     pub(crate) fn is_saving(&self) -> bool {
         self.commit
             .as_ref()

@@ -283,6 +283,24 @@ impl Training {
         self.begun.as_ref()?.checkpoint.as_ref()
     }
 
+    /// Takes the arrays of the checkpoint, once. [`Training::reuse`] takes their memory back.
+    pub fn take_tensors(&mut self) -> Vec<Tensor> {
+        let checkpoint = self
+            .begun
+            .as_mut()
+            .and_then(|begun| begun.checkpoint.as_mut());
+        checkpoint
+            .map(|checkpoint| std::mem::take(&mut checkpoint.tensors))
+            .unwrap_or_default()
+    }
+
+    /// Keeps tensors for their memory, which the next checkpoint needs.
+    pub fn reuse(&mut self, tensors: Vec<Tensor>) {
+        if let Some(begun) = &mut self.begun {
+            begun.saver.reuse(tensors);
+        }
+    }
+
     /// Puts the checkpoint's version of a file back. Whether it has one.
     ///
     /// # Errors

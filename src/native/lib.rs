@@ -1,1 +1,24 @@
-//! The extension module.
+//! The extension module `_pedl`: what the hooks call. It converts, and calls `pedl-core`.
+//!
+//! One binary for CPython 3.7 and all later ones (abi3). It links no libpython; the process that loads
+//! it has one. numpy is imported when the first array is met, never before: the module is loaded into
+//! every process that the script starts.
+//!
+//! No function of core is called with a lock held that Python code could want: values are converted
+//! first, in memory of the caller, and core sees bytes.
+
+mod array;
+mod convert;
+mod error;
+mod log;
+mod numpy;
+mod trial;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _pedl(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    error::register(module)?;
+    module.add_class::<trial::Trial>()?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

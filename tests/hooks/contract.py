@@ -90,10 +90,10 @@ def undo():
         before = {name: _contents(owner) for name, owner in owners.items()}
         signatures = {repr(row): _signature(row) for row in rows}
         uninstall = patch.install(generation, libraries.backend(generation))
-        wrong += ["{} is not intercepted".format(row) for row in rows if times_wrapped(stands_at(row)[2]) != 1]
-        wrong += ["the signature of {} changed".format(row) for row in rows if _signature(row) != signatures[repr(row)]]
+        wrong += [f"{row} is not intercepted" for row in rows if times_wrapped(stands_at(row)[2]) != 1]
+        wrong += [f"the signature of {row} changed" for row in rows if _signature(row) != signatures[repr(row)]]
         uninstall()
-        wrong += ["{} is not what it was".format(name) for name in owners if _contents(owners[name]) != before[name]]
+        wrong += [f"{name} is not what it was" for name in owners if _contents(owners[name]) != before[name]]
     return wrong
 
 
@@ -262,7 +262,7 @@ class Counted(list):
         list.append(self, item)
 
 
-class WatchedTrial(object):
+class WatchedTrial:
     """The trial, with an eye on the records that are appended to it."""
 
     def __init__(self, trial):
@@ -277,7 +277,7 @@ class WatchedTrial(object):
         return self._trial.append(records)
 
 
-class Watch(object):
+class Watch:
     """Counts entries, records, calls of patched targets and computations from its making on."""
 
     def __init__(self):
@@ -371,7 +371,7 @@ def reached():
                 counts = watch.state()
                 counts.subtract(before)
                 keys = "entries", "train", "test", "predict", "computed"
-                answer["{}: {}".format(kind, name)] = dict(
+                answer[f"{kind}: {name}"] = dict(
                     {key: counts[key] for key in keys},
                     target=sum(n for row, n in counts.items() if row.endswith(":" + target)),
                 )
@@ -436,20 +436,19 @@ def _draw_random_numbers():
 
 
 def _run_sessions(drawn):
-    """Sessions of the script's own, one of which is deleted, and an optimizer of TensorFlow's."""
-    import gc
-
+    """Sessions of the script's own, and an optimizer of TensorFlow's."""
     import tensorflow
+    from tensorflow.core.protobuf import config_pb2
 
     variable = tensorflow.Variable([1.0])
     step = tensorflow.train.GradientDescentOptimizer(0.1).minimize(tensorflow.reduce_sum(variable))
     with tensorflow.Session() as session:
         session.run(tensorflow.global_variables_initializer())
         session.run([drawn, step])
-        call = session.make_callable(variable)
-        print(call())
-    del session, call
-    gc.collect()
+        print(session.make_callable(variable)())
+    with tensorflow.Session() as session:
+        session._make_callable_from_options(config_pb2.CallableOptions(target=[step.name]))
+    del session
 
 
 # -- exceptions ----------------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ compile_with(keras.optimizers.Adam(2e-3))
 histories = [fit()]
 results = [model.predict(validation[0], verbose=0), model.evaluate(*validation, verbose=0)]
 
+print("batches before the second fit:", len(losses))
 model.get_layer("first").trainable = False
 compile_with(keras.optimizers.SGD(0.02, momentum=0.9))
 histories.append(fit())

@@ -10,7 +10,7 @@
 //!   0  None                               -
 //!   1  Bool                               1 byte, 0 or 1
 //!   2  Int                                zigzag varint
-//!   3  BigInt                             length, decimal digits
+//!   3  BigInt                             length, digits as `hex` writes them
 //!   4  Float                              8 bytes, IEEE 754, little-endian; NaNs keep their bits
 //!   5  Str                                length, UTF-8 (lone surrogates as 3 bytes each)
 //!   6  Bytes                              length, bytes
@@ -141,7 +141,7 @@ impl Encoder<'_> {
         varint::put_signed(self.leaf(), value);
     }
 
-    /// Any other integer, as decimal digits.
+    /// Any other integer, as Python's `hex` writes it.
     pub fn big_int(&mut self, digits: &str) {
         self.encoded.skeleton.push(BIG_INT);
         self.sized_leaf(digits.as_bytes());
@@ -266,7 +266,7 @@ pub enum Token<'a> {
     Bool(bool),
     /// An integer of 64 bits.
     Int(i64),
-    /// Any other integer, as decimal digits.
+    /// Any other integer, as Python's `hex` writes it.
     BigInt(&'a str),
     /// A float.
     Float(f64),
@@ -309,6 +309,16 @@ pub enum Leaf<'a> {
         /// Size in bytes.
         size: usize,
     },
+}
+
+impl Leaf<'_> {
+    /// Size in bytes.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Inline(bytes) => bytes.len(),
+            Self::Large { size, .. } => size,
+        }
+    }
 }
 
 /// Dimensions, outermost first.
@@ -629,7 +639,7 @@ pub(super) mod tests {
             Just(Tree::None),
             any::<bool>().prop_map(Tree::Bool),
             any::<i64>().prop_map(Tree::Int),
-            "-?[1-9][0-9]{20,40}".prop_map(Tree::BigInt),
+            "-?0x[1-9a-f][0-9a-f]{16,40}".prop_map(Tree::BigInt),
             any::<u64>().prop_map(Tree::Float),
             prop::collection::vec(any::<u8>(), 0..300).prop_map(Tree::Str),
             prop::collection::vec(any::<u8>(), 0..300).prop_map(Tree::Bytes),

@@ -1,0 +1,389 @@
+//! Values of Python to bytes and back: `pedl_core::calls::value` with Python on the other side.
+//!
+//! A value comes back as what it was: the same types, dtypes, shapes and bits. Types are taken
+//! exactly. A subclass (a namedtuple, an `OrderedDict`) may mean more than its items, so it is opaque,
+//! and the caller is told its name.
+
+use pedl_core::calls::Answer;
+use pedl_core::calls::value::{
+    ArrayClass, Decoder, Encoder, Leaf, MAX_DEPTH, Malformed, Shape, Token,
+};
+use pyo3::exceptions::{PyNotImplementedError, PyRecursionError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyTypeMethods,
+};
+
+use crate::array;
+use crate::error::{Error, IntoPython};
+use crate::numpy::Numpy;
+
+/// Writes a value. Names of types that cannot be stored are added to `opaque`.
+pub(crate) fn encode(
+    value: &Bound<'_, PyAny>,
+    encoder: &mut Encoder<'_>,
+    opaque: &mut Vec<String>,
+) -> PyResult<()> {
+    Encoding { opaque, depth: 0 }.node(value, encoder)
+}
+
+struct Encoding<'a> {
+    opaque: &'a mut Vec<String>,
+    depth: usize,
+}
+
+impl Encoding<'_> {
+    fn node(&mut self, value: &Bound<'_, PyAny>, encoder: &mut Encoder<'_>) -> PyResult<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(PyRecursionError::new_err(
+                "a value is nested too deeply to be recorded",
+            ));
+        }
+        if let Ok(dict) = value.cast_exact::<PyDict>() {
+            encoder.dict(dict.len());
+            for (key, item) in dict {
+                self.node(&key, &mut encoder.key())?;
+                self.node(&item, encoder)?;
+            }
+        } else if value.is_none() {
+            encoder.none();
+        } else if let Ok(number) = value.cast_exact::<PyFloat>() {
+            encoder.float(number.extract()?);
+        } else if let Ok(flag) = value.cast_exact::<PyBool>() {
+            encoder.bool(flag.is_true());
+        } else if let Ok(number) = value.cast_exact::<PyInt>() {
+            match number.extract() {
+                Ok(number) => encoder.int(number),
+                Err(_) => encoder.big_int(&hexadecimal(number)?),
+            }
+        } else if let Ok(text) = value.cast_exact::<PyString>() {
+            text_bytes(text, |bytes| encoder.str(bytes))?;
+        } else if let Ok(bytes) = value.cast_exact::<PyBytes>() {
+            encoder.bytes(bytes.as_bytes());
+        } else if let Ok(list) = value.cast_exact::<PyList>() {
+            encoder.list(list.len());
+            for item in list {
+                self.node(&item, encoder)?;
+            }
+        } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+            encoder.tuple(tuple.len());
+            for item in tuple {
+                self.node(&item, encoder)?;
+            }
+        } else {
+            self.of_numpy(value, encoder)?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn of_numpy(&mut self, value: &Bound<'_, PyAny>, encoder: &mut Encoder<'_>) -> PyResult<()> {
+        let py = value.py();
+        let numpy = Numpy::get(py)?;
+        let class = value.get_type();
+        if class.is(&numpy.float32) {
+            let number: f64 = value.extract()?;
+            // A conversion makes signalling NaNs quiet, so NaNs go the way of all others.
+            if !number.is_nan() {
+                #[expect(clippy::cast_possible_truncation, reason = "it was a float32")]
+                let bytes = (number as f32).to_le_bytes();
+                encoder.array(ArrayClass::Scalar, "<f4", &[], &bytes);
+                return Ok(());
+            }
+        } else if class.is(&numpy.float64) {
+            let bytes = value.extract::<f64>()?.to_le_bytes();
+            encoder.array(ArrayClass::Scalar, "<f8", &[], &bytes);
+            return Ok(());
+        }
+        if class.is(&numpy.ndarray) {
+            return self.array(ArrayClass::Ndarray, value, value, encoder);
+        }
+        if class.is_subclass(numpy.generic.bind(py))? {
+            return self.array(ArrayClass::Scalar, value, value, encoder);
+        }
+        if class.is_subclass(numpy.ndarray.bind(py))? {
+            self.opaque(value, encoder);
+            return Ok(());
+        }
+        match numpy.array_of(value) {
+            Ok(Some(array)) if array.get_type().is(&numpy.ndarray) => {
+                self.array(ArrayClass::Tensor, value, &array, encoder)
+            }
+            Ok(_) => {
+                self.opaque(value, encoder);
+                Ok(())
+            }
+            // A tensor without a value, such as a symbolic one. Other failures are the framework's.
+            Err(error)
+                if error.is_instance_of::<PyTypeError>(py)
+                    || error.is_instance_of::<PyValueError>(py)
+                    || error.is_instance_of::<PyNotImplementedError>(py) =>
+            {
+                self.opaque(value, encoder);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn array(
+        &mut self,
+        class: ArrayClass,
+        value: &Bound<'_, PyAny>,
+        array: &Bound<'_, PyAny>,
+        encoder: &mut Encoder<'_>,
+    ) -> PyResult<()> {
+        let py = value.py();
+        let dtype = array.getattr(pyo3::intern!(py, "dtype"))?;
+        let shape: Vec<usize> = array.getattr(pyo3::intern!(py, "shape"))?.extract()?;
+        match Numpy::get(py)?.name_of(&dtype)? {
+            Some(name) if !name.is_object => {
+                let size: usize = array.getattr(pyo3::intern!(py, "nbytes"))?.extract()?;
+                array::with_bytes(array, size, |bytes| {
+                    encoder.array(class, &name.text, &shape, bytes);
+                })
+            }
+            Some(_) if class == ArrayClass::Ndarray => {
+                encoder.objects(&shape);
+                for item in array.getattr(pyo3::intern!(py, "flat"))?.try_iter()? {
+                    self.node(&item?, encoder)?;
+                }
+                Ok(())
+            }
+            _ => {
+                self.opaque(value, encoder);
+                Ok(())
+            }
+        }
+    }
+
+    fn opaque(&mut self, value: &Bound<'_, PyAny>, encoder: &mut Encoder<'_>) {
+        let class = value.get_type();
+        let name = class.fully_qualified_name().map_or_else(
+            |_| "an object".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        );
+        encoder.opaque(&name);
+        if !self.opaque.contains(&name) {
+            self.opaque.push(name);
+        }
+    }
+}
+
+/// Calls `write` with a text as UTF-8, in which lone surrogates may stand.
+pub(crate) fn text_bytes<T>(
+    text: &Bound<'_, PyString>,
+    write: impl FnOnce(&[u8]) -> T,
+) -> PyResult<T> {
+    if let Ok(text) = text.to_cow() {
+        return Ok(write(text.as_bytes()));
+    }
+    let encoded = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
+    Ok(write(encoded.cast_into::<PyBytes>()?.as_bytes()))
+}
+
+/// The text of bytes that [`text_bytes`] gave.
+fn text_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    if let Ok(text) = str::from_utf8(bytes) {
+        return Ok(PyString::new(py, text));
+    }
+    let decoded = PyBytes::new(py, bytes).call_method1("decode", ("utf-8", "surrogatepass"))?;
+    Ok(decoded.cast_into::<PyString>()?)
+}
+
+fn hexadecimal(number: &Bound<'_, PyInt>) -> PyResult<String> {
+    number.call_method1("__format__", ("#x",))?.extract()
+}
+
+/// Builds the value of a record.
+///
+/// Args:
+///     `tensor`: called with each array that was a framework's tensor.
+pub(crate) fn decode<'py>(
+    py: Python<'py>,
+    answer: &Answer,
+    tensor: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    Decoding {
+        py,
+        answer,
+        tensor,
+        depth: 0,
+    }
+    .value(&mut answer.decoder())
+}
+
+struct Decoding<'a, 'py> {
+    py: Python<'py>,
+    answer: &'a Answer,
+    tensor: Option<&'a Bound<'py, PyAny>>,
+    depth: usize,
+}
+
+impl<'py> Decoding<'_, 'py> {
+    fn value(&mut self, decoder: &mut Decoder<'_>) -> PyResult<Bound<'py, PyAny>> {
+        let node = decoder.node().map_err(malformed)?;
+        self.node(node, decoder, false)
+    }
+
+    fn key(&mut self, decoder: &mut Decoder<'_>) -> PyResult<Bound<'py, PyAny>> {
+        let node = decoder.key().map_err(malformed)?;
+        self.node(node, decoder, true)
+    }
+
+    fn item(&mut self, decoder: &mut Decoder<'_>, in_key: bool) -> PyResult<Bound<'py, PyAny>> {
+        if in_key {
+            self.key(decoder)
+        } else {
+            self.value(decoder)
+        }
+    }
+
+    fn node(
+        &mut self,
+        node: Token<'_>,
+        decoder: &mut Decoder<'_>,
+        in_key: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(malformed(Malformed));
+        }
+        let value = match node {
+            Token::None => py.None().into_bound(py),
+            Token::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+            Token::Int(value) => PyInt::new(py, value).into_any(),
+            Token::BigInt(digits) => py.get_type::<PyInt>().call1((digits, 16))?,
+            Token::Float(value) => PyFloat::new(py, value).into_any(),
+            Token::Str(Leaf::Inline(text)) => text_of(py, text)?.into_any(),
+            Token::Str(Leaf::Large { index, size }) => {
+                text_of(py, &self.large(index, size)?)?.into_any()
+            }
+            Token::Bytes(Leaf::Inline(bytes)) => PyBytes::new(py, bytes).into_any(),
+            Token::Bytes(Leaf::Large { index, size }) => {
+                let read = |bytes: &mut [u8]| self.answer.read_large(index, bytes).into_python(py);
+                PyBytes::new_with(py, size, read)?.into_any()
+            }
+            Token::List(count) => {
+                let list = PyList::empty(py);
+                for _ in 0..count {
+                    list.append(self.item(decoder, in_key)?)?;
+                }
+                list.into_any()
+            }
+            Token::Tuple(count) => {
+                let items = (0..count).map(|_| self.item(decoder, in_key));
+                PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any()
+            }
+            Token::Dict(count) => {
+                let dict = PyDict::new(py);
+                for _ in 0..count {
+                    let key = self.key(decoder)?;
+                    dict.set_item(key, self.item(decoder, in_key)?)?;
+                }
+                dict.into_any()
+            }
+            Token::Array {
+                class,
+                dtype,
+                shape,
+                bytes,
+            } => self.array(class, dtype, shape, bytes)?,
+            Token::Objects(shape) => self.objects(shape, decoder, in_key)?,
+            Token::Opaque(name) => {
+                return Err(Error::new_err(format!(
+                    "a call is to be answered that returned `{name}`, which could not be recorded"
+                )));
+            }
+        };
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn large(&self, index: usize, size: usize) -> PyResult<Vec<u8>> {
+        let mut bytes = vec![0; size];
+        self.answer
+            .read_large(index, &mut bytes)
+            .into_python(self.py)?;
+        Ok(bytes)
+    }
+
+    fn array(
+        &self,
+        class: ArrayClass,
+        dtype: &str,
+        shape: Shape<'_>,
+        bytes: Leaf<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        let numpy = Numpy::get(py)?;
+        if let (ArrayClass::Scalar, Leaf::Inline(bytes)) = (class, bytes)
+            && let Some(scalar) = quick_scalar(py, numpy, dtype, bytes)
+        {
+            return scalar;
+        }
+        let dtype = numpy.dtype_of(py, dtype)?;
+        let dimensions: Vec<usize> = shape.dimensions().collect();
+        let fill = |out: &mut [u8]| match bytes {
+            Leaf::Inline(bytes) => {
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
+            Leaf::Large { index, .. } => self.answer.read_large(index, out),
+        };
+        let array = array::filled(py, &dimensions, &dtype, bytes.size(), fill)?.into_python(py)?;
+        match class {
+            ArrayClass::Ndarray => Ok(array),
+            ArrayClass::Scalar => array.get_item(PyTuple::empty(py)),
+            ArrayClass::Tensor => match self.tensor {
+                Some(tensor) => tensor.call1((array,)),
+                None => Ok(array),
+            },
+        }
+    }
+
+    fn objects(
+        &mut self,
+        shape: Shape<'_>,
+        decoder: &mut Decoder<'_>,
+        in_key: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        let numpy = Numpy::get(py)?;
+        let dimensions: Vec<usize> = shape.dimensions().collect();
+        let array = numpy
+            .zeros
+            .bind(py)
+            .call1((PyTuple::new(py, &dimensions)?, "O"))?;
+        let flat = array.getattr(pyo3::intern!(py, "flat"))?;
+        for place in 0..shape.num_elements().ok_or_else(|| malformed(Malformed))? {
+            flat.set_item(place, self.item(decoder, in_key)?)?;
+        }
+        Ok(array)
+    }
+}
+
+/// A scalar of the commonest dtypes, without the way through an array; `None` for any other.
+fn quick_scalar<'py>(
+    py: Python<'py>,
+    numpy: &Numpy,
+    dtype: &str,
+    bytes: &[u8],
+) -> Option<PyResult<Bound<'py, PyAny>>> {
+    let (class, number): (&Py<PyType>, f64) = match dtype {
+        "<f4" => (
+            &numpy.float32,
+            f32::from_le_bytes(bytes.try_into().ok()?).into(),
+        ),
+        "<f8" => (&numpy.float64, f64::from_le_bytes(bytes.try_into().ok()?)),
+        _ => return None,
+    };
+    // The bits of a NaN may not survive the constructor.
+    (!number.is_nan()).then(|| class.bind(py).call1((number,)))
+}
+
+fn malformed(_: Malformed) -> PyErr {
+    Error::new_err("a record holds a value that is not valid")
+}

@@ -1,0 +1,542 @@
+//! The class `Trial`: a process's training of its trial, as the hooks see it.
+//!
+//! The training lies behind a lock that is only held while core works, never while Python code runs:
+//! converting a value may call the framework, which may call a hook, which may come back here.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pedl_core::calls::value::Encoded;
+use pedl_core::calls::{Answer, Call};
+use pedl_core::checkpoint::Tensor;
+use pedl_core::directory::Facts;
+use pedl_core::training::Training;
+use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
+use pedl_core::workload::Workload;
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use serde_json::Value;
+
+use crate::error::{Error, IntoPython};
+use crate::numpy::Numpy;
+use crate::{array, convert, log};
+
+/// Bits of what `batch_done` returns.
+const STEP_ENDED: u8 = 1;
+const CHECKPOINT_DUE: u8 = 2;
+
+/// What identifies a call: kind, identity, site, draws, arguments.
+type Key = (u8, u32, u32, u64, u64);
+
+/// One trial in one process. In a child that was forked from it nothing is recorded.
+#[pyclass(frozen, module = "_pedl")]
+pub(crate) struct Trial {
+    launch: Launch,
+    launch_text: Py<PyString>,
+    training: Mutex<Training>,
+    /// Buffers for one call, lent to whoever converts.
+    encoded: Mutex<Encoded>,
+    answer: Mutex<Answer>,
+    /// The process that this was made in.
+    process: u32,
+    is_forked: AtomicBool,
+}
+
+#[pymethods]
+impl Trial {
+    /// Reads a launch message. Touches no disk.
+    #[new]
+    fn new(launch: &Bound<'_, PyString>) -> PyResult<Self> {
+        let message: Launch = serde_json::from_str(&launch.to_cow()?)
+            .map_err(|error| PyValueError::new_err(format!("not a launch message: {error}")))?;
+        if message.schema != LAUNCH_SCHEMA {
+            let found = message.schema;
+            let problem = format!("a launch message of schema {found}, expected {LAUNCH_SCHEMA}");
+            return Err(PyValueError::new_err(problem));
+        }
+        Ok(Self {
+            training: Mutex::new(Training::new(message.clone())),
+            launch: message,
+            launch_text: launch.clone().unbind(),
+            encoded: Mutex::default(),
+            answer: Mutex::default(),
+            process: process::id(),
+            is_forked: AtomicBool::new(false),
+        })
+    }
+
+    // -- the launch message --------------------------------------------------------------------
+
+    /// The launch message, JSON.
+    #[getter]
+    fn launch(&self, py: Python<'_>) -> Py<PyString> {
+        self.launch_text.clone_ref(py)
+    }
+
+    /// The trial directory, absolute.
+    #[getter]
+    fn directory(&self) -> Cow<'_, str> {
+        self.launch.trial_dir.to_string_lossy()
+    }
+
+    /// Seed of everything the script leaves unseeded, below 2**31.
+    #[getter]
+    fn seed(&self) -> u32 {
+        self.launch.trial_seed
+    }
+
+    /// Size of the thread pools of mathematics libraries.
+    #[getter]
+    fn threads(&self) -> u32 {
+        self.launch.threads
+    }
+
+    /// Whether a run that cannot be exact is refused.
+    #[getter]
+    fn exact(&self) -> bool {
+        self.launch.exact
+    }
+
+    /// Libraries that are left alone.
+    #[getter]
+    fn no_hooks(&self) -> Vec<String> {
+        self.launch.no_hooks.clone()
+    }
+
+    /// Whether the trial had begun before this process was started.
+    #[getter]
+    fn resume(&self) -> bool {
+        self.launch.resume
+    }
+
+    // -- the beginning and the end --------------------------------------------------------------
+
+    /// The first intercepted call: opens the trial directory, and finds the newest checkpoint.
+    fn begin(slf: &Bound<'_, Self>, facts: &str) -> PyResult<()> {
+        let (py, trial) = (slf.py(), slf.get());
+        if trial.process != process::id() {
+            trial.fork_child();
+        }
+        if trial.is_inert() {
+            return Ok(());
+        }
+        let facts: Facts = serde_json::from_str(facts)
+            .map_err(|error| PyValueError::new_err(format!("not the facts: {error}")))?;
+        log::start(&trial.launch);
+        py.detach(|| trial.locked(|training| training.begin(facts)))
+            .into_python(py)?;
+        let options = PyDict::new(py);
+        options.set_item("after_in_child", slf.getattr("fork_child")?)?;
+        py.import("os")?
+            .call_method("register_at_fork", (), Some(&options))?;
+        Ok(())
+    }
+
+    /// In a forked child: from now on every method does nothing.
+    fn fork_child(&self) {
+        self.is_forked.store(true, Ordering::Relaxed);
+    }
+
+    /// The script has ended with this code.
+    fn end(&self, py: Python<'_>, exit_code: i32) -> PyResult<()> {
+        if self.is_inert() {
+            return Ok(());
+        }
+        self.wait_saved(py)?;
+        self.with(py, |training| training.end(exit_code))
+    }
+
+    // -- recorded calls --------------------------------------------------------------------------
+
+    /// Number of calls recorded before the checkpoint; 0 where there is none.
+    #[getter]
+    fn resume_call(&self) -> u64 {
+        if self.is_inert() {
+            0
+        } else {
+            self.training().resume_call()
+        }
+    }
+
+    /// Calls answered or appended so far.
+    #[getter]
+    fn position(&self) -> u64 {
+        if self.is_inert() {
+            0
+        } else {
+            self.training().position()
+        }
+    }
+
+    /// Whether the log is longer than `--log-limit`.
+    #[getter]
+    fn log_exceeded(&self) -> bool {
+        !self.is_inert() && self.training().is_log_exceeded()
+    }
+
+    /// The id of a text: what a call is, or where the script is.
+    fn intern(&self, text: &Bound<'_, PyString>) -> PyResult<u32> {
+        if self.is_inert() {
+            return Ok(0);
+        }
+        convert::text_bytes(text, |bytes| self.training().intern(bytes).number())
+    }
+
+    /// Appends calls `(kind, identity, site, draws, arguments, value)`. Returns the names of the types
+    /// that could not be recorded.
+    fn append(&self, py: Python<'_>, calls: &Bound<'_, PyList>) -> PyResult<Vec<String>> {
+        let mut opaque = Vec::new();
+        if self.is_inert() {
+            return Ok(opaque);
+        }
+        let mut encoded = take(&self.encoded);
+        for call in calls {
+            let call = call.cast_into::<PyTuple>()?;
+            let item = |place| call.get_borrowed_item(place);
+            let key = (
+                item(0)?.extract()?,
+                item(1)?.extract()?,
+                item(2)?.extract()?,
+                item(3)?.extract()?,
+                item(4)?.extract()?,
+            );
+            encoded.clear();
+            convert::encode(&item(5)?.to_owned(), &mut encoded.encoder(), &mut opaque)?;
+            self.with(py, |training| {
+                training.append(&call_of(training, key)?, &encoded)
+            })?;
+        }
+        put_back(&self.encoded, encoded);
+        Ok(opaque)
+    }
+
+    /// What the next record returned, if it is of this call.
+    #[pyo3(signature = (kind, identity, site, draws, arguments, tensor=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are what identifies a call")]
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        kind: u8,
+        identity: u32,
+        site: u32,
+        draws: u64,
+        arguments: u64,
+        tensor: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.refuse_in_child()?;
+        let mut answer = take(&self.answer);
+        let key = (kind, identity, site, draws, arguments);
+        self.with(py, |training| {
+            training.answer(&call_of(training, key)?, &mut answer)
+        })?;
+        let value = convert::decode(py, &answer, tensor)?;
+        put_back(&self.answer, answer);
+        Ok(value)
+    }
+
+    /// Consumes the record of a call that was made again: what it returned has to be the same.
+    #[expect(clippy::too_many_arguments, reason = "they are what identifies a call")]
+    fn check(
+        &self,
+        py: Python<'_>,
+        kind: u8,
+        identity: u32,
+        site: u32,
+        draws: u64,
+        arguments: u64,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.refuse_in_child()?;
+        let mut encoded = take(&self.encoded);
+        encoded.clear();
+        convert::encode(value, &mut encoded.encoder(), &mut Vec::new())?;
+        let mut answer = take(&self.answer);
+        let key = (kind, identity, site, draws, arguments);
+        self.with(py, |training| {
+            training.check(&call_of(training, key)?, &encoded, &mut answer)
+        })?;
+        put_back(&self.answer, answer);
+        put_back(&self.encoded, encoded);
+        Ok(())
+    }
+
+    /// Kind, identity and arguments of the next record; None where the replay is over.
+    fn peek(&self, py: Python<'_>) -> PyResult<Option<(u8, u32, u64)>> {
+        if self.is_inert() {
+            return Ok(None);
+        }
+        let call = self.with(py, Training::peek)?;
+        Ok(call.map(|call| (call.kind, call.identity.number(), call.arguments)))
+    }
+
+    /// Hands what was appended to the operating system.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_inert() {
+            Ok(())
+        } else {
+            self.with(py, Training::flush)
+        }
+    }
+
+    // -- steps and events ------------------------------------------------------------------------
+
+    /// A training call was made or answered. Bit 0: a step ended with it; bit 1: a checkpoint is due.
+    fn batch_done(&self, py: Python<'_>, now_s: f64) -> PyResult<u8> {
+        if self.is_inert() {
+            return Ok(0);
+        }
+        let boundary = self.with(py, |training| training.batch_done(now_s))?;
+        let step_ended = if boundary.step_ended.is_some() {
+            STEP_ENDED
+        } else {
+            0
+        };
+        let is_due = matches!(boundary.next, Workload::CheckpointModel { .. });
+        Ok(step_ended | if is_due { CHECKPOINT_DUE } else { 0 })
+    }
+
+    /// The names of what a call returns as a list.
+    fn metric_names(&self, py: Python<'_>, identity: u32, names: Vec<String>) -> PyResult<()> {
+        if self.is_inert() {
+            return Ok(());
+        }
+        self.with(py, |training| {
+            training.set_metric_names(training.text_id(identity)?, names);
+            Ok(())
+        })
+    }
+
+    /// The step that ended with the last batch is over, and its calls are appended.
+    fn end_step(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
+        if self.is_inert() {
+            Ok(())
+        } else {
+            self.with(py, |training| training.end_step(epoch))
+        }
+    }
+
+    /// Appends an event, a JSON object with the member `event`, to the journal.
+    fn event(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        let event: Value = serde_json::from_str(text)
+            .map_err(|error| PyValueError::new_err(format!("not an event: {error}")))?;
+        let Value::Object(mut members) = event else {
+            return Err(PyValueError::new_err("not an event: it is no object"));
+        };
+        let Some(Value::String(name)) = members.remove("event") else {
+            return Err(PyValueError::new_err(
+                "not an event: it has no member `event`",
+            ));
+        };
+        if self.is_inert() {
+            Ok(())
+        } else {
+            self.with(py, |training| training.event(&name, members))
+        }
+    }
+
+    // -- checkpoints -----------------------------------------------------------------------------
+
+    /// Whether there is a checkpoint to resume from. May be asked for before the trial begins, and
+    /// makes nothing.
+    fn has_checkpoint(&self) -> bool {
+        !self.is_inert() && self.training().has_checkpoint()
+    }
+
+    /// The state that was saved with the checkpoint; None where there is no checkpoint.
+    fn checkpoint_state(&self) -> Option<String> {
+        if self.is_inert() {
+            return None;
+        }
+        self.training()
+            .checkpoint()
+            .map(|checkpoint| checkpoint.state.clone())
+    }
+
+    /// The arrays of the checkpoint by name. They are handed out once.
+    fn checkpoint_tensors<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+        if self.is_inert() {
+            return Ok(Vec::new());
+        }
+        let tensors = self.training().take_tensors();
+        let arrays = tensors
+            .iter()
+            .map(|tensor| Ok((tensor.name.clone(), array_of(py, tensor)?)));
+        let arrays = arrays.collect::<PyResult<_>>()?;
+        self.training().reuse(tensors);
+        Ok(arrays)
+    }
+
+    /// Takes a checkpoint of the state after the last appended call. Copies the arrays and the files;
+    /// a thread writes them.
+    fn save(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        tensors: Vec<(String, Bound<'_, PyAny>)>,
+        state: String,
+        files: Vec<PathBuf>,
+    ) -> PyResult<()> {
+        if self.is_inert() {
+            return Ok(());
+        }
+        self.wait_saved(py)?;
+        let mut memory = self.training().used_tensors().into_iter();
+        let tensors = tensors.into_iter().map(|(name, array)| {
+            let bytes = memory.next().map(|tensor| tensor.bytes).unwrap_or_default();
+            tensor_of(name, &array, bytes)
+        });
+        let tensors = tensors.collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| self.locked(|training| training.save(epoch, tensors, state, files)))
+            .into_python(py)
+    }
+
+    /// Whether a checkpoint is being written.
+    fn saving(&self) -> bool {
+        !self.is_inert() && self.training().is_saving()
+    }
+
+    /// Waits until no checkpoint is being written, and raises why the last one could not be.
+    fn wait_saved(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_inert() {
+            return Ok(());
+        }
+        let Some(commit) = self.training().take_commit() else {
+            return Ok(());
+        };
+        let ended = py.detach(|| commit.wait());
+        self.with(py, |training| training.end_commit(ended))
+    }
+
+    /// Puts the checkpoint's version of a file back. False where it has none.
+    #[expect(clippy::needless_pass_by_value, reason = "it is made for this call")]
+    fn restore_file(&self, py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+        if self.is_inert() {
+            return Ok(false);
+        }
+        py.detach(|| self.locked(|training| training.restore_file(&path)))
+            .into_python(py)
+    }
+
+    // -- standard error --------------------------------------------------------------------------
+
+    /// Says something, unless `--quiet` was given.
+    fn log(&self, text: &str) {
+        if !self.is_inert() {
+            log::start(&self.launch);
+            tracing::info!("{text}");
+        }
+    }
+
+    /// Says why the process ends.
+    #[pyo3(signature = (message, hint=None))]
+    fn log_error(&self, message: &str, hint: Option<&str>) {
+        log::start(&self.launch);
+        if let Some(hint) = hint {
+            tracing::error!(hint, "{message}");
+        } else {
+            tracing::error!("{message}");
+        }
+    }
+}
+
+impl Trial {
+    /// Calls core, and makes an exception of its error once the lock is free.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Training) -> pedl_core::Result<T>,
+    ) -> PyResult<T> {
+        self.locked(work).into_python(py)
+    }
+
+    fn locked<T>(&self, work: impl FnOnce(&mut Training) -> T) -> T {
+        work(&mut self.training())
+    }
+
+    fn training(&self) -> MutexGuard<'_, Training> {
+        self.training.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is a forked child. Before the trial begins nothing depends on it.
+    fn is_inert(&self) -> bool {
+        self.is_forked.load(Ordering::Relaxed)
+    }
+
+    fn refuse_in_child(&self) -> PyResult<()> {
+        if self.is_inert() {
+            return Err(Error::new_err("a call is to be answered in a forked child"));
+        }
+        Ok(())
+    }
+}
+
+fn call_of(training: &Training, key: Key) -> pedl_core::Result<Call> {
+    let (kind, identity, site, draws, arguments) = key;
+    let (identity, site) = (training.text_id(identity)?, training.text_id(site)?);
+    Ok(Call {
+        kind,
+        identity,
+        site,
+        draws,
+        arguments,
+    })
+}
+
+/// Takes a buffer; whoever comes meanwhile gets a new one.
+fn take<T: Default>(buffer: &Mutex<T>) -> T {
+    std::mem::take(&mut *buffer.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn put_back<T>(buffer: &Mutex<T>, value: T) {
+    *buffer.lock().unwrap_or_else(PoisonError::into_inner) = value;
+}
+
+/// Copies an array into memory of ours. One that is not little-endian is stored as if it were.
+fn tensor_of(name: String, array: &Bound<'_, PyAny>, mut bytes: Vec<u8>) -> PyResult<Tensor> {
+    let py = array.py();
+    let numpy = Numpy::get(py)?;
+    let mut array = numpy.asarray.bind(py).call1((array,))?;
+    let mut dtype = array.getattr(intern!(py, "dtype"))?;
+    let known = numpy.name_of(&dtype)?;
+    if known
+        .as_ref()
+        .is_some_and(|name| name.text.starts_with('>'))
+    {
+        dtype = dtype.call_method1("newbyteorder", ("<",))?;
+        array = array.call_method1("astype", (&dtype,))?;
+    }
+    bytes.clear();
+    let (long, is_object) = match known {
+        Some(name) => (name.long.to_string(), name.is_object),
+        None => (dtype.str()?.extract()?, true),
+    };
+    // What holds references has no bytes to store; core refuses it by its dtype.
+    if !is_object {
+        let size: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
+        array::with_bytes(&array, size, |source| bytes.extend_from_slice(source))?;
+    }
+    let shape = array.getattr(intern!(py, "shape"))?.extract()?;
+    Ok(Tensor {
+        name,
+        dtype: long,
+        shape,
+        bytes,
+    })
+}
+
+fn array_of<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = Numpy::get(py)?.dtype_of(py, &tensor.dtype)?;
+    let copy = |out: &mut [u8]| {
+        out.copy_from_slice(&tensor.bytes);
+        Ok::<_, pedl_core::Error>(())
+    };
+    array::filled(py, &tensor.shape, &dtype, tensor.bytes.len(), copy)?.into_python(py)
+}

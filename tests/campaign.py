@@ -1,0 +1,213 @@
+"""Kills trainings at random moments, cell by cell, and says whether each ended as the one that nobody killed.
+
+Started by `cargo dev campaign` with the Python of a stack. A cell is a source of batches, with a seed
+or without any. In each:
+
+1. A training of scripts/everything_*.py is left in peace: what the others are compared with.
+2. Others are killed, ten times in all: five times every process at once and the command given again,
+   five times only the process that trains. The moments are random, from seeds; but six of them or more
+   lie after a checkpoint that was taken inside a fit, and two or more after one inside the second fit.
+3. One is given only 60 % of the undisturbed time at each start (three times what it takes to start, if
+   that is longer), and has to come to its end by itself.
+
+Every one that comes to its end has to print the hashes of the first, and at every start only batches may
+be computed that were not computed before the checkpoint (everything.py tells how that is known).
+
+    python tests/campaign.py --stack NAME --script SCRIPT --results FILE [--source NAME] [--kills 10]
+
+A cell that is in the file of results is not run again.
+"""
+
+import argparse
+import collections
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import everything
+import support
+
+SOURCES = ["arrays", "arrays-unshuffled", "sequence-0", "sequence-1", "sequence-3", "train-on-batch"]
+SEED = 3
+
+# Of the undisturbed time, for each start of a training that has to come to its end by itself.
+SHARE = 0.6
+LEAST_STARTUPS = 3
+
+# A training that is not done after so many starts makes no progress.
+MOST_STARTS = 12
+
+# Where a kill has to lie. In each ten, four lie anywhere, four after a checkpoint inside a fit, and two after one
+# inside the second fit.
+ANYWHERE, IN_A_FIT, IN_THE_SECOND_FIT = "anywhere", "in a fit", "in the second fit"
+
+Kill = collections.namedtuple("Kill", "target place")
+
+COLUMNS = "{:<18} {:<8} {:>11} {:>11} {:>9} {:>7} {:>8} {:>7} {:>22}  {}"
+
+
+def plan_kills(count, dice):
+    """Draws the targets and places of the kills: half of the targets each, in random order."""
+    targets = ["everything", "trial"] * ((count + 1) // 2)
+    places = [IN_THE_SECOND_FIT] * -(-count * 2 // 10) + [IN_A_FIT] * -(-count * 4 // 10)
+    places += [ANYWHERE] * (count - len(places))
+    targets = targets[:count]
+    dice.shuffle(targets)
+    dice.shuffle(places)
+    return [Kill(*pair) for pair in zip(targets, places)]
+
+
+def is_after_checkpoint(training, place):
+    """Whether a training stands where a kill of this place may fall."""
+    if place == IN_THE_SECOND_FIT:
+        return training.checkpoint_in_fit(2) and training.is_training
+    return training.is_training and (training.checkpoint_in_fit(1) or training.checkpoint_in_fit(2))
+
+
+def wait_for_moment(training, place, undisturbed, dice):
+    """Waits for the moment of a kill; returns False if the training ended before."""
+    of_training = undisturbed.seconds - undisturbed.startup_seconds
+    if place == ANYWHERE:
+        return not training.ends_within(dice.uniform(0, undisturbed.startup_seconds + 0.5 * of_training))
+    if not training.wait_until(lambda: is_after_checkpoint(training, place)):
+        return False
+    return not training.ends_within(dice.uniform(0, 0.2 * of_training))
+
+
+class Result:
+    """What came out of one cell, as it is kept and printed."""
+
+    def __init__(self):
+        self.kills = {"everything": 0, "trial": 0}
+        self.after_checkpoint = 0
+        self.in_second_fit = 0
+        self.ended = 0
+        self.traced = 0
+        self.problems = []
+        self.undisturbed = None
+        self.given_seconds = 0
+        self.starts = 0
+
+    def row(self, source, seeded):
+        """The cell as a line of the table."""
+        kills = "{} + {}".format(self.kills["everything"], self.kills["trial"])
+        given = "{} x {:.1f} of {:.1f} s".format(self.starts, self.given_seconds, self.undisturbed.seconds)
+        return COLUMNS.format(
+            source,
+            "seeded" if seeded else "unseeded",
+            kills,
+            self.after_checkpoint,
+            self.in_second_fit,
+            self.ended,
+            len(self.undisturbed.records),
+            self.traced,
+            given,
+            "; ".join(self.problems) or "equal",
+        )
+
+
+def run_cell(cell, kills, dice):
+    """Runs one cell; returns a `Result`."""
+    result = Result()
+    undisturbed = result.undisturbed = cell.undisturbed()
+    _kill_again_and_again(cell, plan_kills(kills, dice), undisturbed, dice, result)
+    _give_little_time(cell, undisturbed, result)
+    if result.after_checkpoint < kills * 6 // 10 or result.in_second_fit < kills * 2 // 10:
+        result.problems.append("too few kills fell after a checkpoint")
+    return result
+
+
+def _kill_again_and_again(cell, kills, undisturbed, dice, result):
+    """Trainings one after the other until all kills are done, each to its end."""
+    kills = collections.deque(kills)
+    while kills:
+        training = cell.killed("killed-{}".format(result.ended + 1), undisturbed)
+        training.start()
+        while kills and wait_for_moment(training, kills[0].place, undisturbed, dice):
+            kill = kills.popleft()
+            result.kills[kill.target] += 1
+            result.after_checkpoint += is_after_checkpoint(training, IN_A_FIT)
+            result.in_second_fit += is_after_checkpoint(training, IN_THE_SECOND_FIT)
+            if training.kill(kill.target):
+                training.start()
+        _finish(training, result)
+
+
+def _give_little_time(cell, undisturbed, result):
+    """One training that is killed after a part of the undisturbed time, at every start."""
+    seconds = max(SHARE * undisturbed.seconds, LEAST_STARTUPS * undisturbed.startup_seconds)
+    result.given_seconds = seconds
+    training = cell.killed("little-time", undisturbed)
+    training.start()
+    while not training.ends_within(seconds):
+        training.kill("everything")
+        if training.starts == MOST_STARTS:
+            result.starts = training.starts
+            result.problems.append("no end after {} starts of {:.1f} s".format(MOST_STARTS, seconds))
+            return
+        training.start()
+    result.starts = training.starts
+    _finish(training, result)
+
+
+def _finish(training, result):
+    result.problems += training.finish()
+    result.traced = max(result.traced, training.traced)
+    result.ended += 1
+
+
+def read_results(path):
+    """The rows that are there already, by cell."""
+    if not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return {tuple(line["cell"]): line for line in lines}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--stack", required=True)
+    parser.add_argument("--script", required=True)
+    parser.add_argument("--results", required=True, type=Path)
+    parser.add_argument("--source", action="append", choices=SOURCES)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--epochs", type=int)
+    arguments = parser.parse_args()
+
+    done = read_results(arguments.results)
+    print(
+        COLUMNS.format(
+            "source", "", "all + trial", "after ckpt", "in fit 2", "ended", "batches", "traced", "60 % runs", "hashes"
+        )
+    )
+    failed = False
+    for source in arguments.source or SOURCES:
+        for seed in (SEED, None):
+            name = (arguments.stack, source, seed, arguments.kills, arguments.epochs)
+            if name not in done:
+                done[name] = _run_and_keep(name, arguments)
+            print(done[name]["row"], flush=True)
+            failed |= not done[name]["good"]
+    return 1 if failed else 0
+
+
+def _run_and_keep(name, arguments):
+    stack, source, seed, kills, epochs = name
+    dice = random.Random(repr(name))
+    with tempfile.TemporaryDirectory(prefix="pedl-campaign-") as directory:
+        script = support.SCRIPTS / arguments.script
+        cell = everything.Cell(Path(directory), script, source, seed, epochs)
+        try:
+            result = run_cell(cell, kills, dice)
+        finally:
+            cell.close()
+    line = {"cell": name, "row": result.row(source, seed is not None), "good": not result.problems}
+    with arguments.results.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    return line
+
+
+if __name__ == "__main__":
+    sys.exit(main())

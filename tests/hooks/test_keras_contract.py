@@ -1,0 +1,246 @@
+"""What every generation of Keras has to keep, whatever its call paths: `contract.py` tells, and this judges.
+
+Reached exactly once for each call of the user, and once for each computation; not visible to the user's own
+exceptions; gone without a trace when taken back; and no training where any of this is not known to hold.
+"""
+import json
+import os
+import re
+
+import pytest
+import support
+
+SCRIPT = support.ROOT / "tests" / "hooks" / "contract.py"
+STACK = os.environ.get("PEDL_STACK", "plain")
+
+pytestmark = pytest.mark.stack("keras")
+keras2 = pytest.mark.stack("keras2")
+keras3 = pytest.mark.stack("keras3")
+
+# name of the call: entries into the framework, train, test and predict calls. Two batches to an epoch, two epochs.
+CALLS = {
+    "fit on arrays": (1, 4, 0, 0),
+    "fit with validation data": (1, 4, 4, 0),
+    # The callback is the user's code: its two calls of `evaluate` are entries of their own.
+    "fit with a callback that evaluates": (3, 4, 4, 0),
+    "fit on a Sequence": (1, 4, 0, 0),
+    "fit on a generator": (1, 4, 0, 0),
+    "evaluate": (1, 0, 2, 0),
+    "evaluate a Sequence": (1, 0, 2, 0),
+    "predict": (1, 0, 0, 2),
+    "predict a Sequence": (1, 0, 0, 2),
+    "train_on_batch": (1, 1, 0, 0),
+    "test_on_batch": (1, 0, 1, 0),
+    "predict_on_batch": (1, 0, 0, 1),
+}
+CALLS_KERAS2 = {
+    "fit_generator on a Sequence": (1, 4, 0, 0),
+    "fit_generator on a Sequence without a thread": (1, 4, 0, 0),
+    "fit_generator on a generator": (1, 4, 0, 0),
+    "evaluate_generator": (1, 0, 2, 0),
+    "predict_generator": (1, 0, 0, 2),
+}
+
+# Targets that `contract.py` cannot see being reached, each for its reason.
+UNSEEN = {
+    # `tf.data` calls the iterators in threads of its own.
+    "keras3-tensorflow": {"ArrayDataAdapter._get_iterator", "PyDatasetAdapter._get_iterator"},
+    # They end the process; `test_tf_keras_does_not_train_unprotected` calls them.
+    "keras2-tensorflow1": {"Model.fit", "Model.fit_generator", "Model.train_on_batch"},
+}
+
+ORDERS = {
+    "keras3-jax": ("keras", "keras.models", "jax keras"),
+    "keras3-tensorflow": ("keras", "keras.models", "tensorflow keras"),
+    "keras2-tensorflow1": ("keras", "keras.models", "tensorflow keras"),
+}
+
+
+def last_line(ended):
+    return json.loads(ended.check().stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory):
+    """The answer of one long run, which several tests look at."""
+    run = support.ScriptRun(tmp_path_factory.mktemp("reached") / "run", SCRIPT, ["reached"])
+    yield last_line(run.run())
+    run.close()
+
+
+# -- patched, and taken back -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("modules", ORDERS.get(STACK, ()))
+def test_every_target_is_patched_once_in_whatever_order_libraries_are_imported(script_run, modules):
+    run = script_run(SCRIPT, "patched", *modules.split())
+    answer = last_line(run.run())
+    assert {name: times for name, times in answer["wrapped"].items() if times != 1} == {}
+    assert len(answer["wrapped"]) > 20
+    # An import is no training: nothing has begun, and nothing was written.
+    assert not answer["begun"]
+    assert not run.trial.directory.exists()
+
+
+def test_taking_the_patches_back_leaves_the_same_objects_and_signatures_never_change(script_run):
+    run = script_run(SCRIPT, "undo", environment={"PYTHONPATH": str(support.ROOT)})
+    assert last_line(run.python()) == []
+
+
+# -- reached -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["Sequential", "functional", "subclassed"])
+def test_a_call_of_the_user_enters_once_and_every_computation_is_recorded_once(reached, model):
+    expected = {}
+    for name, (entries, train, test, predict) in dict(CALLS, **(CALLS_KERAS2 if "keras2" in STACK else {})).items():
+        expected[name] = {
+            "entries": entries,
+            "train": train,
+            "test": test,
+            "predict": predict,
+            "computed": train + test + predict,
+            "target": 1,
+        }
+    found = {
+        name.partition(": ")[2]: counts for name, counts in reached["calls"].items() if name.startswith(model + ":")
+    }
+    assert sorted(found) == sorted(expected)
+    assert {name: counts for name, counts in found.items() if counts != expected[name]} == {}
+
+
+def test_no_patch_stands_where_nothing_comes_by(reached):
+    assert {name.partition(":")[2] for name in reached["never"]} == UNSEEN.get(STACK, set())
+
+
+# -- the user's exceptions ---------------------------------------------------------------------------------------
+
+
+def test_exceptions_of_the_user_come_out_as_under_python(script_run):
+    run = script_run(SCRIPT, "exceptions")
+    python = last_line(run.python())
+    ours = last_line(run.run())
+    # The recorder is in no call and in no entry any more.
+    assert ours.pop("left inside") == [0, 0]
+    assert python.pop("left inside") is None
+    assert ours == python
+    assert python["a callback"]["the same object"]
+    assert all(value == 1 for name, value in ours.items() if name.endswith(", then"))
+
+
+# -- what is not known -------------------------------------------------------------------------------------------
+
+
+def write_library(directory, name, version):
+    package = directory / "fake" / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f'__version__ = "{version}"\n')
+    return str(package.parent)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text):
+        path = tmp_path / "train.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def error_of(ended):
+    """The message that ended a run, without the folders of this machine."""
+    text = ended.stderr[ended.stderr.index("pedl: error:"):]
+    return re.sub(r"(found at: ).*/(\w+)\n", r"\1.../\2\n", text).replace(" \n", "\n")
+
+
+@pytest.mark.parametrize("version", ["2.16.0", "2.4.3", "3.12.1", "3.13.0rc1", "99-dev"])
+def test_an_unknown_version_is_stopped_before_it_trains(script_run, script, tmp_path, version):
+    path = write_library(tmp_path, "keras", version)
+    run = script_run(script("import keras\nprint('it trains')\n"), environment={"PYTHONPATH": path})
+    ended = run.run().check(69)
+    assert ended.stdout == ""
+    assert error_of(ended) == (
+        f"pedl: error: keras `{version}` is not a version pedl-run can intercept\n"
+        "  found at: .../keras\n"
+        "  known: 2.2.5 - 2.3.1, 3.13.0 and later\n"
+        "  the script was stopped before it trained\n"
+        "hint: install a listed version, or pass `--no-hooks keras` to train without checkpoints and resume\n"
+    )
+    assert not run.trial.directory.exists()
+
+
+def test_an_unknown_version_is_left_alone_where_the_user_says_so(script_run, script, tmp_path):
+    path = write_library(tmp_path, "keras", "2.16.0")
+    options = ["--no-hooks", "keras"]
+    run = script_run(script("import keras\nprint('it trains')\n"), options=options, environment={"PYTHONPATH": path})
+    assert run.run().check().stdout == "it trains\n"
+
+
+def test_a_known_library_of_which_a_part_is_missing_is_stopped(script_run, script, tmp_path):
+    path = write_library(tmp_path, "tensorflow", "1.15.5")
+    run = script_run(script("import tensorflow\nprint('it trains')\n"), environment={"PYTHONPATH": path})
+    ended = run.run().check(69)
+    assert ended.stdout == ""
+    assert error_of(ended) == (
+        "pedl: error: cannot patch `tensorflow.python.ops.gen_random_ops:random_uniform`: "
+        "No module named 'tensorflow.python'\n"
+        "  a row of generation tensorflow 1.15.0 - 1.15.5; needed to keep the state of a random op\n"
+        "  nothing was patched; the script was stopped before it trained\n"
+        "hint: is tensorflow modified in this environment? reinstall it, or pass `--no-hooks tensorflow`\n"
+    )
+
+
+@keras3
+def test_an_unknown_backend_is_stopped_before_it_trains(script_run, script):
+    text = "import keras\nprint('it trains')\n"
+    ended = script_run(script(text), environment={"KERAS_BACKEND": "numpy"}).run().check(69)
+    assert ended.stdout == ""
+    assert error_of(ended) == (
+        "pedl: error: keras on backend `numpy` is not something pedl-run can intercept\n"
+        "  known: jax, tensorflow\n"
+        "  the script was stopped before it trained\n"
+        "hint: choose a known backend with KERAS_BACKEND, or pass `--no-hooks keras` to train without checkpoints "
+        "and resume\n"
+    )
+
+
+def test_without_hooks_keras_trains_as_under_python(script_run):
+    options = [word for name in ("keras", "tensorflow", "jax") for word in ("--no-hooks", name)]
+    run = script_run(SCRIPT, "train", options=options)
+    assert last_line(run.run()) == last_line(run.python())
+    assert not run.trial.directory.exists()
+
+
+TF_KERAS = """
+import sys
+import numpy
+import tensorflow
+model = tensorflow.keras.Sequential([tensorflow.keras.layers.Dense(1, input_shape=(2,))])
+model.compile("sgd", "mse")
+x, y = numpy.zeros((4, 2), "float32"), numpy.zeros((4, 1), "float32")
+print("compiled")
+calls = {
+    "fit": lambda: model.fit(x, y, verbose=0),
+    "fit_generator": lambda: model.fit_generator(iter([(x, y)]), steps_per_epoch=1, verbose=0),
+    "train_on_batch": lambda: model.train_on_batch(x, y),
+}
+calls[sys.argv[1]]()
+print("trained")
+"""
+
+
+@keras2
+@pytest.mark.parametrize("call", ["fit", "fit_generator", "train_on_batch"])
+def test_tf_keras_does_not_train_unprotected(script_run, script, call):
+    ended = script_run(script(TF_KERAS), call).run().check(69)
+    assert ended.stdout == "compiled\n"
+    assert error_of(ended) == (
+        "pedl: error: `tf.keras` of TensorFlow 1 is not something pedl-run can intercept\n"
+        f"  called: `{call}` of a `Sequential`\n"
+        "  the script was stopped before it trained\n"
+        "hint: use the `keras` package (2.2.5 - 2.3.1), or pass `--no-hooks tensorflow` to train without checkpoints "
+        "and resume\n"
+    )
+    run = script_run(script(TF_KERAS), call, options=["--no-hooks", "tensorflow"])
+    assert run.run().check().stdout == "compiled\ntrained\n"
