@@ -5,13 +5,14 @@
 //! memory is.
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::numpy::Numpy;
+use crate::numpy::{Dtype, Numpy};
 
-/// Below, a copy by `tobytes` is cheaper than to ask where the memory is (about 1 µs).
-const COPIED_BYTES: usize = 16 << 10;
+/// Up to here a copy by way of `bytes` is cheaper than to ask where the memory is (about 1 µs).
+pub(crate) const SMALL_BYTES: usize = 16 << 10;
 
 /// Calls `read` with the bytes of an array in C order, and returns what it returns.
 ///
@@ -23,9 +24,9 @@ pub(crate) fn with_bytes<T>(
     read: impl FnOnce(&[u8]) -> T,
 ) -> PyResult<T> {
     let py = array.py();
-    if size <= COPIED_BYTES {
+    if size <= SMALL_BYTES {
         let bytes = array
-            .call_method0(pyo3::intern!(py, "tobytes"))?
+            .call_method0(intern!(py, "tobytes"))?
             .cast_into::<PyBytes>()?;
         return Ok(read(bytes.as_bytes()));
     }
@@ -45,20 +46,26 @@ pub(crate) fn with_bytes<T>(
 /// Makes an array whose bytes `fill` writes.
 ///
 /// Args:
-///     `dtype`: without Python objects in it.
 ///     `size`: bytes that the array must have.
 pub(crate) fn filled<'py, E>(
     py: Python<'py>,
     shape: &[usize],
-    dtype: &Bound<'py, PyAny>,
+    dtype: &Dtype,
     size: usize,
     fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
 ) -> PyResult<Result<Bound<'py, PyAny>, E>> {
-    let shape = pyo3::types::PyTuple::new(py, shape)?;
-    let array = Numpy::get(py)?.zeros.bind(py).call1((shape, dtype))?;
-    let has_objects: bool = dtype.getattr(pyo3::intern!(py, "hasobject"))?.extract()?;
-    let has: usize = array.getattr(pyo3::intern!(py, "nbytes"))?.extract()?;
-    if has != size || has_objects {
+    if dtype.has_objects {
+        return Err(PyBufferError::new_err(
+            "an array of Python objects has no bytes to fill",
+        ));
+    }
+    let shape = PyTuple::new(py, shape)?;
+    let array = Numpy::get(py)?
+        .zeros
+        .bind(py)
+        .call1((shape, &dtype.object))?;
+    let has: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
+    if has != size {
         return Err(PyBufferError::new_err(format!(
             "an array of {size} bytes has {has} here"
         )));
@@ -77,11 +84,11 @@ pub(crate) fn filled<'py, E>(
 /// Where the memory of a contiguous array begins.
 fn memory(array: &Bound<'_, PyAny>, size: usize) -> PyResult<*mut u8> {
     let py = array.py();
-    let interface = array.getattr(pyo3::intern!(py, "__array_interface__"))?;
-    let data = interface.get_item(pyo3::intern!(py, "data"))?;
+    let interface = array.getattr(intern!(py, "__array_interface__"))?;
+    let data = interface.get_item(intern!(py, "data"))?;
     let address: usize = data.get_item(0)?.extract()?;
-    let nbytes: usize = array.getattr(pyo3::intern!(py, "nbytes"))?.extract()?;
-    let strides = interface.get_item(pyo3::intern!(py, "strides"))?;
+    let nbytes: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
+    let strides = interface.get_item(intern!(py, "strides"))?;
     if address == 0 || nbytes != size || !strides.is_none() {
         return Err(PyBufferError::new_err(
             "numpy does not say where an array's memory is",

@@ -11,7 +11,7 @@ use pedl_core::calls::value::{
 use pyo3::exceptions::{PyNotImplementedError, PyRecursionError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyTypeMethods,
+    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyTypeMethods,
 };
 
 use crate::array;
@@ -100,7 +100,12 @@ impl Encoding<'_> {
             return self.array(ArrayClass::Ndarray, value, value, encoder);
         }
         if class.is_subclass(numpy.generic.bind(py))? {
-            return self.array(ArrayClass::Scalar, value, value, encoder);
+            let Some(dtype) = numpy.dtype_of_scalars(&class, value)? else {
+                return self.array(ArrayClass::Scalar, value, value, encoder);
+            };
+            return array::with_bytes(value, 0, |bytes| {
+                encoder.array(ArrayClass::Scalar, &dtype, &[], bytes);
+            });
         }
         if class.is_subclass(numpy.ndarray.bind(py))? {
             self.opaque(value, encoder);
@@ -176,8 +181,8 @@ pub(crate) fn text_bytes<T>(
     text: &Bound<'_, PyString>,
     write: impl FnOnce(&[u8]) -> T,
 ) -> PyResult<T> {
-    if let Ok(text) = text.to_cow() {
-        return Ok(write(text.as_bytes()));
+    if let Ok(encoded) = text.encode_utf8() {
+        return Ok(write(encoded.as_bytes()));
     }
     let encoded = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
     Ok(write(encoded.cast_into::<PyBytes>()?.as_bytes()))
@@ -319,21 +324,21 @@ impl<'py> Decoding<'_, 'py> {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         let numpy = Numpy::get(py)?;
-        if let (ArrayClass::Scalar, Leaf::Inline(bytes)) = (class, bytes)
-            && let Some(scalar) = quick_scalar(py, numpy, dtype, bytes)
-        {
-            return scalar;
-        }
         let dtype = numpy.dtype_of(py, dtype)?;
-        let dimensions: Vec<usize> = shape.dimensions().collect();
-        let fill = |out: &mut [u8]| match bytes {
+        if let (ArrayClass::Scalar, Leaf::Inline(bytes)) = (class, bytes) {
+            return numpy.scalar_of(py, &dtype, bytes);
+        }
+        let array = match bytes {
             Leaf::Inline(bytes) => {
-                out.copy_from_slice(bytes);
-                Ok(())
+                let dimensions: Vec<usize> = shape.dimensions().collect();
+                numpy.small_array_of(py, &dimensions, &dtype, bytes)?
             }
-            Leaf::Large { index, .. } => self.answer.read_large(index, out),
+            Leaf::Large { index, size } => {
+                let dimensions: Vec<usize> = shape.dimensions().collect();
+                let read = |out: &mut [u8]| self.answer.read_large(index, out);
+                array::filled(py, &dimensions, &dtype, size, read)?.into_python(py)?
+            }
         };
-        let array = array::filled(py, &dimensions, &dtype, bytes.size(), fill)?.into_python(py)?;
         match class {
             ArrayClass::Ndarray => Ok(array),
             ArrayClass::Scalar => array.get_item(PyTuple::empty(py)),
@@ -363,25 +368,6 @@ impl<'py> Decoding<'_, 'py> {
         }
         Ok(array)
     }
-}
-
-/// A scalar of the commonest dtypes, without the way through an array; `None` for any other.
-fn quick_scalar<'py>(
-    py: Python<'py>,
-    numpy: &Numpy,
-    dtype: &str,
-    bytes: &[u8],
-) -> Option<PyResult<Bound<'py, PyAny>>> {
-    let (class, number): (&Py<PyType>, f64) = match dtype {
-        "<f4" => (
-            &numpy.float32,
-            f32::from_le_bytes(bytes.try_into().ok()?).into(),
-        ),
-        "<f8" => (&numpy.float64, f64::from_le_bytes(bytes.try_into().ok()?)),
-        _ => return None,
-    };
-    // The bits of a NaN may not survive the constructor.
-    (!number.is_nan()).then(|| class.bind(py).call1((number,)))
 }
 
 fn malformed(_: Malformed) -> PyErr {

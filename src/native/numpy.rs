@@ -1,18 +1,15 @@
 //! numpy, imported when it is first needed.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 
 static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
-
-/// dtypes are few and mostly singletons. Those that are not (`<U17`) must not pile up.
-const KNOWN_DTYPES: usize = 256;
 
 /// What is used of numpy.
 pub(crate) struct Numpy {
@@ -22,26 +19,34 @@ pub(crate) struct Numpy {
     pub(crate) float64: Py<PyType>,
     pub(crate) asarray: Py<PyAny>,
     pub(crate) zeros: Py<PyAny>,
-    pub(crate) dtype: Py<PyAny>,
-    names: Mutex<HashMap<usize, Named>>,
-    dtypes: Mutex<HashMap<String, Py<PyAny>>>,
-}
-
-/// A dtype that was looked at. Kept alive, so that its address stays its own.
-struct Named {
-    _dtype: Py<PyAny>,
-    name: Option<Name>,
+    number: Py<PyType>,
+    dtype: Py<PyAny>,
+    /// Makes a scalar of numpy's own dtypes from its bytes; what pickles of scalars call.
+    scalar: Py<PyAny>,
+    /// By address; what they are of is kept alive, so that the address stays its own.
+    names: Known<usize, (Py<PyAny>, Option<Name>)>,
+    scalars: Known<usize, (Py<PyAny>, Arc<str>)>,
+    dtypes: Known<Box<str>, Arc<Dtype>>,
 }
 
 /// How a dtype is called.
 #[derive(Clone)]
 pub(crate) struct Name {
     /// The text from which numpy, or `ml_dtypes`, makes it again: `<f4`, `bfloat16`.
-    pub(crate) text: std::sync::Arc<str>,
+    pub(crate) text: Arc<str>,
     /// `dtype.name`: `float32`.
-    pub(crate) long: std::sync::Arc<str>,
+    pub(crate) long: Arc<str>,
     /// Whether its elements are references to Python objects.
     pub(crate) is_object: bool,
+}
+
+/// A dtype of a text.
+pub(crate) struct Dtype {
+    pub(crate) object: Py<PyAny>,
+    /// Whether it is one of numpy's own.
+    is_builtin: bool,
+    /// Whether its elements are references to Python objects.
+    pub(crate) has_objects: bool,
 }
 
 impl Numpy {
@@ -50,6 +55,10 @@ impl Numpy {
         NUMPY.get_or_try_init(py, || {
             let numpy = py.import("numpy")?;
             let class = |name| Ok::<_, PyErr>(numpy.getattr(name)?.cast_into::<PyType>()?.unbind());
+            let reduced = numpy
+                .getattr("float32")?
+                .call1((0,))?
+                .call_method0("__reduce__")?;
             Ok(Self {
                 ndarray: class("ndarray")?,
                 generic: class("generic")?,
@@ -57,9 +66,12 @@ impl Numpy {
                 float64: class("float64")?,
                 asarray: numpy.getattr("asarray")?.unbind(),
                 zeros: numpy.getattr("zeros")?.unbind(),
+                number: class("number")?,
                 dtype: numpy.getattr("dtype")?.unbind(),
-                names: Mutex::default(),
-                dtypes: Mutex::default(),
+                scalar: reduced.get_item(0)?.unbind(),
+                names: Known::default(),
+                scalars: Known::default(),
+                dtypes: Known::default(),
             })
         })
     }
@@ -67,75 +79,117 @@ impl Numpy {
     /// How a dtype is called; `None` for those that cannot be made again from a text (structures).
     pub(crate) fn name_of(&self, dtype: &Bound<'_, PyAny>) -> PyResult<Option<Name>> {
         let address = dtype.as_ptr().addr();
-        let known =
-            |names: &HashMap<usize, Named>| names.get(&address).map(|named| named.name.clone());
-        if let Some(name) = known(&self.names.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(name) = self.names.get(&address, |(_, name)| name.clone()) {
             return Ok(name);
         }
-        // Python code runs here, so the lock is not held.
-        let name = self.find_name(dtype)?;
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= KNOWN_DTYPES {
-            names.clear();
-        }
-        names.insert(
-            address,
-            Named {
-                _dtype: dtype.clone().unbind(),
-                name: name.clone(),
-            },
-        );
-        Ok(name)
-    }
-
-    fn find_name(&self, dtype: &Bound<'_, PyAny>) -> PyResult<Option<Name>> {
         let py = dtype.py();
-        let long: String = dtype.getattr("name")?.extract()?;
-        let short: String = dtype.getattr("str")?.extract()?;
+        let long: Arc<str> = dtype.getattr("name")?.extract::<String>()?.into();
+        let short: Arc<str> = dtype.getattr("str")?.extract::<String>()?.into();
         let is_object = dtype.getattr("hasobject")?.extract()?;
+        let mut name = None;
         // Of dtypes that others have registered, `str` tells the size alone.
         for text in [&short, &long] {
             if let Ok(made) = self.dtype_of(py, text)
-                && made.eq(dtype)?
+                && made.object.bind(py).eq(dtype)?
             {
-                return Ok(Some(Name {
-                    text: text.as_str().into(),
-                    long: long.as_str().into(),
+                let (text, long) = (Arc::clone(text), Arc::clone(&long));
+                name = Some(Name {
+                    text,
+                    long,
                     is_object,
-                }));
+                });
+                break;
             }
         }
-        Ok(None)
+        self.names
+            .insert(address, (dtype.clone().unbind(), name.clone()));
+        Ok(name)
+    }
+
+    /// The dtype of all scalars of a class, as a text; `None` where it is not one and the same.
+    pub(crate) fn dtype_of_scalars(
+        &self,
+        class: &Bound<'_, PyType>,
+        scalar: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Arc<str>>> {
+        let address = class.as_ptr().addr();
+        let known = self.scalars.get(&address, |(_, text)| Arc::clone(text));
+        if known.is_some() || !class.is_subclass(self.number.bind(class.py()))? {
+            return Ok(known);
+        }
+        let dtype = scalar.getattr("dtype")?;
+        // Scalars of timedelta64 are numbers as well, each with a unit of its own.
+        let kind: String = dtype.getattr("kind")?.extract()?;
+        let name = if "biufc".contains(&kind) {
+            self.name_of(&dtype)?
+        } else {
+            None
+        };
+        Ok(name.map(|name| {
+            let kept = class.clone().into_any().unbind();
+            self.scalars.insert(address, (kept, Arc::clone(&name.text)));
+            name.text
+        }))
     }
 
     /// The dtype of a text.
-    pub(crate) fn dtype_of<'py>(&self, py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(dtype) = self
-            .dtypes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(text)
-        {
-            return Ok(dtype.bind(py).clone());
+    pub(crate) fn dtype_of(&self, py: Python<'_>, text: &str) -> PyResult<Arc<Dtype>> {
+        if let Some(known) = self.dtypes.get(text, Arc::clone) {
+            return Ok(known);
         }
-        let dtype = self.dtype.bind(py);
-        let made = match dtype.call1((text,)) {
+        let class = self.dtype.bind(py);
+        let dtype = match class.call1((text,)) {
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 // Registered by a module that may not be imported in this process yet.
                 let registered = py.import("ml_dtypes").and_then(|types| types.getattr(text));
                 match registered {
-                    Ok(class) => dtype.call1((class,))?,
+                    Ok(scalars) => class.call1((scalars,))?,
                     Err(_) => return Err(error),
                 }
             }
             made => made?,
         };
-        let mut dtypes = self.dtypes.lock().unwrap_or_else(PoisonError::into_inner);
-        if dtypes.len() >= KNOWN_DTYPES {
-            dtypes.clear();
-        }
-        dtypes.insert(text.to_owned(), made.clone().unbind());
+        let made = Arc::new(Dtype {
+            is_builtin: dtype.getattr("isbuiltin")?.extract::<u8>()? < 2,
+            has_objects: dtype.getattr("hasobject")?.extract()?,
+            object: dtype.unbind(),
+        });
+        self.dtypes.insert(text.into(), Arc::clone(&made));
         Ok(made)
+    }
+
+    /// A scalar of its bytes.
+    pub(crate) fn scalar_of<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: &Dtype,
+        bytes: &[u8],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if dtype.is_builtin && !dtype.has_objects {
+            return self
+                .scalar
+                .bind(py)
+                .call1((&dtype.object, PyBytes::new(py, bytes)));
+        }
+        self.small_array_of(py, &[], dtype, bytes)?
+            .get_item(PyTuple::empty(py))
+    }
+
+    /// An array of a copy of bytes.
+    pub(crate) fn small_array_of<'py>(
+        &self,
+        py: Python<'py>,
+        shape: &[usize],
+        dtype: &Dtype,
+        bytes: &[u8],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let arguments = (
+            PyTuple::new(py, shape)?,
+            &dtype.object,
+            PyBytes::new(py, bytes),
+        );
+        let view = self.ndarray.bind(py).call1(arguments)?;
+        view.call_method0(pyo3::intern!(py, "copy"))
     }
 
     /// An array of a framework's tensor; `None` for what cannot be one.
@@ -144,11 +198,49 @@ impl Numpy {
         value: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
-        match value.get_type().getattr(PyString::intern(py, "__array__")) {
-            Ok(_) => {}
-            Err(error) if error.is_instance_of::<PyAttributeError>(py) => return Ok(None),
-            Err(error) => return Err(error),
+        match value.get_type().getattr(pyo3::intern!(py, "__array__")) {
+            Ok(_) => self.asarray.bind(py).call1((value,)).map(Some),
+            Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
+            Err(error) => Err(error),
         }
-        self.asarray.bind(py).call1((value,)).map(Some)
+    }
+}
+
+/// What was found out before. The lock is never held while Python code runs.
+struct Known<K, V>(Mutex<HashMap<K, V>>);
+
+impl<K, V> Default for Known<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V> Known<K, V> {
+    /// dtypes and classes are few, and mostly singletons. Those that are not (`<U17`) must not pile up.
+    const MOST: usize = 256;
+
+    fn get<Q, T>(&self, key: &Q, read: impl FnOnce(&V) -> T) -> Option<T>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .map(read)
+    }
+
+    fn insert(&self, key: K, value: V) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = if known.len() >= Self::MOST {
+            std::mem::take(&mut *known)
+        } else {
+            HashMap::new()
+        };
+        let replaced = known.insert(key, value);
+        drop(known);
+        // Objects of Python may end here, so only now.
+        drop((forgotten, replaced));
     }
 }

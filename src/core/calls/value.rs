@@ -532,11 +532,15 @@ pub(super) mod tests {
             Tree::Bytes(bytes) => encoder.bytes(bytes),
             Tree::List(items) => {
                 encoder.list(items.len());
-                items.iter().for_each(|item| encode(item, encoder));
+                for item in items {
+                    encode(item, encoder);
+                }
             }
             Tree::Tuple(items) => {
                 encoder.tuple(items.len());
-                items.iter().for_each(|item| encode(item, encoder));
+                for item in items {
+                    encode(item, encoder);
+                }
             }
             Tree::Dict(items) => {
                 encoder.dict(items.len());
@@ -548,7 +552,9 @@ pub(super) mod tests {
             Tree::Array(class, dtype, shape, bytes) => encoder.array(*class, dtype, shape, bytes),
             Tree::Objects(shape, items) => {
                 encoder.objects(shape);
-                items.iter().for_each(|item| encode(item, encoder));
+                for item in items {
+                    encode(item, encoder);
+                }
             }
             Tree::Opaque(name) => encoder.opaque(name),
         }
@@ -559,7 +565,7 @@ pub(super) mod tests {
         in_key: bool,
         large: &[Vec<u8>],
     ) -> Result<Tree, Malformed> {
-        let mut items = |decoder: &mut Decoder<'_>, count: usize| {
+        let items = |decoder: &mut Decoder<'_>, count: usize| {
             (0..count)
                 .map(|_| decode(decoder, in_key, large))
                 .collect::<Result<Vec<_>, _>>()
