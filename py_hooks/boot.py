@@ -10,7 +10,7 @@ from py_hooks.engine import import_hook
 from py_hooks.registry import GENERATIONS
 
 
-class _Process(object):
+class _Process:
     """What this process knows of its trial. Everything heavier is imported when a library needs it."""
 
     def __init__(self, trial):

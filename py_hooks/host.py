@@ -36,10 +36,10 @@ def _end(error):
         lines.extend("  " + line for line in "".join(trace).splitlines())
         lines.append("hint: this is a bug of pedl; report it with the lines above")
     else:
-        lines.append("pedl: error: {}".format(error))
+        lines.append(f"pedl: error: {error}")
         hint = getattr(error, "hint", None)
         if hint:
-            lines.append("hint: {}".format(hint))
+            lines.append(f"hint: {hint}")
     if sys.stderr is not None:
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()

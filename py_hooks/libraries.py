@@ -60,14 +60,13 @@ def backend(generation):
         return None
     name = importlib.import_module(generation.facts.backend_module).backend()
     if name not in generation.backends:
+        library = generation.distribution
         raise version.UnsupportedVersion(
-            "{} on backend `{}` is not something pedl-run can intercept\n"
-            "  known: {}\n"
-            "  the script was stopped before it trained".format(
-                generation.distribution, name, ", ".join(sorted(generation.backends))
-            ),
-            "choose a known backend with KERAS_BACKEND, or pass `--no-hooks {}` to train without checkpoints and "
-            "resume".format(generation.distribution),
+            f"{library} on backend `{name}` is not something pedl-run can intercept\n"
+            f"  known: {', '.join(sorted(generation.backends))}\n"
+            "  the script was stopped before it trained",
+            "choose a known backend with KERAS_BACKEND, or "
+            f"pass `--no-hooks {library}` to train without checkpoints and resume",
         )
     return name
 

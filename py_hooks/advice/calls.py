@@ -15,12 +15,19 @@ Invariants
 - A call that traced (ran the user's Python in it) runs again in a replay, because tracing creates variables and
   draws seeds; its result is thrown away, unless nothing was skipped before it: then it must equal the record.
 """
+import contextlib
 import os
 import sys
 import threading
 import time
 
+import _pedl
+
 from py_hooks.advice import places
+from py_hooks.engine.refusal import Refusal
+
+# What ends the process with a message; anything else is the user's own exception, and passes.
+OURS = (_pedl.Error, Refusal)
 
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -35,7 +42,7 @@ TRACED = 1
 MAX_PENDING_CALLS = 1000
 
 
-class Calls(object):
+class Calls:
     """The recorder of one process. `CALLS` below is the only one.
 
     Attributes:
@@ -101,12 +108,12 @@ class Calls(object):
             stop(
                 self,
                 77,
-                "`--exact` was given, and this run cannot be resumed exactly: {}\n"
-                "  the script was stopped here; its last checkpoint is kept".format(cause),
+                f"`--exact` was given, and this run cannot be resumed exactly: {cause}\n"
+                "  the script was stopped here; its last checkpoint is kept",
                 "run it without `--exact`, or change what the cause names",
             )
         if self.begun:
-            self.trial.log("exact resume: no: {}".format(cause))
+            self.trial.log(f"exact resume: no: {cause}")
 
     # -- places ------------------------------------------------------------------------------------------------
 
@@ -134,7 +141,7 @@ class Calls(object):
         self.skipped = True
         try:
             return self.trial.answer(kind, identity, self.site(), self.streams.draws, arguments, tensor)
-        except Exception as error:
+        except OURS as error:
             stop_with(self, error)
 
     def next_arguments(self):
@@ -146,7 +153,7 @@ class Calls(object):
         """Consumes the record of a call that was made again, and whose value must be the recorded one."""
         try:
             self.trial.check(kind, identity, self.site(), self.streams.draws, arguments, value)
-        except Exception as error:
+        except OURS as error:
             stop_with(self, error)
 
     def answered(self):
@@ -192,12 +199,12 @@ class Calls(object):
         self.depth += 1
         try:
             opaque = self.trial.append(pending)
-        except Exception as error:
+        except OURS as error:
             stop_with(self, error)
         finally:
             self.depth -= 1
         for type_name in opaque or ():
-            self.refuse_exactness("a call returned `{}`, which cannot be recorded".format(type_name))
+            self.refuse_exactness(f"a call returned `{type_name}`, which cannot be recorded")
         if self.trial.log_exceeded:
             self.refuse_exactness("the log of calls is over its limit (`--log-limit`)")
 
@@ -231,10 +238,10 @@ class Calls(object):
             tensors, states = [], []
             for name, provider in self.state_providers:
                 held, state = provider.capture()
-                tensors.extend(("{}/{}".format(name, key), value) for key, value in held)
+                tensors.extend((f"{name}/{key}", value) for key, value in held)
                 states.append((name, state))
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
-        except Exception as error:
+        except OURS as error:
             stop_with(self, error)
         finally:
             self.depth -= 1
@@ -251,7 +258,7 @@ class Calls(object):
                 tensors.setdefault(provider, {})[key] = value
             for name, provider in self.state_providers:
                 provider.restore(tensors.get(name, {}), states.get(name))
-        except Exception as error:
+        except OURS as error:
             stop_with(self, error)
         finally:
             self.depth -= 1
@@ -264,7 +271,7 @@ CALLS = None
 
 def start(trial, streams):
     """Makes the recorder of this process."""
-    global CALLS
+    global CALLS  # noqa: PLW0603 - made once, when the first library is intercepted
     CALLS = Calls(trial, streams)
     os.register_at_fork(after_in_child=_stand_aside)
     return CALLS
@@ -276,20 +283,16 @@ def _stand_aside():
 
 
 def stop_with(calls, error):
-    """Ends the process for an error of ours, with its message, hint and exit code; passes on anything else."""
-    code = getattr(error, "exit_code", None)
-    if code is None:
-        raise error
-    stop(calls, code, str(error), getattr(error, "hint", None))
+    """Ends the process for an error of ours, with its message, hint and exit code."""
+    stop(calls, error.exit_code, str(error), error.hint)
 
 
 def stop(calls, code, message, hint=None):
     """Ends the process at once: one message, no traceback, no handlers of the script."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        # A stream that is closed, or that the script replaced by something else, has nothing for us to lose.
+        with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.flush()
-        except (AttributeError, ValueError, OSError):
-            pass
     calls.trial.log_error(message, hint)
     os._exit(code)
 

@@ -11,7 +11,7 @@ from py_hooks.advice import random_streams
 from py_hooks.advice.random_streams import PrivateStream, mix
 
 
-class Items(object):
+class Items:
     """The items of one data set, in one stream.
 
     Generators that the data set owns (`self.rng = RandomState(1)`) are keyed like the global streams: their state is
@@ -65,7 +65,7 @@ class Items(object):
             random_streams.set_generator(generator, mix("owned", number, *key))
 
 
-class SequencePass(object):
+class SequencePass:
     """One pass over the items in a given order: `next` builds, `skip` only counts.
 
     Args:

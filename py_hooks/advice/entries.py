@@ -12,7 +12,7 @@ def called_by_user():
     return places.called_by_user(3)
 
 
-class Entry(object):
+class Entry:
     """`with Entry(calls, causes)`: the script is inside the framework.
 
     The first one of a process begins the trial and says whether it can be resumed exactly.
@@ -62,7 +62,7 @@ def compare(calls, name, described):
 
 
 def _difference(calls, name, recorded, now):
-    lines = ["the replay differs from the record: `{}` is given something else".format(name)]
+    lines = [f"the replay differs from the record: `{name}` is given something else"]
     lines.append("  call {} of the run, at {}".format(calls.trial.position, ":".join(map(str, places.user_place(2)))))
     for key in sorted(set(recorded) | set(now)):
         if recorded.get(key) != now.get(key):
@@ -87,7 +87,7 @@ def describe_sources():
                     _sources[path] = zlib.crc32(source.read())
             except OSError:
                 continue
-    return {"file `{}`".format(places.display_path(path)): "crc {:08x}".format(crc) for path, crc in _sources.items()}
+    return {f"file `{places.display_path(path)}`": f"crc {crc:08x}" for path, crc in _sources.items()}
 
 
 def path_text(path):

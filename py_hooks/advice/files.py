@@ -31,7 +31,7 @@ _LEDGER = "files.jsonl"
 _ASIDE = "aside"
 
 
-class Files(object):
+class Files:
     """The files of one trial.
 
     Args:
@@ -90,7 +90,7 @@ class Files(object):
         mkdir = os.mkdir
         files = self
 
-        class Open(object):
+        class Open:
             """`open`, with a note before it creates or appends. Like a builtin, it does not bind as a method."""
 
             __doc__ = self._open.__doc__
@@ -101,7 +101,7 @@ class Files(object):
                     files.opening(file, mode)
                 return files._open(file, mode, *args, **kwargs)
 
-        class MakeDirectory(object):
+        class MakeDirectory:
             """`os.mkdir`, with a note before it."""
 
             __doc__ = mkdir.__doc__

@@ -38,22 +38,22 @@ def describe(value, depth=0):
 
     if value is None or isinstance(value, (bool, int, float, str, bytes, numpy.generic)):
         text = repr(value)
-        return text if len(text) <= 80 else "{}… crc {:08x}".format(text[:40], zlib.crc32(text.encode()))
+        return text if len(text) <= 80 else f"{text[:40]}… crc {zlib.crc32(text.encode()):08x}"
     if isinstance(value, numpy.ndarray):
-        return "array{} {} crc {:08x}".format(value.shape, value.dtype, checksum(value))
+        return f"array{value.shape} {value.dtype} crc {checksum(value):08x}"
     if depth >= _MAX_DEPTH:
         return type(value).__name__
     if isinstance(value, (list, tuple)):
         return _nest(value, "[{}]", [describe(item, depth + 1) for item in value[:_MAX_ITEMS]])
     if isinstance(value, dict):
         items = list(value.items())[:_MAX_ITEMS]
-        return _nest(value, "{{{}}}", ["{!r}: {}".format(key, describe(item, depth + 1)) for key, item in items])
+        return _nest(value, "{{{}}}", [f"{key!r}: {describe(item, depth + 1)}" for key, item in items])
     if is_tensor_like(value):
         return describe(numpy.asarray(value), depth)
     attributes = getattr(value, "__dict__", None)
     if attributes and hasattr(value, "__getitem__") and hasattr(value, "__len__"):
         public = {name: attributes[name] for name in sorted(attributes) if _is_plain(attributes[name])}
-        return "{}({}, {})".format(type(value).__name__, len(value), describe(public, depth + 1))
+        return f"{type(value).__name__}({len(value)}, {describe(public, depth + 1)})"
     return type(value).__name__
 
 
@@ -87,8 +87,8 @@ def quick(values):
 def _nest(value, form, parts):
     text = form.format(", ".join(parts))
     if len(value) > _MAX_ITEMS:
-        text += " of {}".format(len(value))
-    return text if len(text) <= 400 else "{}… crc {:08x}".format(text[:120], zlib.crc32(text.encode()))
+        text += f" of {len(value)}"
+    return text if len(text) <= 400 else f"{text[:120]}… crc {zlib.crc32(text.encode()):08x}"
 
 
 def _is_plain(value):

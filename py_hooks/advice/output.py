@@ -22,7 +22,7 @@ class _Stream(io.FileIO):
 
     def __init__(self, descriptor, name):
         io.FileIO.__init__(self, descriptor, "w", closefd=False)
-        self.name = "<{}>".format(name)
+        self.name = f"<{name}>"
         self._copy = None
         self._pid = os.getpid()
         self._dropping = False
@@ -103,7 +103,7 @@ class _Stream(io.FileIO):
         return self._length
 
 
-class Output(object):
+class Output:
     """Both streams of this process."""
 
     def __init__(self):
@@ -159,8 +159,8 @@ def _replace(name):
     new.mode = "w"
     # The old object stays alive: others may hold it, and it shares the descriptor.
     setattr(sys, name, new)
-    if getattr(sys, "__{}__".format(name)) is old:
-        setattr(sys, "__{}__".format(name), new)
+    if getattr(sys, f"__{name}__") is old:
+        setattr(sys, f"__{name}__", new)
     _rebind_handlers(old, new)
     return stream
 

@@ -16,12 +16,15 @@ import struct
 import sys
 import threading
 
+from py_hooks.engine.refusal import Refusal
+
 _LOCAL = threading.local()
 _PYTHON_NAMES = (
-    "betavariate choice choices expovariate gammavariate gauss getrandbits getstate lognormvariate normalvariate "
-    "paretovariate randint random randrange sample seed setstate shuffle triangular uniform vonmisesvariate "
-    "weibullvariate binomialvariate randbytes"
-).split()
+    "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits", "getstate",
+    "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "sample", "seed",
+    "setstate", "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate", "binomialvariate",
+    "randbytes",
+)
 
 
 def mix(*key):
@@ -30,7 +33,7 @@ def mix(*key):
     return struct.unpack("<Q", digest[:8])[0]
 
 
-class PrivateStream(object):
+class PrivateStream:
     """`with PrivateStream(key...)`: this thread's draws from the global functions come from a stream of the key."""
 
     __slots__ = ("key", "_numpy", "_python", "_outer")
@@ -103,7 +106,7 @@ def set_generator(generator, seed):
         generator.seed(seed % (1 << 32))
 
 
-class Streams(object):
+class Streams:
     """The random streams of this process.
 
     Attributes:
@@ -139,13 +142,13 @@ class Streams(object):
         if hasattr(source, "randbits"):
             source.randbits = self.entropy
 
-    def _replace_entropy(self, Random):
-        seed = Random.seed
+    def _replace_entropy(self, generator_class):
+        seed = generator_class.seed
 
         def seed_from_trial(generator, a=None, version=2):
             return seed(generator, self.entropy(128) if a is None else a, version)
 
-        Random.seed = seed_from_trial
+        generator_class.seed = seed_from_trial
 
     def entropy(self, bits):
         """Entropy for a generator made without a seed: of the trial, the place in the code, and how often it was there.
@@ -248,22 +251,20 @@ class Streams(object):
                 raise StreamDiffers(name, self.draws, state["draws"])
 
 
-class StreamDiffers(Exception):
+class StreamDiffers(Refusal):
     """At the resume point a global generator is not where the recorded run left it."""
 
     exit_code = 76
 
     def __init__(self, name, draws, recorded_draws):
         module = "numpy.random" if name == "numpy" else "random"
-        Exception.__init__(
+        Refusal.__init__(
             self,
-            "the replay differs from the record: `{}` is in another state at the resume point\n"
-            "  calls of the global functions: recorded {}, now {}\n"
-            "  the run was stopped; the checkpoint and the log are kept".format(module, recorded_draws, draws),
-        )
-        self.hint = (
+            f"the replay differs from the record: `{module}` is in another state at the resume point\n"
+            f"  calls of the global functions: recorded {recorded_draws}, now {draws}\n"
+            "  the run was stopped; the checkpoint and the log are kept",
             "look for random numbers drawn in threads of the script's own, or by a number that comes from the clock "
-            "or the environment; `--fresh` begins a new trial"
+            "or the environment; `--fresh` begins a new trial",
         )
 
 

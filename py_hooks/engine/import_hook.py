@@ -9,7 +9,7 @@ of the module, and modules it depends on.
 import sys
 
 
-class PostImportFinder(object):
+class PostImportFinder:
     """Finds nothing itself: wraps the loaders of the modules that somebody waits for."""
 
     def __init__(self):
@@ -52,7 +52,7 @@ class PostImportFinder(object):
             callback(module)
 
 
-class _NotifyingLoader(object):
+class _NotifyingLoader:
     """The module's own loader, followed by our callbacks. Everything else is the loader's own answer."""
 
     def __init__(self, loader, finder):

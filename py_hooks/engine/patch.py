@@ -7,18 +7,16 @@ between releases. Functions, methods, class and static methods and properties ca
 import functools
 import importlib
 
+from py_hooks.engine.refusal import Refusal
 
-class PatchTargetMissing(Exception):
+
+class PatchTargetMissing(Refusal):
     """A row names something that the library does not have. Nothing was patched."""
 
     exit_code = 69
 
-    def __init__(self, message, hint):
-        Exception.__init__(self, message)
-        self.hint = hint
 
-
-class Patch(object):
+class Patch:
     """One interception: the target, the advice that runs in its place, and why.
 
     Args:
@@ -35,10 +33,10 @@ class Patch(object):
         self.why = why
 
     def __repr__(self):
-        return "{}:{}".format(self.module, self.attribute)
+        return f"{self.module}:{self.attribute}"
 
 
-class Generation(object):
+class Generation:
     """A version range of a library: its facts and its patches. See `py_hooks/__init__.py`.
 
     Args:
@@ -59,7 +57,7 @@ class Generation(object):
         self.prepare = prepare
 
 
-class _Installed(object):
+class _Installed:
     """What stood at a target before: enough to put the very same object back."""
 
     def __init__(self, owner, name, was_own, before):
@@ -112,16 +110,13 @@ def _resolve(generation, patch):
             owner = getattr(owner, name)
         return owner, path[-1], _raw_attribute(owner, path[-1])
     except (ImportError, AttributeError) as error:
+        library = generation.distribution
         raise PatchTargetMissing(
-            "cannot patch `{}`: {}\n"
-            "  a row of generation {} {} - {}; needed to {}\n"
-            "  nothing was patched; the script was stopped before it trained".format(
-                patch, error, generation.distribution, generation.first, generation.last, patch.why
-            ),
-            "is {} modified in this environment? reinstall it, or pass `--no-hooks {}`".format(
-                generation.distribution, generation.distribution
-            ),
-        )
+            f"cannot patch `{patch}`: {error}\n"
+            f"  a row of generation {library} {generation.first} - {generation.last}; needed to {patch.why}\n"
+            "  nothing was patched; the script was stopped before it trained",
+            f"is {library} modified in this environment? reinstall it, or pass `--no-hooks {library}`",
+        ) from error
 
 
 def _raw_attribute(owner, name):

@@ -5,15 +5,13 @@ before training: an interception that is skipped would be a training run without
 """
 import re
 
+from py_hooks.engine.refusal import Refusal
 
-class UnsupportedVersion(Exception):
-    """A library is there in a version that no generation covers. `exit_code` is the host's."""
+
+class UnsupportedVersion(Refusal):
+    """A library is there in a version that no generation covers."""
 
     exit_code = 69
-
-    def __init__(self, message, hint):
-        Exception.__init__(self, message)
-        self.hint = hint
 
 
 def numbers(version):
@@ -53,14 +51,12 @@ def choose(distribution, version, generations, found_at):
         if covers(first, last, version) and not is_prerelease(version):
             return module
     known = ", ".join(
-        "{} and later".format(first) if last == "on" else "{} - {}".format(first, last) for _, first, last, _ in rows
+        f"{first} and later" if last == "on" else f"{first} - {last}" for _, first, last, _ in rows
     )
     raise UnsupportedVersion(
-        "{} `{}` is not a version pedl-run can intercept\n"
-        "  found at: {}\n"
-        "  known: {}\n"
-        "  the script was stopped before it trained".format(distribution, version, found_at, known),
-        "install a listed version, or pass `--no-hooks {}` to train without checkpoints and resume".format(
-            distribution
-        ),
+        f"{distribution} `{version}` is not a version pedl-run can intercept\n"
+        f"  found at: {found_at}\n"
+        f"  known: {known}\n"
+        "  the script was stopped before it trained",
+        f"install a listed version, or pass `--no-hooks {distribution}` to train without checkpoints and resume",
     )

@@ -21,7 +21,7 @@ def _entry(name, describe, causes):
             return original(model, *args, **kwargs)
 
     advice.__name__ = name
-    advice.__doc__ = "`Model.{}`: an entry of the script into the framework.".format(name)
+    advice.__doc__ = f"`Model.{name}`: an entry of the script into the framework."
     return advice
 
 
@@ -50,7 +50,7 @@ def _describe_call(calls, name, original, model, args, kwargs):
     """Records what a whole fit, evaluate or predict was given."""
     arguments = _arguments(original, model, args, kwargs)
     callbacks = arguments.pop("callbacks", None)
-    described = {"argument `{}`".format(key): fingerprint.describe(arguments[key]) for key in sorted(arguments)}
+    described = {f"argument `{key}`": fingerprint.describe(arguments[key]) for key in sorted(arguments)}
     if isinstance(callbacks, (list, tuple)):
         described["callbacks"] = ", ".join(type(callback).__name__ for callback in callbacks)
     elif callbacks is not None:
@@ -81,7 +81,7 @@ def get_weights(original, model, *args, **kwargs):
     calls = recorder.CALLS
     if calls.depth or not calls.batches or not calls.recordable():
         return original(model, *args, **kwargs)
-    identity = calls.trial.intern("get_weights of {}".format(type(model).__name__))
+    identity = calls.trial.intern(f"get_weights of {type(model).__name__}")
     return calls.call(recorder.READ, identity, lambda: original(model, *args, **kwargs))
 
 
@@ -93,7 +93,7 @@ def save(original, model, filepath, *args, **kwargs):
     calls = recorder.CALLS
     if calls.depth or not calls.begun or not calls.recordable():
         return original(model, filepath, *args, **kwargs)
-    identity = calls.trial.intern("{} to {}".format(original.__name__, entries.path_text(filepath)))
+    identity = calls.trial.intern(f"{original.__name__} to {entries.path_text(filepath)}")
     if calls.replaying:
         calls.files.replace_saved(filepath)
         calls.answer(recorder.COMPOSITE, identity, 0)
@@ -109,7 +109,7 @@ def load_weights(original, model, filepath, *args, **kwargs):
     calls = recorder.CALLS
     if calls.depth or not calls.begun or not calls.recordable():
         return original(model, filepath, *args, **kwargs)
-    identity = calls.trial.intern("load_weights from {}".format(entries.path_text(filepath)))
+    identity = calls.trial.intern(f"load_weights from {entries.path_text(filepath)}")
     sources.below.loaded(model)
     if not calls.replaying:
         calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs) and None)

@@ -15,7 +15,7 @@ from py_hooks.keras.variables import VARIABLES
 _NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
 
 
-class _Models(object):
+class _Models:
     """Models by number, in the order of their first compute call; never by address, which is used again."""
 
     def __init__(self):
@@ -58,7 +58,7 @@ def _make(original, model, force, attribute, kind):
     return getattr(model, attribute)
 
 
-class ComputeFunction(object):
+class ComputeFunction:
     """A compute function of one model: called live, or answered from the log.
 
     Args:
@@ -71,7 +71,7 @@ class ComputeFunction(object):
         self.model = weakref.ref(model)
         self.kind = kind
         self.function = function
-        self.identity = recorder.CALLS.trial.intern("{} model {}".format(_NAMES[kind], MODELS.number(model)))
+        self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.number(model)}")
 
     def _pass_by(self, calls):
         """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
@@ -124,6 +124,7 @@ class JaxFunction(ComputeFunction):
     """On JAX: `function(state, iterator)` returns `(result, state)`; the variables may be empty meanwhile."""
 
     def __call__(self, state, iterator):
+        """The call of the framework's loop."""
         calls = recorder.CALLS
         if not calls.recordable():
             self._pass_by(calls)
@@ -181,7 +182,7 @@ class JaxFunction(ComputeFunction):
         return state
 
 
-class _InFlight(object):
+class _InFlight:
     """`id(variable)` -> value for the state of a running epoch, worked out when somebody asks."""
 
     def __init__(self, groups, state):
@@ -209,6 +210,7 @@ class TensorFlowFunction(ComputeFunction):
     """On TensorFlow: `function(iterator)` (a list of elements for predict) works on the variables."""
 
     def __call__(self, iterator):
+        """The call of the framework's loop."""
         calls = recorder.CALLS
         if not calls.recordable():
             self._pass_by(calls)
@@ -239,7 +241,7 @@ class TensorFlowFunction(ComputeFunction):
         return result
 
     def _answer(self, calls, traced=0):
-        """predict calls `.numpy()` on what it gets; the others only convert to floats."""
+        """Predict calls `.numpy()` on what it gets; the others only convert to floats."""
         tensor = None
         if self.kind == recorder.PREDICT:
             from keras.src.backend import convert_to_tensor as tensor
@@ -260,7 +262,7 @@ def metrics_result(original, model, logs):
     calls = recorder.CALLS
     if not calls.begun or not calls.recordable():
         return original(model, logs)
-    identity = calls.trial.intern("metrics of model {}".format(MODELS.number(model)))
+    identity = calls.trial.intern(f"metrics of model {MODELS.number(model)}")
     return calls.call(recorder.METRICS, identity, lambda: dict(original(model, logs)))
 
 

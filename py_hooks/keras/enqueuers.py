@@ -21,7 +21,7 @@ _LOOP = "keras.engine.training_generator"
 _LOCAL = threading.local()
 
 
-class SkippedBatch(object):
+class SkippedBatch:
     """Stands in for the arrays of a batch that nobody looks into: it has a size, and nothing else."""
 
     def __init__(self, size):
@@ -55,12 +55,12 @@ class EnqueuedItems(Items):
         changed = sorted(name for name in after if after[name] != before.get(name))
         if changed:
             recorder.CALLS.refuse_exactness(
-                "the data set `{}` changes its attribute `{}` in `__getitem__`".format(type(self.dataset).__name__, changed[0])
+                f"the data set `{type(self.dataset).__name__}` changes its attribute `{changed[0]}` in `__getitem__`"
             )
         return item
 
 
-class ItemStream(object):
+class ItemStream:
     """The items of a data set, epoch after epoch, as an enqueuer yields them.
 
     Args:

@@ -1,7 +1,7 @@
 """The differences between generations of Keras that need code, each with a name and its evidence."""
 
 
-class KerasFacts(object):
+class KerasFacts:
     """Facts of one generation.
 
     Args:

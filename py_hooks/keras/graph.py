@@ -50,7 +50,7 @@ def _make(original, model, attribute, kind):
         setattr(model, attribute, GraphFunction(model, kind, function))
 
 
-class GraphFunction(object):
+class GraphFunction:
     """A compute function of one model: called live, or answered from the log. Else it is what Keras made.
 
     Args:
@@ -63,7 +63,7 @@ class GraphFunction(object):
         calls = recorder.CALLS
         self._function = function
         self._kind = kind
-        self._identity = calls.trial.intern("{} model {}".format(_NAMES[kind], MODELS.number(model)))
+        self._identity = calls.trial.intern(f"{_NAMES[kind]} model {MODELS.number(model)}")
         self._graph = graphs.of(function.outputs[0].graph)
         self._effects = None
         self._cleaned = None
@@ -117,7 +117,7 @@ class GraphFunction(object):
         fetches = list(function.outputs) + [function.updates_op] + list(function.fetches)
         effects = self._graph.effects(fetches, list(function.inputs))
         for kind in effects.hidden_streams:
-            calls.refuse_exactness("the TensorFlow op `{}` in a model draws from a state that cannot be read".format(kind))
+            calls.refuse_exactness(f"the TensorFlow op `{kind}` in a model draws from a state that cannot be read")
         if effects.takes_data:
             calls.refuse_exactness("a model that takes data from a queue or an iterator, or calls Python in its graph")
         return effects
@@ -223,14 +223,14 @@ def load_model(original, filepath, *args, **kwargs):
     finally:
         calls.depth -= 1
     WEIGHTS.loaded(model)
-    calls.checked(recorder.COMPOSITE, calls.trial.intern("load_model from {}".format(entries.path_text(filepath))), 0)
+    calls.checked(recorder.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
     return model
 
 
 # -- what the generation knows of weights and devices ------------------------------------------------------------------
 
 
-class GraphWeights(object):
+class GraphWeights:
     """Weights that are variables of a TensorFlow 1 graph."""
 
     def is_stale(self, weight):

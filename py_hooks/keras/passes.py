@@ -13,7 +13,7 @@ from py_hooks.advice.data import Items, SequencePass
 from py_hooks.advice.random_streams import PrivateStream
 
 
-class ArrayPass(object):
+class ArrayPass:
     """One epoch over arrays, with the draws of `ArrayDataAdapter._get_iterator` in the same order.
 
     Source: keras 3.15.1, array_data_adapter.py, `ArrayDataAdapter._get_iterator`.
@@ -72,7 +72,7 @@ def array_dataset(original, adapter):
         streams.in_array_pipeline = False
 
 
-class ConvertedPass(object):
+class ConvertedPass:
     """A framework's iterator around one of our passes: batches come through it, skips go past it."""
 
     def __init__(self, iterator, source):
@@ -168,7 +168,7 @@ def _under_stream(original, adapter, hook):
     return adapter._pedl_items.notify(notify, adapter._pedl_epoch)
 
 
-class DatasetPass(object):
+class DatasetPass:
     """One pass over a `tf.data` pipeline of an adapter, begun at the position that was skipped to.
 
     Nothing is pulled, and the pipeline's iterator is not even made, before the first element that somebody needs.
@@ -208,7 +208,7 @@ class DatasetPass(object):
         return self._iterator
 
 
-class Skipped(object):
+class Skipped:
     """An element of a `DatasetPass` that nobody has looked into: made only where a call needs it after all."""
 
     def __init__(self, source, position):
@@ -228,7 +228,7 @@ def _is_sequence(adapter):
     return "_pedl_items" in adapter.__dict__
 
 
-class _Passes(object):
+class _Passes:
     """Stands for an adapter's pipeline: its iterators are `DatasetPass`es, numbered in the order they are asked for."""
 
     def __init__(self, dataset, adapter):

@@ -12,7 +12,7 @@ def causes(model, arguments):
         for source in _parts(name, arguments.get(name)):
             cause = _cause(source)
             if cause:
-                found.append("{} ({})".format(cause, "`{}`".format(name)))
+                found.append("{} ({})".format(cause, f"`{name}`"))
     if arguments.get("use_multiprocessing") and arguments.get("workers", 1) > 0:
         found.append("worker processes (`use_multiprocessing=True`)")
     if (getattr(model, "steps_per_execution", None) or 1) > 1:
@@ -38,10 +38,10 @@ def _cause(source):
         return "a tf.data pipeline"
     if hasattr(source, "__next__"):
         return "a Python generator"
-    return "data of type {}".format(type(source).__name__)
+    return f"data of type {type(source).__name__}"
 
 
-class _EagerWeights(object):
+class _EagerWeights:
     """What the entry points ask about weights and devices: the answers of Keras 3."""
 
     def is_stale(self, weight):
@@ -60,7 +60,7 @@ class _EagerWeights(object):
         """What about the devices cannot be resumed exactly."""
         jax = sys.modules.get("jax")
         if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
-            return ["training on {}, where exact resume was not tried".format(jax.default_backend())]
+            return [f"training on {jax.default_backend()}, where exact resume was not tried"]
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is not None and _backend() == "tensorflow":
             devices = tensorflow.config.list_physical_devices()

@@ -46,11 +46,8 @@ PATCHES = (
     Patch("keras.src.layers.layer", "Layer.__call__", compute.count_trace,         "see which calls traced"),
     Patch(_VARIABLE, "Variable.__init__",            variables.created,            "number the variables"),
     Patch(_VARIABLE, "Variable.assign",              variables.write,              "check what the script writes"),
-    Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter._get_iterator", passes.array_iterator, "skip in a replay"),
     Patch(_SEQUENCE, "PyDatasetAdapter.__init__",    passes.sequence_adapter,      "key the random numbers of items"),
     Patch(_SEQUENCE, "PyDatasetAdapter._get_iterator", passes.sequence_iterator,   "skip in a replay"),
-    Patch(_SEQUENCE, "PyDatasetAdapter.get_jax_iterator", passes.sequence_jax_iterator, "skip in a replay"),
-    Patch(_SEQUENCE, "PyDatasetAdapter.get_tf_dataset", passes.sequence_dataset,   "key the random numbers of items"),
     Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_begin", passes.sequence_epoch_begin, "key the random numbers of hooks"),
     Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_end", passes.sequence_epoch_end,   "key the random numbers of hooks"),
 )
@@ -60,8 +57,11 @@ BACKENDS = {
         Patch(_VARIABLE, "Variable.value", variables.read, "record and answer reads"),
         Patch(_MODEL, "Model._get_jax_state", variables.not_the_scripts, "keep the framework's reads out"),
         Patch(_MODEL, "Model.jax_state_sync", variables.not_the_scripts, "keep the framework's writes out"),
+        Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter._get_iterator", passes.array_iterator, "skip in a replay"),
+        Patch(_SEQUENCE, "PyDatasetAdapter.get_jax_iterator", passes.sequence_jax_iterator, "skip in a replay"),
     ),
     "tensorflow": (
+        Patch(_SEQUENCE, "PyDatasetAdapter.get_tf_dataset", passes.sequence_dataset,   "key the random numbers of items"),
         Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter.get_tf_dataset", passes.array_dataset,
               "repeat orders in a replay"),
         Patch("keras.src.backend.tensorflow.trainer", "TFEpochIterator._get_iterator", passes.dataset_iterator,

@@ -11,9 +11,10 @@ import weakref
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
+from py_hooks.engine.refusal import Refusal
 
 
-class Variables(object):
+class Variables:
     """The variables of this process.
 
     Attributes:
@@ -114,21 +115,20 @@ def _keys(variable):
 VARIABLES = Variables()
 
 
-class VariableDiffers(Exception):
+class VariableDiffers(Refusal):
     """At the resume point a variable is not the one that the recorded run had under its number."""
 
     exit_code = 76
 
     def __init__(self, number, path, shape, variable):
-        Exception.__init__(
+        Refusal.__init__(
             self,
             "the replay differs from the record: the script made other variables\n"
-            "  variable {}: recorded `{}` of shape {}, now `{}` of shape {}\n"
-            "  the run was stopped; the checkpoint and the log are kept".format(
-                number, path, tuple(shape), variable.path, tuple(variable.shape)
-            ),
+            f"  variable {number}: recorded `{path}` of shape {tuple(shape)}, "
+            f"now `{variable.path}` of shape {tuple(variable.shape)}\n"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "look for models built by the clock, the environment or another file; `--fresh` begins a new trial",
         )
-        self.hint = "look for models built by the clock, the environment or another file; `--fresh` begins a new trial"
 
 
 def own_copy(variable, value):
@@ -162,10 +162,9 @@ def read(original, variable):
     calls = recorder.CALLS
     if calls.depth or not VARIABLES.is_stale(variable) or not calls.recordable() or _is_tracing():
         return original(variable)
-    value = calls.call(
+    return calls.call(
         recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
     )
-    return value
 
 
 def write(original, variable, value):
@@ -190,7 +189,7 @@ def _checksum(value):
 
 
 def _identity(calls, verb, variable):
-    return calls.trial.intern("{} variable {} {}".format(verb, VARIABLES.numbers.get(id(variable)), variable.path))
+    return calls.trial.intern(f"{verb} variable {VARIABLES.numbers.get(id(variable))} {variable.path}")
 
 
 def _is_tracing():

@@ -18,7 +18,7 @@ from py_hooks.advice import calls as recorder
 from py_hooks.keras.variables import VARIABLES
 
 
-class ResourceVariables(object):
+class ResourceVariables:
     """TensorFlow's variables by creation number; in a checkpoint, those that no Keras variable wraps."""
 
     def __init__(self):
@@ -65,7 +65,7 @@ def created(original, variable, *args, **kwargs):
         RESOURCE_VARIABLES.add(variable)
 
 
-class _PassNumber(object):
+class _PassNumber:
     """The number of the running pass, as a variable that pipelines read."""
 
     variable = None
@@ -110,7 +110,7 @@ def _op(original, op_name, *args, **kwargs):
     if not calls.on_main_thread():
         return original(*args, **kwargs)
     if calls.depth:
-        calls.refuse_exactness("the TensorFlow op `{}` in a model draws from a state that cannot be read".format(op_name))
+        calls.refuse_exactness(f"the TensorFlow op `{op_name}` in a model draws from a state that cannot be read")
     if not kwargs.get("seed") and not kwargs.get("seed2"):
         kwargs["seed"], kwargs["seed2"] = calls.streams.next_op_seed() % (1 << 31), 1
     return original(*args, **kwargs)
@@ -125,7 +125,7 @@ def read(original, variable, *args, **kwargs):
 
     if not context.executing_eagerly():
         return original(variable, *args, **kwargs)
-    identity = calls.trial.intern("read variable {}".format(variable.name))
+    identity = calls.trial.intern(f"read variable {variable.name}")
     return calls.call(recorder.READ, identity, lambda: original(variable, *args, **kwargs), tensor=_tensor)
 
 

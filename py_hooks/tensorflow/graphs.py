@@ -26,7 +26,7 @@ def of(graph):
     return known
 
 
-class Graph(object):
+class Graph:
     """What we know of one graph.
 
     Attributes:
@@ -165,7 +165,7 @@ class Graph(object):
         return found.values()
 
 
-class Effects(object):
+class Effects:
     """What running a set of fetches does.
 
     Attributes:
@@ -202,7 +202,7 @@ def _identity(fetches, writes):
     # What stands after the last underscore counts ops of the same name; a replay may have made fewer of them.
     stems = [fetch.name.partition(":")[0].rstrip("0123456789").rstrip("_") for fetch in fetches]
     text = "{} of {}".format("write" if writes else "read", ", ".join(sorted(writes) or stems))
-    return text if len(text) <= 100 else "{}… crc {:08x}".format(text[:60], zlib.crc32(text.encode()))
+    return text if len(text) <= 100 else f"{text[:60]}… crc {zlib.crc32(text.encode()):08x}"
 
 
 def _variable_of(tensor):

@@ -106,7 +106,7 @@ def _make_state(known, seed, seed2):
     from tensorflow.python.ops import gen_resource_variable_ops
 
     with known.beside():
-        name = "pedl_random/{}".format(len(known.random_states))
+        name = f"pedl_random/{len(known.random_states)}"
         handle = gen_resource_variable_ops.var_handle_op(dtypes.int64, [3], shared_name=name, name=name)
         first = constant_op.constant([0, seed2, seed], dtypes.int64, name="pedl_random/first")
         known.random_states.append(gen_resource_variable_ops.assign_variable_op(handle, first, name="pedl_random/set"))

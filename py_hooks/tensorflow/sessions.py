@@ -22,7 +22,7 @@ from py_hooks.tensorflow import graphs
 _PROCESS = os.getpid()
 
 
-class Sessions(object):
+class Sessions:
     """The sessions of this process, by creation number: the variables of a checkpoint."""
 
     def __init__(self):
@@ -56,7 +56,7 @@ class Sessions(object):
         for number, session in self.alive():
             self.initialize(session)
             last_ids[str(number)] = session.graph._next_id_counter
-            tensors.extend(("{}/{}".format(number, name), value) for name, value in _values(session))
+            tensors.extend((f"{number}/{name}", value) for name, value in _values(session))
         return tensors, {"last_ids": last_ids}
 
     def restore(self, tensors, state):
@@ -88,8 +88,8 @@ class VariableMissing(Exception):
         Exception.__init__(
             self,
             "the replay differs from the record: the script made other variables\n"
-            "  recorded `{}` of shape {}, now there is none\n"
-            "  the run was stopped; the checkpoint and the log are kept".format(name, shape),
+            f"  recorded `{name}` of shape {shape}, now there is none\n"
+            "  the run was stopped; the checkpoint and the log are kept",
         )
         self.hint = "look for models built by the clock, the environment or another file; `--fresh` begins a new trial"
 
@@ -197,7 +197,7 @@ def make_callable_from_options(original, session, options):
     return _Callable(session, options, original(session, options))
 
 
-class _Callable(object):
+class _Callable:
     """A session's callable, whose calls go through the door."""
 
     def __init__(self, session, options, function):
@@ -279,8 +279,8 @@ def tf_keras_training(original, model, *args, **kwargs):
         recorder.CALLS,
         69,
         "`tf.keras` of TensorFlow 1 is not something pedl-run can intercept\n"
-        "  called: `{}` of a `{}`\n"
-        "  the script was stopped before it trained".format(original.__name__, type(model).__name__),
+        f"  called: `{original.__name__}` of a `{type(model).__name__}`\n"
+        "  the script was stopped before it trained",
         "use the `keras` package (2.2.5 - 2.3.1), or pass `--no-hooks tensorflow` to train without checkpoints and "
         "resume",
     )

@@ -1,7 +1,6 @@
 """What a script can ask about the trial it runs in, under `pedl-run`.
 
 Example:
-
     import pedl
     learning_rate = pedl.get_hyperparameter("learning_rate")    # pedl-run --hp learning_rate=0.01 train.py
 """

@@ -19,6 +19,6 @@ def context():
         script = sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "train.py"
         raise NotUnderHost(
             "this script asks `pedl` about its trial, but it does not run under pedl-run\n"
-            "  start it with: pedl-run --hp NAME=VALUE {}".format(script)
+            f"  start it with: pedl-run --hp NAME=VALUE {script}"
         )
     return json.loads(text)

@@ -25,7 +25,7 @@ class Trial:
     Values come back as they were: types, dtypes, shapes, bits. Tensors of a framework are what has `__array__`.
     """
 
-    def __new__(cls, launch: str) -> "Trial": ...
+    def __new__(cls, launch: str) -> Trial: ...
 
     # The launch message.
     @property

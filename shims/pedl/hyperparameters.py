@@ -20,10 +20,10 @@ def get_hyperparameter(name):
     """
     values = context()["hyperparameters"]
     if name not in values:
-        known = ", ".join("`{}`".format(known) for known in sorted(values)) or "none"
+        known = ", ".join(f"`{known}`" for known in sorted(values)) or "none"
         raise HyperparameterNotFound(
-            "this trial has no hyperparameter `{}`\n"
-            "  known: {}\n"
-            "  give it on the command line: pedl-run --hp {}=VALUE ...".format(name, known, name)
+            f"this trial has no hyperparameter `{name}`\n"
+            f"  known: {known}\n"
+            f"  give it on the command line: pedl-run --hp {name}=VALUE ..."
         )
     return values[name]
