@@ -406,7 +406,7 @@ def _save_keras3_model(model):
     keras.saving.save_weights(model, "by_saving.weights.h5")
     with contextlib.suppress(ImportError):  # on JAX the format is TensorFlow's
         model.export("exported")
-    print(model.trainable_variables[0].numpy().shape)
+    model.trainable_variables[0].numpy()
 
 
 def _load_keras2_model():
@@ -420,7 +420,7 @@ def _load_keras2_model():
     keras.models.load_model("plain.h5")
     keras.engine.saving.load_model("plain.h5")
     images = keras.preprocessing.image.ImageDataGenerator().flow(numpy.zeros((4, 8, 8, 1)), numpy.zeros(4), batch_size=2)
-    print(len(images[0]))
+    images[0]
 
 
 def _draw_random_numbers():
@@ -430,7 +430,7 @@ def _draw_random_numbers():
     drawn = [
         random.uniform([2]), random.normal([2]), random.truncated_normal([2]), random.shuffle([1, 2]),
         random.uniform([2], 0, 9, tensorflow.int32), random.categorical([[0.5, 0.5]], 1),
-    ]  # fmt: skip
+    ]
     if hasattr(tensorflow, "Session"):
         _run_sessions(drawn)
 
@@ -445,7 +445,7 @@ def _run_sessions(drawn):
     with tensorflow.Session() as session:
         session.run(tensorflow.global_variables_initializer())
         session.run([drawn, step])
-        print(session.make_callable(variable)())
+        session.make_callable(variable)()
     with tensorflow.Session() as session:
         session._make_callable_from_options(config_pb2.CallableOptions(target=[step.name]))
     del session
@@ -462,7 +462,7 @@ def exceptions():
     """What comes out of `fit` for what the user's code raises, and whether the model trains on after it."""
     x, y = arrays()
     answer = {}
-    for name, attempt in attempts(x, y):
+    for name, attempt in attempts():
         error = UsersError("raised in " + name)
         model = compiled(functional)
         try:
@@ -484,55 +484,69 @@ def depth_of_recorder():
     return [recorder.CALLS.depth, len(recorder.CALLS.entries)] if recorder.CALLS else None
 
 
-def attempts(x, y):
+def in_callback(model, error):
     import keras
 
-    def in_callback(model, error):
-        class Failing(keras.callbacks.Callback):
-            def on_batch_end(self, batch, logs=None):
-                raise error
-
-            on_train_batch_end = on_batch_end
-
-        model.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[Failing()])
-
-    def in_item(model, error):
-        model.fit(sequence(x, y, fail=error), verbose=0)
-
-    def in_item_without_threads(model, error):
-        if keras.__version__[0] == "2":
-            model.fit_generator(sequence(x, y, fail=error), workers=0, verbose=0)
-        else:
-            data = sequence(x, y, fail=error)
-            data.workers = 0
-            model.fit(data, verbose=0)
-
-    def in_train_step(model, error):
-        class Failing(keras.models.Model):
-            def train_step(self, *args):
-                raise error
-
-        inputs = keras.layers.Input((2,))
-        failing = Failing(inputs, keras.layers.Dense(1)(inputs))
-        failing.compile("sgd", "mse")
-        failing.fit(x, y, batch_size=BATCH, verbose=0)
-
-    def in_arguments(model, error):
-        model.fit(x, y, no_such_argument=1)
-
-    def in_generator(model, error):
-        def failing():
-            yield x[:BATCH], y[:BATCH]
-            yield x[:BATCH], y[:BATCH]
+    class Failing(keras.callbacks.Callback):
+        def on_batch_end(self, batch, logs=None):
             raise error
 
-        model.fit(failing(), steps_per_epoch=4, verbose=0)
+        on_train_batch_end = on_batch_end
 
-    cases = [
+    model.fit(*arrays(), batch_size=BATCH, verbose=0, callbacks=[Failing()])
+
+
+def in_item(model, error):
+    model.fit(sequence(*arrays(), fail=error), verbose=0)
+
+
+def in_item_without_threads(model, error):
+    import keras
+
+    data = sequence(*arrays(), fail=error)
+    if keras.__version__[0] == "2":
+        model.fit_generator(data, workers=0, verbose=0)
+    else:
+        data.workers = 0
+        model.fit(data, verbose=0)
+
+
+def in_generator(model, error):
+    def failing():
+        endless = batches(*arrays())
+        yield next(endless)
+        yield next(endless)
+        raise error
+
+    model.fit(failing(), steps_per_epoch=4, verbose=0)
+
+
+def in_train_step(model, error):
+    import keras
+
+    class Failing(keras.models.Model):
+        def train_step(self, *args):
+            raise error
+
+    inputs = keras.layers.Input((2,))
+    failing = Failing(inputs, keras.layers.Dense(1)(inputs))
+    failing.compile("sgd", "mse")
+    failing.fit(*arrays(), batch_size=BATCH, verbose=0)
+
+
+def in_arguments(model, error):
+    model.fit(*arrays(), no_such_argument=1)
+
+
+def attempts():
+    """Where the user's code can fail, by name."""
+    import keras
+
+    found = [
         ("a callback", in_callback), ("__getitem__", in_item), ("__getitem__ without threads", in_item_without_threads),
         ("a generator", in_generator), ("the arguments", in_arguments),
-    ]  # fmt: skip
-    return cases + ([("train_step", in_train_step)] if keras.__version__[0] == "3" else [])
+    ]
+    return found + ([("train_step", in_train_step)] if keras.__version__[0] == "3" else [])
 
 
 def describe(raised, error):
@@ -577,4 +591,4 @@ def train():
 
 if __name__ == "__main__":
     answer = {"patched": patched, "reached": reached, "exceptions": exceptions, "train": train, "undo": undo}[sys.argv[1]]
-    print(json.dumps(answer(*sys.argv[2:])))
+    sys.stdout.write(json.dumps(answer(*sys.argv[2:])) + "\n")

@@ -15,7 +15,6 @@ STACK = os.environ.get("PEDL_STACK", "plain")
 
 pytestmark = pytest.mark.stack("keras")
 keras2 = pytest.mark.stack("keras2")
-keras3 = pytest.mark.stack("keras3")
 
 # name of the call: entries into the framework, train, test and predict calls. Two batches to an epoch, two epochs.
 CALLS = {
@@ -43,8 +42,8 @@ CALLS_KERAS2 = {
 
 # Targets that `contract.py` cannot see being reached, each for its reason.
 UNSEEN = {
-    # `tf.data` calls the iterators in threads of its own.
-    "keras3-tensorflow": {"ArrayDataAdapter._get_iterator", "PyDatasetAdapter._get_iterator"},
+    # `tf.data` calls it in a thread of its own.
+    "keras3-tensorflow": {"PyDatasetAdapter._get_iterator"},
     # They end the process; `test_tf_keras_does_not_train_unprotected` calls them.
     "keras2-tensorflow1": {"Model.fit", "Model.fit_generator", "Model.train_on_batch"},
 }
@@ -191,7 +190,8 @@ def test_a_known_library_of_which_a_part_is_missing_is_stopped(script_run, scrip
     )
 
 
-@keras3
+# The backend `numpy` needs scipy, which TensorFlow's stack does not have.
+@pytest.mark.stack("keras3-jax")
 def test_an_unknown_backend_is_stopped_before_it_trains(script_run, script):
     text = "import keras\nprint('it trains')\n"
     ended = script_run(script(text), environment={"KERAS_BACKEND": "numpy"}).run().check(69)
