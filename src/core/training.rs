@@ -599,3 +599,6 @@ impl fmt::Display for Number {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -323,5 +323,5 @@ fn describe_elements(dtype: &str, bytes: &[u8], out: &mut String) {
         "|i1" => numbers!(i8),
         _ => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
-    let _ = write!(out, "{dtype} {}", elements.join(" "));
+    let _ = write!(out, "{}", elements.join(" "));
 }

@@ -74,6 +74,9 @@ mod tables;
 pub mod value;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use divergence::Divergence;
 pub use reader::Answer;
 pub(crate) use reader::Replay;

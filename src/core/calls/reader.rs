@@ -98,6 +98,12 @@ impl Answer {
         file.read_at(out, place.offset)
     }
 
+    /// The size of a large leaf; `None` where the value has not so many.
+    #[cfg(test)]
+    pub(super) fn large_size(&self, index: usize) -> Option<usize> {
+        self.large.get(index).map(|place| place.size)
+    }
+
     /// The hash of a large leaf.
     pub(super) fn large_hash(&self, index: usize) -> Option<&[u8; 32]> {
         self.large.get(index).map(|place| &place.hash)

@@ -1,0 +1,460 @@
+//! What a training promises over its starts, on real files.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::calls::value::ArrayClass;
+
+fn launch(trial_dir: &Path) -> Launch {
+    Launch {
+        schema: crate::trial::LAUNCH_SCHEMA,
+        trial_dir: trial_dir.to_owned(),
+        command: vec!["train.py".to_owned(), "--epochs".to_owned(), "3".to_owned()],
+        python_options: vec!["-u".to_owned()],
+        trial_id: 1,
+        experiment_id: 1,
+        trial_seed: 7,
+        hash_seed: 9,
+        hyperparameters: Map::new(),
+        batches_per_step: 3,
+        checkpoint_period: None,
+        checkpoint_seconds: 60.0,
+        exact: false,
+        log_limit_bytes: 1 << 30,
+        no_hooks: Vec::new(),
+        log_format: "text".to_owned(),
+        verbosity: 0,
+        threads: 2,
+        resume: false,
+        attempt: 0,
+        library: "/library".into(),
+        mode: "embed".to_owned(),
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        python: "3.13.0".to_owned(),
+        versions: [("numpy".to_owned(), "2.4.6".to_owned())].into(),
+        cpu: "a processor".to_owned(),
+    }
+}
+
+fn begin(trial_dir: &Path) -> Result<Training> {
+    let mut training = Training::new(launch(trial_dir));
+    training.begin(facts())?;
+    Ok(training)
+}
+
+fn begun(trial_dir: &Path) -> Training {
+    begin(trial_dir).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn stage() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("there is room");
+    let trial_dir = directory.path().join("trial");
+    (directory, trial_dir)
+}
+
+/// What the `batch`th training call returns.
+fn logs(batch: u64) -> Encoded {
+    let mut encoded = Encoded::default();
+    let mut encoder = encoded.encoder();
+    encoder.dict(1);
+    encoder.key().str(b"loss");
+    encoder.array(ArrayClass::Scalar, "<u8", &[], &batch.to_le_bytes());
+    encoded
+}
+
+fn call(training: &mut Training, batch: u64) -> Call {
+    Call {
+        kind: kind::TRAIN,
+        identity: training.intern(b"train model 0"),
+        site: training.intern(b"train.py:31"),
+        draws: batch,
+        arguments: 0,
+    }
+}
+
+/// Makes the `batch`th training call, as hooks do: answered, or computed and appended.
+fn train(training: &mut Training, batch: u64) {
+    let call = call(training, batch);
+    if training.position() < training.resume_call() {
+        let mut answer = Answer::default();
+        training
+            .check(&call, &logs(batch), &mut answer)
+            .expect("it is the recorded one");
+        training.batch_done(0.0).expect("it has begun");
+    } else {
+        training.append(&call, &logs(batch)).expect("there is room");
+        if training
+            .batch_done(0.0)
+            .expect("it has begun")
+            .step_ended
+            .is_some()
+        {
+            training.end_step(0).expect("there is room");
+        }
+    }
+}
+
+fn tensors(batch: u64) -> Vec<Tensor> {
+    vec![Tensor {
+        name: "weights".to_owned(),
+        dtype: "int64".to_owned(),
+        shape: vec![1],
+        bytes: batch.to_le_bytes().to_vec(),
+    }]
+}
+
+fn save(training: &mut Training, batch: u64) {
+    training
+        .save(
+            0,
+            tensors(batch),
+            format!("{{\"batch\":{batch}}}"),
+            Vec::new(),
+        )
+        .expect("there is room");
+    wait(training);
+}
+
+fn wait(training: &mut Training) {
+    if let Some(commit) = training.take_commit() {
+        training.end_commit(commit.wait()).expect("there is room");
+    }
+}
+
+fn events(trial_dir: &Path, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(trial_dir.join(events::FILE_NAME)).expect("it is there");
+    let events = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("it is JSON"));
+    events.filter(|event| event["event"] == name).collect()
+}
+
+#[test]
+fn nothing_is_touched_before_the_first_call() {
+    let (_directory, trial_dir) = stage();
+    let mut training = Training::new(launch(&trial_dir));
+    training.intern(b"train.py:31");
+    assert!(!training.has_checkpoint());
+    assert_eq!((training.position(), training.resume_call()), (0, 0));
+    training.end(0).expect("there is nothing to do");
+    drop(training);
+    assert!(!trial_dir.exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Killed any number of times, with checkpoints wherever they were taken, the calls that are
+    /// recorded in the end and the steps are those of an undisturbed run.
+    #[test]
+    fn kills_change_nothing(
+        batches in 1..40_u64,
+        kills in prop::collection::vec((1..40_u64, prop::collection::btree_set(1..40_u64, 0..4)), 0..4),
+        torn in 0..50_usize,
+    ) {
+        let (_directory, trial_dir) = stage();
+        for (last, saves) in kills {
+            let mut training = begun(&trial_dir);
+            for batch in 1..=last.min(batches) {
+                train(&mut training, batch);
+                let is_live = training.position() > training.resume_call();
+                if saves.contains(&batch) && is_live {
+                    save(&mut training, batch);
+                }
+            }
+            // What a kill leaves: anything after the last checkpoint, or nothing.
+            training.flush().expect("there is room");
+            drop(training);
+            let log = fs::read(trial_dir.join(LOG)).expect("it is there");
+            let kept = Store::open(&trial_dir).newest().expect("it can be read");
+            let mark = kept.checkpoint.map_or(0, |checkpoint| checkpoint.manifest.log_offset);
+            let mark = usize::try_from(mark).expect("it is short");
+            fs::write(trial_dir.join(LOG), &log[..log.len().min(mark + torn)]).expect("there is room");
+        }
+        let mut training = begun(&trial_dir);
+        (1..=batches).for_each(|batch| train(&mut training, batch));
+        prop_assert_eq!(training.position(), batches);
+        save(&mut training, batches);
+        training.end(0).expect("there is room");
+
+        let mut training = begun(&trial_dir);
+        prop_assert_eq!(training.resume_call(), batches);
+        prop_assert_eq!(training.take_tensors(), tensors(batches));
+        (1..=batches).for_each(|batch| train(&mut training, batch));
+        for step in events(&trial_dir, "step") {
+            let number = step["step"].as_u64().expect("it is a number");
+            prop_assert_eq!(&step["batches"], &json!([number * 3 - 2, number * 3]));
+            #[expect(clippy::cast_precision_loss, reason = "it is small")]
+            let middle = (number * 3 - 1) as f64;
+            prop_assert_eq!(&step["metrics"], &json!({"loss": middle}));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_set_aside_and_the_older_one_used() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    for batch in 1..=4 {
+        train(&mut training, batch);
+        save(&mut training, batch);
+    }
+    drop(training);
+    let state = trial_dir.join("checkpoints/batch-0000000004/state.json");
+    fs::write(&state, "{}").expect("it is there");
+
+    let mut training = begun(&trial_dir);
+    assert_eq!(training.resume_call(), 3);
+    let damaged = events(&trial_dir, "checkpoint_damaged");
+    let message = damaged[0]["error"].as_str().expect("it is a text");
+    assert!(message.contains("batch-0000000004"), "{message}");
+    (1..=6).for_each(|batch| train(&mut training, batch));
+    save(&mut training, 6);
+    drop(training);
+    assert_eq!(begun(&trial_dir).resume_call(), 6);
+}
+
+#[test]
+fn without_a_whole_checkpoint_the_run_stops_and_nothing_is_changed() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    train(&mut training, 1);
+    save(&mut training, 1);
+    drop(training);
+    let log = fs::read(trial_dir.join(LOG)).expect("it is there");
+    fs::write(trial_dir.join(LOG), &log[1..]).expect("there is room");
+
+    let error = begin(&trial_dir).expect_err("nothing is whole");
+    assert_eq!(
+        (error.class(), error.exit_code()),
+        (Class::CheckpointCorrupt, 65)
+    );
+    let message = error.to_string();
+    assert!(message.starts_with("no checkpoint in `"), "{message}");
+    assert!(message.ends_with("nothing was changed, and the run was stopped before it trained"));
+    assert_eq!(
+        fs::read(trial_dir.join(LOG)).expect("it is there"),
+        &log[1..]
+    );
+    fs::write(trial_dir.join(LOG), &log).expect("there is room");
+    assert_eq!(begun(&trial_dir).resume_call(), 1);
+}
+
+#[test]
+fn another_command_is_refused() {
+    let (_directory, trial_dir) = stage();
+    drop(begun(&trial_dir));
+    let mut other = launch(&trial_dir);
+    other.command[2] = "4".to_owned();
+    other.hyperparameters.insert("lr".to_owned(), json!(0.1));
+    let error = Training::new(other)
+        .begin(facts())
+        .expect_err("it is another one");
+    assert_eq!(
+        (error.class(), error.exit_code()),
+        (Class::WrongCommand, 65)
+    );
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "`{}` belongs to another command\n  begun with: train.py --epochs 3\n  \
+             run with: --hp lr=0.1 train.py --epochs 4",
+            trial_dir.display()
+        )
+    );
+    let hint = "begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`";
+    assert_eq!(error.hint().as_deref(), Some(hint));
+}
+
+#[test]
+fn a_trial_that_another_process_began_meanwhile_is_refused() {
+    let (_directory, trial_dir) = stage();
+    drop(begun(&trial_dir));
+    let other = Launch {
+        trial_seed: 8,
+        ..launch(&trial_dir)
+    };
+    let error = Training::new(other)
+        .begin(facts())
+        .expect_err("its seed was drawn anew");
+    assert_eq!((error.class(), error.exit_code()), (Class::TrialInUse, 75));
+}
+
+#[test]
+fn checkpoints_without_trial_json_are_refused() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    train(&mut training, 1);
+    save(&mut training, 1);
+    drop(training);
+    fs::remove_file(trial_dir.join("trial.json")).expect("it is there");
+    let error = begin(&trial_dir).expect_err("nobody knows whose they are");
+    assert_eq!(error.class(), Class::WrongCommand);
+    assert!(!trial_dir.join("trial.json").exists());
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_told() {
+    let (directory, _) = stage();
+    let file = directory.path().join("file");
+    fs::write(&file, "").expect("there is room");
+    let error = begin(&file.join("trial")).expect_err("it is below a file");
+    assert_eq!(
+        (error.class(), error.exit_code()),
+        (Class::CannotCreate, 73)
+    );
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot make the trial directory `{0}/trial`\n  cannot make directory `{0}/trial`: Not a \
+             directory (os error 20)\n  the run was stopped before it trained",
+            file.display()
+        )
+    );
+}
+
+/// Locks of one process do not exclude each other, so a second one is needed: this test, started
+/// again as a child that begins the trial and waits.
+#[test]
+fn a_trial_that_runs_is_in_use() {
+    const VARIABLE: &str = "PEDL_TEST_HOLDS_TRIAL";
+    if let Ok(trial_dir) = std::env::var(VARIABLE) {
+        let _training = begun(Path::new(&trial_dir));
+        // The parent closes the pipe when it has seen enough.
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).expect("it can be read");
+        return;
+    }
+    let (_directory, trial_dir) = stage();
+    let mut child = Command::new(std::env::current_exe().expect("it runs"))
+        .args(["--exact", "training::tests::a_trial_that_runs_is_in_use"])
+        .env(VARIABLE, &trial_dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it can be started");
+    while !trial_dir.join(events::FILE_NAME).exists() {
+        assert!(
+            child.try_wait().expect("it is ours").is_none(),
+            "the child ended"
+        );
+        std::thread::yield_now();
+    }
+    let error = begin(&trial_dir).expect_err("the child holds it");
+    assert_eq!((error.class(), error.exit_code()), (Class::TrialInUse, 75));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "`{}` is in use\n  process {} runs this trial\n  the run was stopped before it trained",
+            trial_dir.display(),
+            child.id()
+        )
+    );
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it is ours").success());
+    drop(begun(&trial_dir));
+}
+
+#[test]
+fn a_log_over_its_limit_is_told_and_goes_on() {
+    let (_directory, trial_dir) = stage();
+    let mut training = Training::new(Launch {
+        log_limit_bytes: 200,
+        ..launch(&trial_dir)
+    });
+    training.begin(facts()).expect("it can be made");
+    assert!(!training.is_log_exceeded());
+    (1..=40).for_each(|batch| train(&mut training, batch));
+    assert!(training.is_log_exceeded());
+    save(&mut training, 40);
+    drop(training);
+    assert_eq!(begun(&trial_dir).resume_call(), 40);
+}
+
+#[test]
+fn the_journal_tells_what_happened() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    (1..=4).for_each(|batch| train(&mut training, batch));
+    save(&mut training, 4);
+    drop(training);
+    let changed = Facts {
+        cpu: "another one".to_owned(),
+        ..facts()
+    };
+    let mut training = Training::new(launch(&trial_dir));
+    training.begin(changed).expect("it is only warned of");
+    (1..=6).for_each(|batch| train(&mut training, batch));
+    training
+        .event("exact", members(json!({"causes": ["a thread"]})))
+        .expect("there is room");
+    training.end(3).expect("there is room");
+    let text = fs::read_to_string(trial_dir.join(events::FILE_NAME)).expect("it is there");
+    let names = text.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).expect("it is JSON");
+        assert_eq!(event["schema"], 1);
+        event["event"].as_str().expect("it has a name").to_owned()
+    });
+    let expected = [
+        "trial_begun",
+        "step",
+        "checkpoint",
+        "trial_begun",
+        "resumed",
+        "step",
+        "exact",
+        "trial_ended",
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    assert_eq!(events(&trial_dir, "resumed")[0]["batch"], 4);
+    assert_eq!(events(&trial_dir, "trial_ended")[0]["exit_code"], 3);
+}
+
+#[test]
+fn a_failed_checkpoint_is_told_at_the_next() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    train(&mut training, 1);
+    let text = vec![Tensor {
+        dtype: "str32".to_owned(),
+        ..tensors(1).remove(0)
+    }];
+    training
+        .save(0, text, "{}".to_owned(), Vec::new())
+        .expect("it is written later");
+    let error = training
+        .save(0, tensors(1), "{}".to_owned(), Vec::new())
+        .expect_err("the one before failed");
+    assert_eq!(error.class(), Class::NotStorable, "{error}");
+    save(&mut training, 1);
+    drop(training);
+    assert_eq!(begun(&trial_dir).resume_call(), 1);
+}
+
+#[test]
+fn numbers_are_written_as_one_reads_them() {
+    for (number, text) in [
+        (0.0, "0.0000"),
+        (0.341_234, "0.3412"),
+        (-12.5, "-12.5000"),
+        (412.3, "412"),
+        (0.000_012_34, "1.2340e-5"),
+        (1e9, "1.0000e9"),
+        (f64::NAN, "NaN"),
+    ] {
+        assert_eq!(Number(number).to_string(), text);
+    }
+    let metrics = [("loss".to_owned(), 0.5), ("accuracy".to_owned(), 1.0)];
+    assert_eq!(
+        describe(&metrics, Some(412.0)),
+        ": loss 0.5000, accuracy 1.0000; 412 batches/s"
+    );
+    assert_eq!(describe(&[], None), "");
+}
