@@ -19,13 +19,12 @@ class Items:
 
     Args:
         dataset: has `__getitem__`.
-        seed: the trial's seed.
-        stream: number of the stream; every adapter of a data set has its own.
+        key: `Streams.new_key()`; every adapter of a data set has its own.
     """
 
-    def __init__(self, dataset, seed, stream):
+    def __init__(self, dataset, key):
         self.dataset = dataset
-        self.key = (seed, "items", stream)
+        self.key = ("items",) + key
         self._lock = threading.Lock() if self._owned_generators() else None
 
     def build(self, epoch, index):

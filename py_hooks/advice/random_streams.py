@@ -29,8 +29,12 @@ _PYTHON_NAMES = (
 
 def mix(*key):
     """A 64-bit number of a key: the same for equal keys, on every machine and Python."""
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    return struct.unpack("<Q", digest[:8])[0]
+    return hash_of(repr(key).encode())
+
+
+def hash_of(data):
+    """A 64-bit number of bytes."""
+    return struct.unpack("<Q", hashlib.sha256(data).digest()[:8])[0]
 
 
 class PrivateStream:
@@ -111,7 +115,6 @@ class Streams:
 
     Attributes:
         draws: calls of the global functions by the main thread so far; part of every record's identity.
-        adapters: data adapters that have streams of their own, so far.
         passes: passes over data pipelines that were asked for, so far.
         in_array_pipeline: a pipeline over arrays is being built.
         at_pass: called with the number of a pass when its pipeline begins.
@@ -121,7 +124,7 @@ class Streams:
         self.seed = trial_seed
         self.draws = 0
         self._entropy_drawn = {}
-        self.adapters = 0
+        self._keys = 0
         self.passes = 0
         self.in_array_pipeline = False
         self.at_pass = []
@@ -167,6 +170,20 @@ class Streams:
         words = range((bits + 63) // 64)
         value = sum(mix(self.seed, "entropy", place, drawn, word) << (64 * word) for word in words)
         return value & ((1 << bits) - 1)
+
+    def new_key(self):
+        """The key of a new private stream: the global generators as they are, and the number of streams before.
+
+        So a script that seeds them gets the same items in every trial, and one that does not gets the trial's.
+        """
+        import random
+
+        import numpy
+
+        self._keys += 1
+        _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
+        states = (random._inst.getstate(), words.tolist(), int(position), int(has_gauss), float(cached))
+        return mix(*states), self._keys
 
     def next_op_seed(self):
         """A seed for the next random op of a framework that the script gave none."""

@@ -73,9 +73,8 @@ class ItemStream:
 
     def __init__(self, dataset, workers, ahead, shuffle, notifies):
         streams = recorder.CALLS.streams
-        streams.adapters += 1
         self._dataset = dataset
-        self._items = EnqueuedItems(dataset, streams.seed, streams.adapters)
+        self._items = EnqueuedItems(dataset, streams.new_key())
         self._workers = workers
         self._ahead = ahead
         self._shuffle = shuffle

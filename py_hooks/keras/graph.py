@@ -149,10 +149,11 @@ def standardize_user_data(original, model, x, *args, **kwargs):
 
 @contextlib.contextmanager
 def _ordered_updates(model):
-    """While a train function is made: what reads the optimizer's count of batches does so before it is moved on.
+    """While a train function is made: what reads a variable that the optimizer changes does so before it is changed.
 
-    Every optimizer of Keras 2 creates `update_add(iterations, 1)` and then reads `iterations`, in no order; so runs of
-    one script differ, even on one machine (keras 2.3.1, keras/optimizers.py, `Adam.get_updates`).
+    Keras 2 leaves the order open, so that runs of one script differ, even on one machine. Every optimizer creates
+    `update_add(iterations, 1)` and then reads `iterations` (keras 2.3.1, keras/optimizers.py, `Adam.get_updates`). And
+    up to 2.2.5 variables are references, which are changed in place while gradients may still be read from them.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
@@ -162,7 +163,7 @@ def _ordered_updates(model):
 
     def get_ordered_updates(*args, **kwargs):
         updates = get_updates(*args, **kwargs)
-        _read_before_written(getattr(optimizer, "iterations", None))
+        _read_before_written([update.op for update in updates if hasattr(update, "op")], model.total_loss.op)
         return updates
 
     optimizer.get_updates = get_ordered_updates
@@ -172,16 +173,15 @@ def _ordered_updates(model):
         del optimizer.get_updates
 
 
-def _read_before_written(variable):
-    held = getattr(variable, "handle", None)
-    held = getattr(variable, "_variable", None) if held is None else held
-    if held is None:
-        return
-    readers = _readers(held)
-    for writer in held.consumers():
-        if writer.type in ("AssignAddVariableOp", "AssignAdd"):
-            known = {op.name for op in writer.control_inputs}
-            writer._add_control_inputs([op for op in readers if op.name not in known and not _comes_after(op, writer)])
+def _read_before_written(writers, loss):
+    """Has the operations that read what `writers` change run before them, as far as they run for the loss at all."""
+    running = _reached(writers + [loss], _inputs_of)
+    for writer in writers:
+        if not writer.inputs or not graphs.is_variable(writer.inputs[0]):
+            continue
+        after = _reached([writer], _users_of) | {op.name for op in writer.control_inputs}
+        readers = [op for op in _readers(writer.inputs[0]) if op.name in running and op.name not in after]
+        writer._add_control_inputs(readers)
 
 
 def _readers(held):
@@ -195,18 +195,23 @@ def _readers(held):
     return [op for op in found if op._get_control_flow_context() is None]
 
 
-def _comes_after(op, other):
-    """Whether an op waits for another one."""
-    seen, waiting = set(), [op]
+def _inputs_of(op):
+    return [tensor.op for tensor in op.inputs] + op.control_inputs
+
+
+def _users_of(op):
+    return [user for tensor in op.outputs for user in tensor.consumers()] + op._control_outputs
+
+
+def _reached(operations, neighbours_of):
+    """Names of the operations themselves and of all that a walk along their neighbours comes to."""
+    seen, waiting = set(), list(operations)
     while waiting:
         op = waiting.pop()
-        if op is other:
-            return True
         if op.name not in seen:
             seen.add(op.name)
-            waiting.extend(tensor.op for tensor in op.inputs)
-            waiting.extend(op.control_inputs)
-    return False
+            waiting.extend(neighbours_of(op))
+    return seen
 
 
 # -- models from files -------------------------------------------------------------------------------------------------

@@ -101,8 +101,7 @@ def sequence_adapter(original, adapter, x, *args, **kwargs):
     adapter._pedl_items = None
     if x.use_multiprocessing and x.workers > 0:
         return
-    calls.streams.adapters += 1
-    adapter._pedl_items = Items(x, calls.streams.seed, calls.streams.adapters)
+    adapter._pedl_items = Items(x, calls.streams.new_key())
     adapter._pedl_epoch = -1
     adapter._pedl_start = 0
     adapter.enqueuer = None

@@ -217,6 +217,11 @@ def _variable_of(tensor):
     return op if op.type in _VARIABLES else None
 
 
+def is_variable(tensor):
+    """Whether a tensor is the handle of a variable, or a reference to one."""
+    return _variable_of(tensor) is not None
+
+
 def _use(op, number):
     """`(reads, writes)`: what an op does with the variable in its input `number`. An op nobody knows does both."""
     if op.type in _LOOKS_AT_NO_VALUE:
