@@ -260,7 +260,13 @@ impl<'py> Decoding<'_, 'py> {
             Token::None => py.None().into_bound(py),
             Token::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
             Token::Int(value) => PyInt::new(py, value).into_any(),
-            Token::BigInt(digits) => py.get_type::<PyInt>().call1((digits, 16))?,
+            Token::BigInt(digits) => {
+                let digits = match digits {
+                    Leaf::Inline(digits) => text_of(py, digits)?,
+                    Leaf::Large { index, size } => text_of(py, &self.large(index, size)?)?,
+                };
+                py.get_type::<PyInt>().call1((digits, 16))?
+            }
             Token::Float(value) => PyFloat::new(py, value).into_any(),
             Token::Str(Leaf::Inline(text)) => text_of(py, text)?.into_any(),
             Token::Str(Leaf::Large { index, size }) => {

@@ -267,7 +267,7 @@ pub enum Token<'a> {
     /// An integer of 64 bits.
     Int(i64),
     /// Any other integer, as Python's `hex` writes it.
-    BigInt(&'a str),
+    BigInt(Leaf<'a>),
     /// A float.
     Float(f64),
     /// A text, as UTF-8 in which lone surrogates may stand.
@@ -418,10 +418,7 @@ impl<'a> Decoder<'a> {
                 _ => return None,
             },
             INT => Token::Int(varint::take_signed(self.leaves())?),
-            BIG_INT => match self.sized_leaf()? {
-                Leaf::Inline(digits) => Token::BigInt(str::from_utf8(digits).ok()?),
-                Leaf::Large { .. } => return None,
-            },
+            BIG_INT => Token::BigInt(self.sized_leaf()?),
             FLOAT => {
                 let bytes = varint::take_bytes(self.leaves(), size_of::<f64>())?;
                 Token::Float(f64::from_bits(u64::from_le_bytes(bytes.try_into().ok()?)))
@@ -586,7 +583,9 @@ pub(super) mod tests {
             Token::None => Tree::None,
             Token::Bool(value) => Tree::Bool(value),
             Token::Int(value) => Tree::Int(value),
-            Token::BigInt(digits) => Tree::BigInt(digits.to_owned()),
+            Token::BigInt(digits) => {
+                Tree::BigInt(String::from_utf8(bytes(digits)).map_err(|_| Malformed)?)
+            }
             Token::Float(value) => Tree::Float(value.to_bits()),
             Token::Str(text) => Tree::Str(bytes(text)),
             Token::Bytes(leaf) => Tree::Bytes(bytes(leaf)),
@@ -645,7 +644,7 @@ pub(super) mod tests {
             Just(Tree::None),
             any::<bool>().prop_map(Tree::Bool),
             any::<i64>().prop_map(Tree::Int),
-            "-?0x[1-9a-f][0-9a-f]{16,40}".prop_map(Tree::BigInt),
+            "-?0x[1-9a-f][0-9a-f]{16,300}".prop_map(Tree::BigInt),
             any::<u64>().prop_map(Tree::Float),
             prop::collection::vec(any::<u8>(), 0..300).prop_map(Tree::Str),
             prop::collection::vec(any::<u8>(), 0..300).prop_map(Tree::Bytes),
