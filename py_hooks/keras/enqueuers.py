@@ -34,8 +34,8 @@ class SkippedBatch:
 class EnqueuedItems(Items):
     """Items whose builders know which one they build, and that notice a data set that changes while it builds."""
 
-    def __init__(self, dataset, seed, stream):
-        Items.__init__(self, dataset, seed, stream)
+    def __init__(self, dataset, key):
+        Items.__init__(self, dataset, key)
         self._watched = False
 
     def build(self, epoch, index):
