@@ -13,8 +13,9 @@ from py_hooks.registry import GENERATIONS
 class _Process:
     """What this process knows of its trial. Everything heavier is imported when a library needs it."""
 
-    def __init__(self, trial):
+    def __init__(self, trial, native_error):
         self.trial = trial
+        self.native_error = native_error
         self._streams = None
         self._output = None
         self._files = None
@@ -66,7 +67,7 @@ def start(launch_text):
     Args:
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
-    process = _Process(_pedl.Trial(launch_text))
+    process = _Process(_pedl.Trial(launch_text), _pedl.Error)
     if process.trial.resume:
         process.files().withdraw()
     if process.trial.has_checkpoint():

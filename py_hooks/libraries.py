@@ -39,7 +39,7 @@ def intercept(process, module):
 def begin(process):
     """The first library that is intercepted: makes the recorder, and what it keeps for every library."""
     trial, streams, output, files = process.trial, process.streams(), process.output(), process.files()
-    calls = recorder.start(trial, streams)
+    calls = recorder.start(trial, streams, process.native_error)
     streams.install()
     calls.state_providers.append(("streams", streams))
     calls.state_providers.append(("output", output))

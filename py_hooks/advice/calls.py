@@ -21,13 +21,8 @@ import sys
 import threading
 import time
 
-import _pedl
-
 from py_hooks.advice import places
-from py_hooks.engine.refusal import Refusal
-
-# What ends the process with a message; anything else is the user's own exception, and passes.
-OURS = (_pedl.Error, Refusal)
+from py_hooks.refusal import Refusal
 
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -56,7 +51,7 @@ class Calls:
         skipped: whether any call of this replay was answered without being made.
     """
 
-    def __init__(self, trial, streams):
+    def __init__(self, trial, streams, native_error):
         self.trial = trial
         self.depth = 0
         self.in_composite = False
@@ -74,6 +69,8 @@ class Calls:
         self.files = None
         self.at_begin = []
         self.at_resume = []
+        # What ends the process with a message; anything else is the user's own exception, and passes.
+        self._ours = (native_error, Refusal)
         self._pending = []
         self._main_thread = threading.main_thread().ident
         self._last_save_failed = False
@@ -141,7 +138,7 @@ class Calls:
         self.skipped = True
         try:
             return self.trial.answer(kind, identity, self.site(), self.streams.draws, arguments, tensor)
-        except OURS as error:
+        except self._ours as error:
             stop_with(self, error)
 
     def next_arguments(self):
@@ -153,7 +150,7 @@ class Calls:
         """Consumes the record of a call that was made again, and whose value must be the recorded one."""
         try:
             self.trial.check(kind, identity, self.site(), self.streams.draws, arguments, value)
-        except OURS as error:
+        except self._ours as error:
             stop_with(self, error)
 
     def answered(self):
@@ -199,7 +196,7 @@ class Calls:
         self.depth += 1
         try:
             opaque = self.trial.append(pending)
-        except OURS as error:
+        except self._ours as error:
             stop_with(self, error)
         finally:
             self.depth -= 1
@@ -241,7 +238,7 @@ class Calls:
                 tensors.extend((f"{name}/{key}", value) for key, value in held)
                 states.append((name, state))
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
-        except OURS as error:
+        except self._ours as error:
             stop_with(self, error)
         finally:
             self.depth -= 1
@@ -258,7 +255,7 @@ class Calls:
                 tensors.setdefault(provider, {})[key] = value
             for name, provider in self.state_providers:
                 provider.restore(tensors.get(name, {}), states.get(name))
-        except OURS as error:
+        except self._ours as error:
             stop_with(self, error)
         finally:
             self.depth -= 1
@@ -269,10 +266,10 @@ class Calls:
 CALLS = None
 
 
-def start(trial, streams):
+def start(trial, streams, native_error):
     """Makes the recorder of this process."""
     global CALLS  # noqa: PLW0603 - made once, when the first library is intercepted
-    CALLS = Calls(trial, streams)
+    CALLS = Calls(trial, streams, native_error)
     os.register_at_fork(after_in_child=_stand_aside)
     return CALLS
 

@@ -16,7 +16,7 @@ import struct
 import sys
 import threading
 
-from py_hooks.engine.refusal import Refusal
+from py_hooks.refusal import Refusal
 
 _LOCAL = threading.local()
 _PYTHON_NAMES = (

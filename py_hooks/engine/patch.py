@@ -7,7 +7,7 @@ between releases. Functions, methods, class and static methods and properties ca
 import functools
 import importlib
 
-from py_hooks.engine.refusal import Refusal
+from py_hooks.refusal import Refusal
 
 
 class PatchTargetMissing(Refusal):

@@ -5,7 +5,7 @@ before training: an interception that is skipped would be a training run without
 """
 import re
 
-from py_hooks.engine.refusal import Refusal
+from py_hooks.refusal import Refusal
 
 
 class UnsupportedVersion(Refusal):

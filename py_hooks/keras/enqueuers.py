@@ -172,14 +172,11 @@ def iter_sequence_infinite(original, seq):
 
 # -- image iterators ---------------------------------------------------------------------------------------------------
 
-_images = {"made": 0}
-
-
 def image_iterator(original, iterator, *args, **kwargs):
-    """`Iterator.__init__`: numbers the image iterators, for the streams of their first order."""
+    """`Iterator.__init__`: gives it a stream for its first order; one with a seed shares it with those of that seed."""
     original(iterator, *args, **kwargs)
-    _images["made"] += 1
-    iterator._pedl_number = _images["made"]
+    key = recorder.CALLS.streams.new_key()
+    iterator._pedl_key = key if iterator.seed is None else (iterator.seed,)
 
 
 def image_item(original, iterator, index):
@@ -198,8 +195,7 @@ def image_item(original, iterator, index):
         numpy.random.seed(iterator.seed + iterator.total_batches_seen + epoch * len(iterator) + position)
     with iterator.lock:
         if iterator.index_array is None:
-            own = ("of the seed", iterator.seed) if iterator.seed is not None else ("number", iterator._pedl_number)
-            with PrivateStream(recorder.CALLS.streams.seed, "order of images", own):
+            with PrivateStream("order of images", *iterator._pedl_key):
                 iterator._set_index_array()
     start = iterator.batch_size * index
     return iterator._get_batches_of_transformed_samples(iterator.index_array[start:start + iterator.batch_size])

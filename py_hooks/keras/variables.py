@@ -11,7 +11,7 @@ import weakref
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
-from py_hooks.engine.refusal import Refusal
+from py_hooks.refusal import Refusal
 
 
 class Variables:
