@@ -7,8 +7,8 @@ or without any. In each:
 2. Others are killed, ten times in all: five times every process at once and the command given again,
    five times only the process that trains. The moments are random, from seeds; but six of them or more
    lie after a checkpoint that was taken inside a fit, and two or more after one inside the second fit.
-3. One is given only 60 % of the undisturbed time at each start (three times what it takes to start, if
-   that is longer), and has to come to its end by itself.
+3. One is given only 60 % of the undisturbed time at each start (three times what that start took until
+   its first batch, if that is longer), and has to come to its end by itself.
 
 Every one that comes to its end has to print the hashes of the first, and at every start only batches may
 be computed that were not computed before the checkpoint (everything.py tells how that is known).
@@ -45,7 +45,7 @@ ANYWHERE, IN_A_FIT, IN_THE_SECOND_FIT = "anywhere", "in a fit", "in the second f
 
 Kill = collections.namedtuple("Kill", "target place")
 
-COLUMNS = "{:<18} {:<8} {:>11} {:>11} {:>9} {:>7} {:>8} {:>7} {:>22}  {}"
+COLUMNS = "{:<18} {:<8} {:>11} {:>11} {:>9} {:>7} {:>8} {:>7} {:>17}  {}"
 
 
 def plan_kills(count, dice):
@@ -93,7 +93,7 @@ class Result:
     def row(self, source, seeded):
         """The cell as a line of the table."""
         kills = "{} + {}".format(self.kills["everything"], self.kills["trial"])
-        given = "{} x {:.1f} of {:.1f} s".format(self.starts, self.given_seconds, self.undisturbed.seconds)
+        given = "{} x {:.0f} of {:.0f} s".format(self.starts, self.given_seconds, self.undisturbed.seconds)
         return COLUMNS.format(
             source,
             "seeded" if seeded else "unseeded",
@@ -101,7 +101,7 @@ class Result:
             self.after_checkpoint,
             self.in_second_fit,
             self.ended,
-            len(self.undisturbed.records),
+            self.undisturbed.batches,
             self.traced,
             given,
             "; ".join(self.problems) or "equal",
@@ -137,19 +137,25 @@ def _kill_again_and_again(cell, kills, undisturbed, dice, result):
 
 def _give_little_time(cell, undisturbed, result):
     """One training that is killed after a part of the undisturbed time, at every start."""
-    seconds = max(SHARE * undisturbed.seconds, LEAST_STARTUPS * undisturbed.startup_seconds)
-    result.given_seconds = seconds
     training = cell.killed("little-time", undisturbed)
     training.start()
-    while not training.ends_within(seconds):
+    while not _ends_in_little_time(training, undisturbed, result):
         training.kill("everything")
         if training.starts == MOST_STARTS:
             result.starts = training.starts
-            result.problems.append("no end after {} starts of {:.1f} s".format(MOST_STARTS, seconds))
+            result.problems.append("no end after {} starts".format(MOST_STARTS))
             return
         training.start()
     result.starts = training.starts
     _finish(training, result)
+
+
+def _ends_in_little_time(training, undisturbed, result):
+    if not training.wait_until(lambda: training.computed):
+        return True
+    seconds = max(SHARE * undisturbed.seconds, LEAST_STARTUPS * training.seconds)
+    result.given_seconds = max(result.given_seconds, seconds)
+    return training.ends_within(seconds - training.seconds)
 
 
 def _finish(training, result):

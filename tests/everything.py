@@ -39,8 +39,9 @@ class Undisturbed:
 
     Attributes:
         hashes: what it printed.
-        records: what the op in the model saw in each batch.
+        records: what the op in the model saw in each batch; empty where the script runs `--unwatched`.
         first_fit: batches of the first fit.
+        batches: of both fits.
         trial: the `support.Trial`.
         seconds: from start to end.
         startup_seconds: from start to the first batch.
@@ -49,7 +50,9 @@ class Undisturbed:
     def __init__(self, ended, trial, records, startup_seconds):
         self.hashes = ended.hashes
         self.records = records
-        self.first_fit = int(re.search(r"^batches before the second fit: (\d+)$", ended.stdout, re.MULTILINE).group(1))
+        self.first_fit = _number(ended, r"batches before the second fit: (\d+)")
+        self.batches = _number(ended, r"loss of each of (\d+) batches: .*")
+        assert len(records) in (0, self.batches), ended
         self.trial = trial
         self.seconds = ended.seconds
         self.startup_seconds = startup_seconds
@@ -65,14 +68,16 @@ class Cell:
         seed: of the script, or None.
         epochs: of each fit; None for what the script takes for right.
         options: of pedl-run.
+        arguments: further ones of the script.
     """
 
-    def __init__(self, directory, script, source, seed=None, epochs=None, options=tuple(OPTIONS)):
+    def __init__(self, directory, script, source, seed=None, epochs=None, options=tuple(OPTIONS), arguments=()):
         self.directory = directory
         self._script = script
         self._arguments = ["--source", source, "--seed", "none" if seed is None else str(seed)]
         if epochs is not None:
             self._arguments += ["--epochs", str(epochs)]
+        self._arguments += arguments
         self._options = list(options)
         self._runs = []
 
@@ -80,11 +85,10 @@ class Cell:
         """Trains to the end; returns an `Undisturbed`."""
         run = self._run("undisturbed")
         running = run.start()
-        running.wait_until((run.directory / "computed").exists)
+        running.ends_before((run.directory / "computed").exists)
         startup_seconds = running.seconds
         ended = running.wait().check()
         undisturbed = Undisturbed(ended, run.trial, _records(run.directory), startup_seconds)
-        assert undisturbed.hashes, ended
         problem = _unchanged(undisturbed.records)
         assert not problem, problem
         return undisturbed
@@ -154,13 +158,18 @@ class Killed:
     def checkpoint_in_fit(self, number):
         """Whether the newest checkpoint was taken after a batch of the first, or of the second fit."""
         batch, first = self.checkpoint, self._undisturbed.first_fit
-        last = first if number == 1 else len(self._undisturbed.records)
+        last = first if number == 1 else self._undisturbed.batches
         return batch is not None and (first if number == 2 else 0) < batch < last
+
+    @property
+    def computed(self):
+        """Training passes of the running start."""
+        return len(_records(self._run.directory)) - self._records_before
 
     @property
     def is_training(self):
         """Whether the running start computed batches beyond those that a replay repeats."""
-        return len(_records(self._run.directory)) - self._records_before > MOST_TRACED
+        return self.computed > MOST_TRACED
 
     def kill(self, target):
         """SIGKILL to `everything`, or to the process that trains, the `trial`, which the supervisor may start again.
@@ -221,6 +230,13 @@ class Killed:
         self.traced = max(self.traced, traced)
         if self.ended is not None and self.ended.code == 0 and len(live) != len(expected):
             self.problems.append("{} batches were computed after batch {}, not {}".format(len(live), first, len(expected)))
+
+
+def _number(ended, pattern):
+    """The number in the line of the output that matches."""
+    found = re.search("^" + pattern + "$", ended.stdout, re.MULTILINE)
+    assert found, ended
+    return int(found.group(1))
 
 
 def _records(directory):
