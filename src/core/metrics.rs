@@ -2,6 +2,7 @@
 //! fully.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use crate::calls::TextId;
 use crate::calls::value::{Decoder, Leaf, Malformed, Token};
@@ -105,6 +106,38 @@ impl Averages {
         let sum = &mut self.sums[place];
         sum.total += value;
         sum.count += 1;
+    }
+}
+
+/// What follows the batches in the line about a step.
+pub(crate) fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String {
+    let metrics: Vec<_> = metrics
+        .iter()
+        .map(|(name, value)| format!("{name} {}", Number(*value)))
+        .collect();
+    let metrics = match metrics.join(", ") {
+        none if none.is_empty() => none,
+        some => format!(": {some}"),
+    };
+    let speed = speed.map_or(String::new(), |speed| {
+        format!("; {} batches/s", Number(speed))
+    });
+    metrics + &speed
+}
+
+/// A number as one reads it: four digits after the point, unless that hides it.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if (100.0..1e7).contains(&size) {
+            write!(formatter, "{:.0}", self.0)
+        } else if size == 0.0 || (1e-3..100.0).contains(&size) || !size.is_finite() {
+            write!(formatter, "{:.4}", self.0)
+        } else {
+            write!(formatter, "{:.4e}", self.0)
+        }
     }
 }
 
@@ -220,5 +253,26 @@ mod tests {
             assert_eq!(from_half(bits).to_bits(), f64::to_bits(value), "{bits:#x}");
         }
         assert!(from_half(0x7c00).is_infinite() && from_half(0x7e00).is_nan());
+    }
+
+    #[test]
+    fn numbers_are_written_as_one_reads_them() {
+        for (number, text) in [
+            (0.0, "0.0000"),
+            (0.341_234, "0.3412"),
+            (-12.5, "-12.5000"),
+            (412.3, "412"),
+            (0.000_012_34, "1.2340e-5"),
+            (1e9, "1.0000e9"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(Number(number).to_string(), text);
+        }
+        let metrics = [("loss".to_owned(), 0.5), ("accuracy".to_owned(), 1.0)];
+        assert_eq!(
+            describe(&metrics, Some(412.0)),
+            ": loss 0.5000, accuracy 1.0000; 412 batches/s"
+        );
+        assert_eq!(describe(&[], None), "");
     }
 }

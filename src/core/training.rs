@@ -26,7 +26,7 @@ use crate::checkpoint::{Checkpoint, Newest, Snapshot, Store, Tensor};
 use crate::directory::{Directory, Facts};
 use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::events::{self, Journal};
-use crate::metrics::Averages;
+use crate::metrics::{self, Averages};
 pub use crate::saver::{Commit, Ended};
 use crate::saver::{Saver, members};
 use crate::sequencer::{Boundary, Plan, Sequencer};
@@ -120,10 +120,13 @@ impl Training {
             damaged,
             ..
         } = newest;
-        let replay = log.as_ref().map(Log::replay).transpose()?;
-        let log = match log {
-            Some(log) => log,
-            None => Log::create(&log_path, &mut self.tables)?,
+        let (log, replay) = match log {
+            Some(log) => {
+                log.cut_back()?;
+                let replay = log.replay()?;
+                (log, Some(replay))
+            }
+            None => (Log::create(&log_path, &mut self.tables)?, None),
         };
         let journal = Arc::new(Mutex::new(Journal::open(trial_dir)?));
         let replayed = checkpoint
@@ -346,7 +349,7 @@ impl Training {
     ///
     /// Storage.
     pub fn end_step(&mut self, epoch: u64) -> Result<()> {
-        let metrics = self.metrics.take();
+        let averages = self.metrics.take();
         let begun = self.begun.as_mut().ok_or_else(not_begun)?;
         let batches = begun.sequencer.batches();
         let step = begun.sequencer.step_of(batches.max(1));
@@ -363,11 +366,10 @@ impl Training {
             step.number,
             step.first_batch,
             step.last_batch,
-            describe(&metrics, speed)
+            metrics::describe(&averages, speed)
         );
-        let averages = metrics
-            .iter()
-            .map(|(name, value)| (name.clone(), events::number(*value)));
+        let members_of = |(name, mean): &(String, f64)| (name.clone(), events::number(*mean));
+        let averages: Map<_, _> = averages.iter().map(members_of).collect();
         lock(&begun.journal).append(
             "step",
             members(json!({
@@ -375,7 +377,7 @@ impl Training {
                 "step": step.number,
                 "batches": [step.first_batch, step.last_batch],
                 "epoch": epoch,
-                "metrics": averages.collect::<Map<_, _>>(),
+                "metrics": averages,
                 "batches_per_second": speed,
             })),
         )
@@ -565,38 +567,6 @@ impl fmt::Display for NoneLeft {
             }
         }
         formatter.write_str("\n  nothing was changed, and the run was stopped before it trained")
-    }
-}
-
-/// What follows the batches in the line about a step.
-fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String {
-    let metrics: Vec<_> = metrics
-        .iter()
-        .map(|(name, value)| format!("{name} {}", Number(*value)))
-        .collect();
-    let metrics = match metrics.join(", ") {
-        none if none.is_empty() => none,
-        some => format!(": {some}"),
-    };
-    let speed = speed.map_or(String::new(), |speed| {
-        format!("; {} batches/s", Number(speed))
-    });
-    metrics + &speed
-}
-
-/// A number as one reads it: four digits after the point, unless that hides it.
-struct Number(f64);
-
-impl fmt::Display for Number {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = self.0.abs();
-        if (100.0..1e7).contains(&size) {
-            write!(formatter, "{:.0}", self.0)
-        } else if size == 0.0 || (1e-3..100.0).contains(&size) || !size.is_finite() {
-            write!(formatter, "{:.4}", self.0)
-        } else {
-            write!(formatter, "{:.4e}", self.0)
-        }
     }
 }
 

@@ -64,7 +64,7 @@
 //!
 //! [`value`] turns values into bytes and back. `record` and `frame` know the layout above. `tables` holds the
 //! definitions in memory. `Log` appends; `Replay` streams the records up to the checkpoint;
-//! [`divergence`] says how a call differs from its record.
+//! [`Divergence`] says how a call differs from its record.
 
 mod divergence;
 mod frame;

@@ -12,7 +12,7 @@ use super::tables::{BlobPlace, Tables, TextId};
 use super::value::Encoded;
 use super::{Damaged, Mark};
 use crate::error::Result;
-use crate::file::File;
+use crate::file::{self, File};
 
 /// A block of records becomes a frame at this size, and what is in memory goes to the operating
 /// system at four times of it. Smaller ones cost more checksums and system calls; larger ones memory.
@@ -43,6 +43,8 @@ impl Log {
     /// Begins an empty log, over whatever is there.
     pub(crate) fn create(path: &Path, tables: &mut Tables) -> Result<Self> {
         let file = Arc::new(File::create(path)?);
+        // A checkpoint is nothing without its log, so its name has to be durable before any commit.
+        path.parent().map_or(Ok(()), file::sync_directory)?;
         let (header, crc) = frame::header();
         tables.forget_log();
         let log = Self::at(
@@ -77,13 +79,17 @@ impl Log {
         Ok(Self::at(file, mark, crc))
     }
 
-    /// The records of the log as it was opened, which is cut to them.
+    /// Cuts away what follows the mark at which the log was opened.
+    pub(crate) fn cut_back(&self) -> Result<()> {
+        self.file.set_size(self.written)
+    }
+
+    /// The records of the log as it was opened.
     pub(crate) fn replay(&self) -> Result<Replay> {
         let mark = Mark {
             offset: self.written,
             calls: self.calls,
         };
-        self.file.set_size(mark.offset)?;
         Replay::new(Arc::clone(&self.file), mark)
     }
 

@@ -437,24 +437,3 @@ fn a_failed_checkpoint_is_told_at_the_next() {
     drop(training);
     assert_eq!(begun(&trial_dir).resume_call(), 1);
 }
-
-#[test]
-fn numbers_are_written_as_one_reads_them() {
-    for (number, text) in [
-        (0.0, "0.0000"),
-        (0.341_234, "0.3412"),
-        (-12.5, "-12.5000"),
-        (412.3, "412"),
-        (0.000_012_34, "1.2340e-5"),
-        (1e9, "1.0000e9"),
-        (f64::NAN, "NaN"),
-    ] {
-        assert_eq!(Number(number).to_string(), text);
-    }
-    let metrics = [("loss".to_owned(), 0.5), ("accuracy".to_owned(), 1.0)];
-    assert_eq!(
-        describe(&metrics, Some(412.0)),
-        ": loss 0.5000, accuracy 1.0000; 412 batches/s"
-    );
-    assert_eq!(describe(&[], None), "");
-}
