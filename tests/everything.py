@@ -13,7 +13,7 @@
 A trial that is to be compared gets the random seed of the undisturbed one: its trial.json, before its
 first start. So it stands where a trial stands that was killed before its first checkpoint.
 
-What was really computed is told by an op inside the model. In each training pass it appends 8 bytes to
+What was really computed is told by an op inside the model. In each training pass it appends a line to
 the file `computed`: checksums of the bits of a kernel, and of a layer's outputs. So a start that
 continued after batch 700 has to add the 701st record of the undisturbed run first of all, but for the
 few passes that a replay makes again because they trace.
@@ -21,7 +21,6 @@ few passes that a replay makes again because they trace.
 
 import re
 import shutil
-import struct
 
 import support
 
@@ -30,8 +29,6 @@ MOST_TRACED = 4
 
 # A checkpoint a second, or at the next batch where the last one is still being written.
 OPTIONS = ["--exact", "--checkpoint-seconds", "1"]
-
-_RECORD = struct.Struct("<ii")
 
 
 class Undisturbed:
@@ -240,13 +237,12 @@ def _number(ended, pattern):
 
 
 def _records(directory):
-    """`(kernel, outputs)` of every training pass; a record that a kill has torn is none."""
+    """`(kernel, outputs)` of every training pass; a line that a kill has torn is none."""
     path = directory / "computed"
     if not path.exists():
         return []
-    data = path.read_bytes()
-    whole = len(data) - len(data) % _RECORD.size
-    return list(_RECORD.iter_unpack(data[:whole]))
+    whole, _, _ = path.read_text().rpartition("\n")
+    return [tuple(line.split()) for line in whole.splitlines()]
 
 
 def _unchanged(records):
