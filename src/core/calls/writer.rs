@@ -109,7 +109,11 @@ impl Log {
 
     /// Length of the log in bytes, with what is still in memory.
     pub(crate) fn size(&self) -> u64 {
-        self.written + (self.buffer.len() + self.block.len()) as u64
+        self.size_of_frames() + self.block.len() as u64
+    }
+
+    fn size_of_frames(&self) -> u64 {
+        self.written + self.buffer.len() as u64
     }
 
     /// Number of calls, with those before this process.
@@ -198,25 +202,31 @@ impl Log {
         if let Some(known) = tables.blob_in_log(&hash) {
             return Ok(known);
         }
-        let head = frame::head(Type::Blob, HASH_BYTES + bytes.len());
-        self.crc = [&head[..], &hash, bytes]
-            .iter()
-            .fold(self.crc, |crc, piece| crc32c_append(crc, piece));
-        self.buffer.extend(head);
-        self.buffer.extend(hash);
-        let start = self.written + self.buffer.len() as u64;
+        let mut head = frame::head(Type::Blob, HASH_BYTES + bytes.len()).to_vec();
+        head.extend(hash);
+        let crc = crc32c_append(crc32c_append(self.crc, &head), bytes);
+        let start = self.size_of_frames() + head.len() as u64;
+        let pieces = [&head[..], bytes, &crc.to_le_bytes()];
         if bytes.len() >= BLOCK_BYTES {
-            // Not through the buffer: it may be larger than everything else together.
+            // Not through the buffer: it may be larger than everything else together. Nothing has
+            // changed until all of it is written.
             self.write()?;
-            self.file.write_at(bytes, self.written)?;
-            self.written += bytes.len() as u64;
+            let mut end = self.written;
+            for piece in pieces {
+                self.file.write_at(piece, end)?;
+                end += piece.len() as u64;
+            }
+            self.written = end;
         } else {
-            self.buffer.extend(bytes);
+            pieces
+                .into_iter()
+                .for_each(|piece| self.buffer.extend(piece));
         }
-        self.buffer.extend(self.crc.to_le_bytes());
+        self.crc = crc;
+        let size = bytes.len();
         Ok(tables.define_blob(BlobPlace {
             offset: start,
-            size: bytes.len(),
+            size,
             hash,
         }))
     }
