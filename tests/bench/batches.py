@@ -1,0 +1,175 @@
+"""The smallest batches that a framework can make, in large numbers; `cargo dev bench` runs it, with and without pedl-run.
+
+    batches.py measure COUNT             seconds of COUNT batches, by loop
+    batches.py empty COUNT               the same, where nothing is computed: the framework's loop alone
+    batches.py record COUNT              under pedl-run: seconds of recording COUNT calls
+    batches.py replayed COUNT LOOP FILE  to be killed once COUNT batches are in a checkpoint, and started again;
+                                         appends the time at which its loop begins to FILE
+
+A loop is `arrays`, `Sequence` or `train_on_batch`. Before it is measured it runs for a while, so that nothing is traced
+or allocated for the first time in what is measured. No callbacks, no output. The last line is the answer in JSON.
+"""
+import json
+import os
+import sys
+import time
+
+ROWS, COLUMNS = 16, 4
+WARM_UP_BATCHES = 200
+
+
+def is_keras2():
+    import keras
+
+    return keras.__version__.startswith("2")
+
+
+def build():
+    """One small layer, one metric, the optimizer without state: as little work as a batch can be."""
+    import keras
+
+    inputs = keras.layers.Input((COLUMNS,))
+    model = keras.models.Model(inputs, keras.layers.Dense(1)(inputs))
+    model.compile(optimizer="sgd", loss="mse", metrics=["mae"])
+    return model
+
+
+def data(count):
+    import numpy
+
+    x = numpy.random.RandomState(1).rand(ROWS * count, COLUMNS).astype("float32")
+    return x, x[:, :1].copy()
+
+
+def sequence(x, y):
+    import keras
+
+    class Batches(keras.utils.Sequence):
+        def __len__(self):
+            return len(x) // ROWS
+
+        def __getitem__(self, index):
+            rows = slice(index * ROWS, (index + 1) * ROWS)
+            return x[rows], y[rows]
+
+    return Batches()
+
+
+def arrays_loop(model, x, y):
+    model.fit(x, y, batch_size=ROWS, verbose=0)
+
+
+def sequence_loop(model, x, y):
+    if is_keras2():
+        model.fit_generator(sequence(x, y), verbose=0)
+    else:
+        model.fit(sequence(x, y), verbose=0)
+
+
+def train_on_batch_loop(model, x, y):
+    for start in range(0, len(x), ROWS):
+        model.train_on_batch(x[start:start + ROWS], y[start:start + ROWS])
+
+
+LOOPS = {"arrays": arrays_loop, "Sequence": sequence_loop, "train_on_batch": train_on_batch_loop}
+
+
+def seconds_of(loop, model, count):
+    """Seconds of `count` batches, after a warm-up."""
+    loop(model, *data(WARM_UP_BATCHES))
+    x, y = data(count)
+    begun = time.perf_counter()
+    loop(model, x, y)
+    return time.perf_counter() - begun
+
+
+def measure(count):
+    model = build()
+    return {name: seconds_of(loop, model, count) for name, loop in LOOPS.items()}
+
+
+def empty(count):
+    return {name: seconds_of(loop, compute_nothing(build()), count) for name, loop in LOOPS.items()}
+
+
+def compute_nothing(model):
+    """Has the model's train function return its first result for ever. It takes no batch."""
+    model.train_on_batch(*data(1))
+    if is_keras2():
+        train_function = model.train_function
+        kept = []
+
+        def answer(inputs):
+            if not kept:
+                kept.append(train_function(inputs))
+            return kept[0]
+
+    else:
+        logs = {"loss": 0.0, "mae": 0.0}
+        takes_state = _backend() == "jax"
+
+        def answer(*args):
+            return (logs, args[0]) if takes_state else logs
+
+        model.make_train_function = lambda force=False: None
+    model.train_function = answer
+    return model
+
+
+def _backend():
+    import keras
+
+    return keras.backend.backend()
+
+
+def record(count):
+    """Seconds of recording calls: of noting them, converting what they returned, and appending it to the log."""
+    from py_hooks.advice import calls as recorder
+
+    model = build()
+    train_on_batch_loop(model, *data(WARM_UP_BATCHES))
+    calls = recorder.CALLS
+    calls.append_pending()
+    identity = calls.trial.intern("bench")
+    results = [_result(number) for number in range(count)]
+    begun = time.perf_counter()
+    for result in results:
+        calls.record(recorder.TRAIN, identity, 0, result)
+    calls.append_pending()
+    return {"recording": time.perf_counter() - begun}
+
+
+def _result(number):
+    """What a train function returns, with numbers that were not there before."""
+    values = [number / 7.0, number / 3.0]
+    if is_keras2():
+        import numpy
+
+        return [numpy.float32(value) for value in values]
+    import keras
+
+    return dict(zip(("loss", "mae"), (keras.ops.convert_to_tensor(value, "float32") for value in values)))
+
+
+def replayed(count, name, marks):
+    """COUNT batches, and more, so that there is something left to do when they are in a checkpoint."""
+    model = build()
+    loop = LOOPS[name]
+    loop(model, *data(WARM_UP_BATCHES))
+    # Not with `open`: a file that the script makes is withdrawn when it is started again.
+    file = os.open(marks, os.O_WRONLY | os.O_APPEND)
+    os.write(file, b"%.6f\n" % time.time())
+    os.close(file)
+    loop(model, *data(count))
+    return {}
+
+
+def main():
+    command, count = sys.argv[1], int(sys.argv[2])
+    commands = {"measure": measure, "empty": empty, "record": record, "replayed": replayed}
+    answer = commands[command](count, *sys.argv[3:])
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()
