@@ -218,9 +218,7 @@ impl Log {
             }
             self.written = end;
         } else {
-            pieces
-                .into_iter()
-                .for_each(|piece| self.buffer.extend(piece));
+            self.buffer.extend(pieces.concat());
         }
         self.crc = crc;
         let size = bytes.len();
