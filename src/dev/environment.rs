@@ -96,7 +96,8 @@ impl Environment {
     }
 }
 
-fn cache_directory() -> Result<PathBuf> {
+/// Where everything is kept that these commands make outside the tree.
+pub(crate) fn cache_directory() -> Result<PathBuf> {
     let set = |name: &str| {
         env::var_os(name)
             .filter(|value| !value.is_empty())

@@ -10,6 +10,7 @@
     reason = "this program talks to people"
 )]
 
+mod campaign;
 mod check;
 mod demo;
 mod environment;
@@ -51,6 +52,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--stack NAME]... [-- PYTEST ARGUMENTS]",
         help: "build, run all Rust tests, then the Python tests on each stack of tests/matrix.toml",
         run: test::run,
+    },
+    Command {
+        name: "campaign",
+        arguments: "[--stack NAME]... [--source NAME]... [--kills 10] [--epochs N]",
+        help: "kill trainings at random moments, for every source of batches; takes hours",
+        run: campaign::run,
     },
     Command {
         name: "check",

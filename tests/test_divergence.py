@@ -1,0 +1,205 @@
+"""A script that is not the same twice goes on identically after a kill, or stops with exit code 76.
+
+What may not happen is a third thing: that it ends well, with other numbers. Each case is trained
+undisturbed, then killed after a checkpoint, changed, and started again.
+"""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+import support
+
+DIVERGED = 76
+OPTIONS = ["--exact", "--checkpoint-seconds", "0.1"]
+
+FIRST_FIT, SECOND_FIT = 1, 2
+SCRIPT = support.SCRIPTS / "divergence.py"
+
+# What the script is told to take from elsewhere, and where its message has to point.
+CHANGED_CASES = [
+    ("predict", "arrays"),
+    ("predict-in-callback", "arrays"),
+    ("predict-between", "arrays"),
+    ("draw", "arrays"),
+    ("draw-in-callback", "arrays"),
+    ("draw-between", "arrays"),
+    ("python-draw", "arrays"),
+    ("predict", "by-hand"),
+    ("draw", "by-hand"),
+    ("predict-between", "by-hand"),
+]
+
+# Edits of the script: text, replacement, and the fit after whose checkpoint the edit is made.
+EDITS = {
+    "another line before": ("losses = []", "losses = []\npass"),
+    "a comment at the end": ('print("sha256:"', '# the result\nprint("sha256:"'),
+    "dropout": ("layers.Dropout(0.2)", "layers.Dropout(0.3)"),
+    "activation": ('activation="relu"', 'activation="tanh"'),
+    "rate of the first fit": ("rate, batch_size = 8, 0.05, 8", "rate, batch_size = 8, 0.06, 8"),
+    "rate of the second fit": ("keras.optimizers.SGD(0.02)", "keras.optimizers.SGD(0.03)"),
+    "loss of the second fit": ('"mse"', '"mae"'),
+    "epochs": ("rate, batch_size = 8,", "rate, batch_size = 9,"),
+}
+
+
+class Case:
+    """One script in one directory: trained undisturbed there, then in another killed and changed."""
+
+    def __init__(self, script_run, script, arguments):
+        self._script_run = script_run
+        self._script = script
+        self._arguments = arguments
+
+    def run(self, **settings):
+        run = self._script_run(self._script, *self._arguments, options=OPTIONS, **settings)
+        np.save(str(run.directory / "data.npy"), data())
+        return run
+
+    def undisturbed_like(self, run, **settings):
+        """Trains undisturbed as the trial of `run`, with its seed; returns the `Ended`."""
+        other = self.run(**settings)
+        other.trial.directory.mkdir(parents=True)
+        shutil.copy(str(run.trial.directory / "trial.json"), str(other.trial.directory / "trial.json"))
+        return other.run().check()
+
+    def kill(self, run, fit):
+        """Starts it, and kills it after a checkpoint in a fit."""
+        running = run.start()
+        running.wait_until(lambda: is_in_fit(run, fit))
+        running.kill_everything()
+
+
+def data():
+    return np.random.RandomState(0).normal(size=(320, 6))
+
+
+def batches_of_a_fit(run):
+    return 8 * 320 // 8
+
+
+def is_in_fit(run, fit):
+    """Whether the newest checkpoint lies inside the first, or the second fit."""
+    batch = run.trial.checkpoint or 0
+    return batch > 0 if fit == FIRST_FIT else batch > batches_of_a_fit(run)
+
+
+def check_same_or_stopped(ended, hashes, name="divergence.py"):
+    """The identical end, or exit code 76 and a message; returns whether it was stopped."""
+    if ended.code == 0:
+        assert ended.hashes == hashes, f"it ended well, with other numbers than {hashes}: {ended!r}"
+        return False
+    ended.check(DIVERGED)
+    _, _, message = ended.stderr.partition("pedl: error: ")
+    assert re.search(rf"{re.escape(name)}:\d+", message), f"the message does not name the script's line: {ended!r}"
+    assert "recorded" in message and "now" in message, f"the message does not name both sides: {ended!r}"
+    assert "hint: " in message, ended
+    return True
+
+
+@pytest.fixture
+def case(script_run):
+    def make(*arguments, script=SCRIPT):
+        return Case(script_run, script, arguments)
+
+    return make
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize(("what", "source"), CHANGED_CASES)
+def test_an_extra_call_or_draw_is_no_drift(case, what, source):
+    here = case(what, "--data", source)
+    run = here.run()
+    here.kill(run, SECOND_FIT if what.endswith("between") else FIRST_FIT)
+    (run.directory / "changed").touch()
+    ended = run.run()
+    if ended.code == 0:
+        check_same_or_stopped(ended, here.undisturbed_like(run).hashes)
+    else:
+        check_same_or_stopped(ended, None)
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("what", ["epochs", "rate", "rate-in-callback"])
+def test_what_comes_from_the_clock_is_no_drift(case, what):
+    here = case(what)
+    run = here.run()
+    here.kill(run, FIRST_FIT)
+    first, = {line for line in clock(run)[:1]}
+    ended = run.run()
+    if ended.code == 0:
+        assert what != "rate-in-callback", ended
+        check_same_or_stopped(ended, here.undisturbed_like(run, environment={"CLOCK": first}).hashes)
+    else:
+        check_same_or_stopped(ended, None)
+        assert clock(run)[0] != clock(run)[-1]
+
+
+def clock(run):
+    """The times that the starts of the script used."""
+    return (run.directory / "clock").read_text().split()
+
+
+@pytest.mark.stack("keras")
+def test_the_order_of_a_set_of_texts_is_that_of_the_trial(case):
+    here = case("hashed-columns")
+    run = here.run()
+    here.kill(run, FIRST_FIT)
+    ended = run.run().check()
+    assert ended.hashes == here.undisturbed_like(run).hashes
+
+
+@pytest.mark.stack("keras")
+def test_the_order_of_a_set_of_objects_is_no_drift(case):
+    here = case("addressed-columns")
+    run = here.run()
+    here.kill(run, FIRST_FIT)
+    ended = run.run()
+    if ended.code == 0:
+        check_same_or_stopped(ended, here.undisturbed_like(run).hashes)
+    else:
+        check_same_or_stopped(ended, None)
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("source", ["arrays", "files", "by-hand"])
+@pytest.mark.parametrize("rows", [slice(None), slice(200, 201)], ids=["all-rows", "one-row"])
+def test_another_data_file_is_no_drift(case, source, rows):
+    here = case("data", "--data", source)
+    run = here.run()
+    here.kill(run, FIRST_FIT)
+    other = data()
+    other[rows] *= 1.5
+    np.save(str(run.directory / "data.npy"), other)
+    ended = run.run()
+    check_same_or_stopped(ended, here.undisturbed_like(run).hashes if ended.code == 0 else None)
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("source", ["arrays", "by-hand"])
+@pytest.mark.parametrize("edit", sorted(EDITS))
+def test_an_edited_script_is_no_drift(case, tmp_path, edit, source):
+    text, replacement = EDITS[edit]
+    script = tmp_path / "edited.py"
+    shutil.copy(str(SCRIPT), str(script))
+    here = case("edit", "--data", source, script=script)
+    run = here.run()
+    here.kill(run, SECOND_FIT)
+    source_text = script.read_text()
+    assert source_text.count(text) == 1, f"`{text}` is there {source_text.count(text)} times"
+    script.write_text(source_text.replace(text, replacement))
+    ended = run.run()
+    script.write_text(source_text)
+    check_same_or_stopped(ended, here.undisturbed_like(run).hashes if ended.code == 0 else None, "edited.py")
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("fit", [FIRST_FIT, SECOND_FIT])
+def test_what_callbacks_read_is_true_after_a_resume(case, fit):
+    here = case(script=support.SCRIPTS / "reads_in_callbacks.py")
+    run = here.run()
+    here.kill(run, fit)
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 1
+    assert ended.hashes == here.undisturbed_like(run).hashes
