@@ -76,6 +76,7 @@ class GraphFunction:
         return getattr(self._function, name)
 
     def __call__(self, inputs):
+        """Runs the function for one batch, or gives its recorded result."""
         calls = recorder.CALLS
         if not calls.recordable():
             return self._function(inputs)
@@ -214,6 +215,12 @@ def _reached(operations, neighbours_of):
     return seen
 
 
+def updates_by_hand(original, optimizer, *args, **kwargs):
+    """`get_updates` of the optimizers: below a model it is Keras's; else a training loop of the script's own."""
+    sessions.say_not_intercepted("training through `K.function`")
+    return original(optimizer, *args, **kwargs)
+
+
 # -- models from files -------------------------------------------------------------------------------------------------
 
 
@@ -261,9 +268,7 @@ class GraphWeights:
 
     def causes(self):
         """What about the session cannot be resumed exactly."""
-        from tensorflow.python.keras import backend
-
-        session = backend._get_session()
+        session = sessions.SESSIONS.of_default_graph()
         found = []
         if not sessions.runs_one_at_a_time(session):
             found.append(

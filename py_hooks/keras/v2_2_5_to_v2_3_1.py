@@ -19,6 +19,7 @@ FACTS = KerasFacts(
 )
 
 _MODEL = "keras.engine.training"
+_UPDATES = "keras.optimizers"
 _IMAGES = "keras_preprocessing.image.iterator"
 
 PATCHES = (
@@ -40,13 +41,23 @@ PATCHES = (
     Patch(_MODEL,   "Model.save",                  advice.save,                     "keep saved models with checkpoints"),
     Patch(_MODEL,   "Model.save_weights",          advice.save,                     "keep saved models with checkpoints"),
     Patch(_MODEL,   "Model.load_weights",          advice.load_weights,             "not read a file of the future"),
+    Patch("keras.models", "save_model",            advice.save,                     "keep saved models with checkpoints"),
+    Patch("keras.engine.saving", "save_model",     advice.save,                     "keep saved models with checkpoints"),
     Patch("keras.models", "load_model",            graph.load_model,                "not read a file of the future"),
     Patch("keras.engine.saving", "load_model",     graph.load_model,                "not read a file of the future"),
+    Patch("keras.callbacks", "CallbackList.on_epoch_begin", advice.epoch_begin,     "name the epoch"),
     Patch("keras.utils.data_utils", "OrderedEnqueuer.start", enqueuers.start_ordered, "skip in a replay"),
     Patch("keras.engine.training_generator", "iter_sequence_infinite", enqueuers.iter_sequence_infinite,
           "skip in a replay"),
     Patch(_IMAGES,  "Iterator.__init__",           enqueuers.image_iterator,        "key the random numbers of items"),
     Patch(_IMAGES,  "Iterator.__getitem__",        enqueuers.image_item,            "key the random numbers of items"),
+    Patch(_UPDATES, "SGD.get_updates",             graph.updates_by_hand,          "say what is not intercepted"),
+    Patch(_UPDATES, "RMSprop.get_updates",         graph.updates_by_hand,          "say what is not intercepted"),
+    Patch(_UPDATES, "Adagrad.get_updates",         graph.updates_by_hand,          "say what is not intercepted"),
+    Patch(_UPDATES, "Adadelta.get_updates",        graph.updates_by_hand,          "say what is not intercepted"),
+    Patch(_UPDATES, "Adam.get_updates",            graph.updates_by_hand,          "say what is not intercepted"),
+    Patch(_UPDATES, "Adamax.get_updates",          graph.updates_by_hand,          "say what is not intercepted"),
+    Patch(_UPDATES, "Nadam.get_updates",           graph.updates_by_hand,          "say what is not intercepted"),
 )
 
 BACKENDS = {

@@ -69,9 +69,15 @@ class Graph:
         """Ops that are made inside stand outside all scopes of the script, on the CPU."""
         from tensorflow.python.framework import ops
 
-        with self.own_ids(), self.graph.as_default(), ops.control_dependencies(None), ops.name_scope(None):
-            with ops.colocate_with(None, ignore_existing=True), self.graph.device(None), self.graph.device("/cpu:0"):
-                yield
+        with contextlib.ExitStack() as scopes:
+            scopes.enter_context(self.own_ids())
+            scopes.enter_context(self.graph.as_default())
+            scopes.enter_context(ops.control_dependencies(None))
+            scopes.enter_context(ops.name_scope(None))
+            scopes.enter_context(ops.colocate_with(None, ignore_existing=True))
+            scopes.enter_context(self.graph.device(None))
+            scopes.enter_context(self.graph.device("/cpu:0"))
+            yield
 
     def algorithm(self):
         """The constant that names Philox to the stateful random ops."""

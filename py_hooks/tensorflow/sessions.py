@@ -40,6 +40,15 @@ class Sessions:
             if session is not None and not session._closed:
                 yield number, session
 
+    def of_default_graph(self):
+        """The newest open session of the default graph; Keras's, made now, where there is none."""
+        from tensorflow.python.framework import ops
+        from tensorflow.python.keras import backend
+
+        graph = ops.get_default_graph()
+        found = [session for _, session in self.alive() if session.graph is graph]
+        return found[-1] if found else backend._get_session()
+
     def initialize(self, session):
         """Sets the states of random ops that were made since the session's last run."""
         states = graphs.of(session.graph).random_states
@@ -288,6 +297,16 @@ def tf_keras_training(original, model, *args, **kwargs):
 
 def apply_gradients(original, optimizer, *args, **kwargs):
     """`tf.train.Optimizer.apply_gradients`: below Keras it is Keras's; else a training loop of the script's own."""
-    if not recorder.CALLS.depth:
-        recorder.CALLS.refuse_exactness("training through tf.Session is not intercepted in this version")
+    say_not_intercepted("training through tf.Session")
     return original(optimizer, *args, **kwargs)
+
+
+def say_not_intercepted(what):
+    """Says once that the script trains in a way that has no checkpoints; not for what Keras does on its own behalf."""
+    calls = recorder.CALLS
+    cause = "{} is not intercepted in this version".format(what)
+    if calls.depth or cause in calls.causes:
+        return
+    if not calls.begun:
+        calls.trial.log("no checkpoints: {}".format(cause))
+    calls.refuse_exactness(cause)
