@@ -10,6 +10,7 @@
     reason = "this program talks to people"
 )]
 
+mod bench;
 mod campaign;
 mod check;
 mod demo;
@@ -64,6 +65,12 @@ static COMMANDS: &[Command] = &[
         arguments: "",
         help: "formats, lints, and whether our Python files compile on the oldest Python",
         run: check::run,
+    },
+    Command {
+        name: "bench",
+        arguments: "[--stack NAME]... [--pairs N] [--batches N] [--replayed N]",
+        help: "what interception and replay cost, in pairs with plain Python; fails on no number",
+        run: bench::run,
     },
 ];
 

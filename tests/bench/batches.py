@@ -7,7 +7,9 @@
                                          appends the time at which its loop begins to FILE
 
 A loop is `arrays`, `Sequence` or `train_on_batch`. Before it is measured it runs for a while, so that nothing is traced
-or allocated for the first time in what is measured. No callbacks, no output. The last line is the answer in JSON.
+or allocated for the first time in what is measured. The batches come in `PARTS` epochs, and seconds are given for each
+of them: other programs on the machine disturb some parts, and a median leaves these out. No output, and no callback but
+the clock, which is called once an epoch. The last line is the answer in JSON.
 """
 import json
 import os
@@ -16,6 +18,7 @@ import time
 
 ROWS, COLUMNS = 16, 4
 WARM_UP_BATCHES = 200
+PARTS = 10
 
 
 def is_keras2():
@@ -55,32 +58,53 @@ def sequence(x, y):
     return Batches()
 
 
-def arrays_loop(model, x, y):
-    model.fit(x, y, batch_size=ROWS, verbose=0)
+def clock():
+    """A callback that keeps the time of every epoch's beginning and end, in `times`."""
+    import keras
+
+    class Clock(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.times = []
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.times.append(time.perf_counter())
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.times.append(time.perf_counter())
+
+    return Clock()
 
 
-def sequence_loop(model, x, y):
-    if is_keras2():
-        model.fit_generator(sequence(x, y), verbose=0)
-    else:
-        model.fit(sequence(x, y), verbose=0)
+def arrays_loop(model, x, y, epochs=1, callbacks=()):
+    model.fit(x, y, batch_size=ROWS, epochs=epochs, callbacks=list(callbacks), verbose=0)
 
 
-def train_on_batch_loop(model, x, y):
-    for start in range(0, len(x), ROWS):
-        model.train_on_batch(x[start:start + ROWS], y[start:start + ROWS])
+def sequence_loop(model, x, y, epochs=1, callbacks=()):
+    fit = model.fit_generator if is_keras2() else model.fit
+    fit(sequence(x, y), epochs=epochs, callbacks=list(callbacks), verbose=0)
+
+
+def train_on_batch_loop(model, x, y, epochs=1, callbacks=()):
+    for epoch in range(epochs):
+        for callback in callbacks:
+            callback.on_epoch_begin(epoch)
+        for start in range(0, len(x), ROWS):
+            model.train_on_batch(x[start:start + ROWS], y[start:start + ROWS])
+        for callback in callbacks:
+            callback.on_epoch_end(epoch)
 
 
 LOOPS = {"arrays": arrays_loop, "Sequence": sequence_loop, "train_on_batch": train_on_batch_loop}
 
 
 def seconds_of(loop, model, count):
-    """Seconds of `count` batches, after a warm-up."""
+    """Seconds of a batch, for each part of `count` batches, after a warm-up."""
     loop(model, *data(WARM_UP_BATCHES))
-    x, y = data(count)
-    begun = time.perf_counter()
-    loop(model, x, y)
-    return time.perf_counter() - begun
+    batches = count // PARTS
+    watch = clock()
+    loop(model, *data(batches), epochs=PARTS, callbacks=[watch])
+    return [(end - begin) / batches for begin, end in zip(watch.times[::2], watch.times[1::2])]
 
 
 def measure(count):
@@ -136,7 +160,7 @@ def record(count):
     for result in results:
         calls.record(recorder.TRAIN, identity, 0, result)
     calls.append_pending()
-    return {"recording": time.perf_counter() - begun}
+    return {"recording": [(time.perf_counter() - begun) / count]}
 
 
 def _result(number):
@@ -152,7 +176,7 @@ def _result(number):
 
 
 def replayed(count, name, marks):
-    """COUNT batches, and more, so that there is something left to do when they are in a checkpoint."""
+    """The warm-up and COUNT batches, and more, so that something is left to do when these are in a checkpoint."""
     model = build()
     loop = LOOPS[name]
     loop(model, *data(WARM_UP_BATCHES))
@@ -160,7 +184,7 @@ def replayed(count, name, marks):
     file = os.open(marks, os.O_WRONLY | os.O_APPEND)
     os.write(file, b"%.6f\n" % time.time())
     os.close(file)
-    loop(model, *data(count))
+    loop(model, *data(count + max(count // 10, 1000)))
     return {}
 
 

@@ -1,0 +1,428 @@
+//! `cargo dev bench`: what interception costs, measured in pairs with plain Python.
+//!
+//! `tests/bench/batches.py` makes the smallest batches that a framework can make, so that whatever is
+//! added to one shows. For each stack it runs
+//!
+//! 1. by plain Python and by `pedl-run` in turns, since a machine that is busy with other things is
+//!    busy with both; a run is many parts, and of these the median counts. No checkpoint is due;
+//! 2. with nothing to compute, which leaves the framework's own loop;
+//! 3. to record calls and do nothing else;
+//! 4. until a checkpoint that is taken after the last batch of interest, is killed, and is started
+//!    again: the time from the first of these batches to the end of the replay.
+//!
+//! Numbers depend on the machine, so none of them is a failure.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+
+use crate::Options;
+use crate::environment::Environment;
+use crate::events::Trial;
+use crate::failure::{At as _, Failure, Result};
+use crate::interpreter::Interpreter;
+use crate::matrix::{Matrix, Stack};
+use crate::process::{Output, Running};
+use crate::repository::Repository;
+
+/// The tag of the stacks that are measured.
+const TAG: &str = "keras";
+
+/// The script, and where `pedl-run` keeps its trial, seen from where it runs.
+const SCRIPT: &str = "tests/bench/batches.py";
+const TRIAL: &str = ".pedl/batches";
+
+/// `LOOPS` of the script.
+const LOOPS: [&str; 3] = ["arrays", "Sequence", "train_on_batch"];
+
+/// `ROWS` and `WARM_UP_BATCHES` of the script.
+const ROWS: u64 = 16;
+const WARM_UP_BATCHES: u64 = 200;
+
+/// What is measured where the command line says nothing else.
+const PAIRS: u64 = 5;
+const BATCHES: u64 = 10_000;
+const REPLAYED: u64 = 100_000;
+
+/// Calls are recorded this often, and the quickest time counts: it is the least disturbed.
+const RECORDINGS: u32 = 3;
+
+/// Batches in a step, as `pedl-run` has it by default. The script's numbers are multiples of it.
+const BATCHES_PER_STEP: u64 = 100;
+
+/// An interval of time between checkpoints that never ends here.
+const NEVER: &str = "1e9";
+
+/// A hundred thousand batches of the slowest loop take five minutes on a busy machine.
+const RUN_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// How often to look for the checkpoint. Some hundred batches are left to compute then.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+const MICROSECONDS: f64 = 1e6;
+
+/// Seconds of a batch in each part of a run, by loop: the answer of the script.
+type Answer = BTreeMap<String, Vec<f64>>;
+
+/// How much is measured.
+struct Plan {
+    pairs: u64,
+    batches: u64,
+    replayed: u64,
+}
+
+/// What has to be known to measure on one stack.
+struct Bench<'a> {
+    plan: &'a Plan,
+    repository: &'a Repository,
+    executable: &'a Path,
+    environment: Environment,
+    directory: PathBuf,
+    runs: u32,
+}
+
+/// A replay that was measured.
+struct Replay {
+    batches: u64,
+    seconds: f64,
+    log_bytes: u64,
+    log_calls: u64,
+}
+
+/// The part of an event that is of interest here.
+#[derive(Deserialize)]
+struct Event {
+    event: String,
+    time: String,
+}
+
+/// Measures and prints. Only what cannot be measured is a failure.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
+    let options =
+        Options::parse(arguments, &["stack", "pairs", "batches", "replayed"])?.no_rest()?;
+    let plan = Plan {
+        pairs: number(&options, "pairs", 1)?.unwrap_or(PAIRS),
+        batches: number(&options, "batches", BATCHES_PER_STEP)?.unwrap_or(BATCHES),
+        replayed: number(&options, "replayed", BATCHES_PER_STEP)?.unwrap_or(REPLAYED),
+    };
+    let repository = Repository::find();
+    let matrix = Matrix::read(&repository)?;
+    let chosen: Vec<&str> = options.all("stack").collect();
+    for name in &chosen {
+        matrix.stack(name)?;
+    }
+    println!("building pedl-run ...");
+    let executable = repository.build()?;
+    for stack in &matrix.stacks {
+        let wanted = if chosen.is_empty() {
+            stack.tags.iter().any(|tag| tag == TAG)
+        } else {
+            chosen.contains(&stack.name.as_str())
+        };
+        if wanted {
+            measure_stack(stack, &plan, &repository, &executable)?;
+        }
+    }
+    Ok(true)
+}
+
+/// An option that is a multiple of something.
+fn number(options: &Options, name: &str, multiple: u64) -> Result<Option<u64>> {
+    let Some(text) = options.all(name).last() else {
+        return Ok(None);
+    };
+    let value = text.parse().ok();
+    let value = value.filter(|&value: &u64| value > 0 && value.is_multiple_of(multiple));
+    value.map(Some).ok_or_else(|| {
+        let what = format!("`--{name}` is `{text}`, expected a multiple of {multiple}, above 0");
+        Failure::usage(what)
+    })
+}
+
+fn measure_stack(
+    stack: &Stack,
+    plan: &Plan,
+    repository: &Repository,
+    executable: &Path,
+) -> Result<()> {
+    let Some(interpreter) = Interpreter::find(&stack.python) else {
+        let wanted = stack.python.join(", ");
+        println!("\n{}: skipped, no Python {wanted} was found", stack.name);
+        return Ok(());
+    };
+    let environment = Environment::of(stack, &interpreter)?;
+    let target = executable.ancestors().nth(2).unwrap_or(repository.root());
+    let directory = target.join("bench").join(&stack.name);
+    if directory.exists() {
+        fs::remove_dir_all(&directory).at("remove", &directory)?;
+    }
+    println!(
+        "\n{}: {} on Python {}; batches of {ROWS} rows, no checkpoint due",
+        stack.name,
+        stack.summary(),
+        interpreter.version
+    );
+    Bench {
+        plan,
+        repository,
+        executable,
+        environment,
+        directory,
+        runs: 0,
+    }
+    .measure()
+}
+
+impl Bench<'_> {
+    fn measure(&mut self) -> Result<()> {
+        let batches = self.plan.batches.to_string();
+        let mut pairs = Vec::new();
+        for _ in 0..self.plan.pairs {
+            let python = self.python(&["measure", &batches])?;
+            pairs.push((python, self.pedl_run(&["measure", &batches])?));
+        }
+        print_pairs(&pairs, self.plan);
+
+        let mut recordings = Vec::new();
+        for _ in 0..RECORDINGS {
+            recordings.extend(part(&self.pedl_run(&["record", &batches])?, "recording"));
+        }
+        let empty = self.python(&["empty", &batches])?;
+        println!(
+            "  recording            {} a call",
+            micros(least(&recordings))
+        );
+        for name in LOOPS {
+            let batches = if name == LOOPS[0] {
+                self.plan.replayed
+            } else {
+                self.plan.batches
+            };
+            print_replay(name, &self.replay(name, batches)?, &part(&empty, name));
+        }
+        Ok(())
+    }
+
+    /// The script by plain Python.
+    fn python(&mut self, arguments: &[&str]) -> Result<Answer> {
+        let mut command = self.environment.command();
+        command.arg(self.repository.root().join(SCRIPT));
+        command.args(arguments).current_dir(self.new_directory()?);
+        self.answer(Running::start(command, Output::Keep)?)
+    }
+
+    /// The script by `pedl-run`, without checkpoints.
+    fn pedl_run(&mut self, arguments: &[&str]) -> Result<Answer> {
+        let directory = self.new_directory()?;
+        let running = self.start(&directory, &[], arguments)?;
+        self.answer(running)
+    }
+
+    fn start(&self, directory: &Path, options: &[&str], arguments: &[&str]) -> Result<Running> {
+        let mut command = self.environment.command_for(self.executable);
+        command.args(["--checkpoint-seconds", NEVER]).args(options);
+        command.arg("--python").arg(&self.environment.python);
+        command.arg(self.repository.root().join(SCRIPT));
+        command.args(arguments).current_dir(directory);
+        Running::start(command, Output::Keep)
+    }
+
+    /// Waits for the end of a run, and takes its last line apart.
+    fn answer(&self, mut running: Running) -> Result<Answer> {
+        let ended = running.wait(RUN_LIMIT)?;
+        let text = running.text();
+        let line = text.lines().rev().find(|line| line.starts_with('{'));
+        let answer = line.and_then(|line| serde_json::from_str(line).ok());
+        answer.filter(|_| ended.success()).ok_or_else(|| {
+            let what = format!("`{SCRIPT}` ended with {}:\n{text}", ended.describe());
+            Failure::new(what).hint(format!("see {}", self.directory.display()))
+        })
+    }
+
+    /// Trains to a checkpoint that is taken after `batches` batches, kills, and starts again.
+    fn replay(&mut self, name: &str, batches: u64) -> Result<Replay> {
+        let directory = self.new_directory()?;
+        let marks = directory.join("marks");
+        fs::write(&marks, "").at("create", &marks)?;
+        let calls = WARM_UP_BATCHES + batches;
+        let step = BATCHES_PER_STEP.to_string();
+        let period = (calls / BATCHES_PER_STEP).to_string();
+        let options = ["--batches-per-step", &step, "--checkpoint-period", &period];
+        let (count, marks_text) = (batches.to_string(), marks.to_string_lossy());
+        let arguments = ["replayed", &count, name, &marks_text];
+        let trial = Trial::at(directory.join(TRIAL));
+
+        let mut running = self.start(&directory, &options, &arguments)?;
+        let reached = || Ok(trial.checkpoint() == Some(calls));
+        if let Some(ended) = running.wait_until(RUN_LIMIT, LOOK_INTERVAL, reached)? {
+            let what = format!("it was to be killed before its end ({})", ended.describe());
+            return Err(Failure::new(format!("{what}:\n{}", running.text())));
+        }
+        running.kill()?;
+        let log = directory.join(TRIAL).join("calls.log");
+        let log_bytes = fs::metadata(&log).at("look at", &log)?.len();
+
+        let again = self.start(&directory, &options, &arguments)?;
+        self.answer(again)?;
+        Ok(Replay {
+            batches,
+            seconds: resumed_at(&directory.join(TRIAL))? - last_mark(&marks)?,
+            log_bytes,
+            log_calls: calls,
+        })
+    }
+
+    fn new_directory(&mut self) -> Result<PathBuf> {
+        self.runs += 1;
+        let directory = self.directory.join(format!("run-{}", self.runs));
+        fs::create_dir_all(&directory).at("create", &directory)?;
+        Ok(directory)
+    }
+}
+
+/// When the last replay of a trial ended, in seconds since 1970.
+fn resumed_at(trial: &Path) -> Result<f64> {
+    let journal = trial.join("events.jsonl");
+    let text = fs::read_to_string(&journal).at("read", &journal)?;
+    let events = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let mut times = events.filter(|event: &Event| event.event == "resumed");
+    let time = times.next_back().and_then(|event| {
+        let time = humantime::parse_rfc3339(&event.time).ok()?;
+        time.duration_since(SystemTime::UNIX_EPOCH).ok()
+    });
+    time.map(|time| time.as_secs_f64())
+        .ok_or_else(|| Failure::new(format!("`{}` tells of no resume", journal.display())))
+}
+
+/// When the last start of the script came to its loop, in seconds since 1970.
+fn last_mark(marks: &Path) -> Result<f64> {
+    let text = fs::read_to_string(marks).at("read", marks)?;
+    let mark = text.lines().last().and_then(|line| line.parse().ok());
+    mark.ok_or_else(|| Failure::new(format!("`{}` holds no time", marks.display())))
+}
+
+/// The numbers of one loop.
+fn part(answer: &Answer, name: &str) -> Vec<f64> {
+    answer.get(name).cloned().unwrap_or_default()
+}
+
+fn print_pairs(pairs: &[(Answer, Answer)], plan: &Plan) {
+    let (runs, batches) = (plan.pairs, plan.batches);
+    println!(
+        "  {runs} pairs of {batches} batches; all times in µs a batch, a run counts by its median part"
+    );
+    println!(
+        "  {:<16}{:>8}   {:>28}   {:>28}",
+        "", "python", "pedl-run minus python", "least disturbed parts"
+    );
+    println!(
+        "  {:<16}{:>8}   {:>7}{:>7}{:>7}{:>7}   {:>8}{:>12}{:>8}",
+        "", "median", "min", "median", "max", "ratio", "python", "difference", "ratio"
+    );
+    for name in LOOPS {
+        let of = |side: &Answer| median(&part(side, name));
+        let python: Vec<_> = pairs.iter().map(|pair| of(&pair.0)).collect();
+        let more: Vec<_> = pairs.iter().map(|pair| of(&pair.1) - of(&pair.0)).collect();
+        let ratios: Vec<_> = pairs.iter().map(|pair| of(&pair.1) / of(&pair.0)).collect();
+        let most = more.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let best = |side: fn(&(Answer, Answer)) -> &Answer| {
+            let parts = pairs.iter().flat_map(|pair| part(side(pair), name));
+            least(&parts.collect::<Vec<_>>())
+        };
+        let (best_python, best_ours) = (best(|pair| &pair.0), best(|pair| &pair.1));
+        println!(
+            "  {name:<16}{:>8.1}   {:>7.1}{:>7.1}{:>7.1}{:>7.3}   {:>8.1}{:>12.1}{:>8.3}",
+            median(&python) * MICROSECONDS,
+            least(&more) * MICROSECONDS,
+            median(&more) * MICROSECONDS,
+            most * MICROSECONDS,
+            median(&ratios),
+            best_python * MICROSECONDS,
+            (best_ours - best_python) * MICROSECONDS,
+            best_ours / best_python,
+        );
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+fn print_replay(name: &str, replay: &Replay, empty: &[f64]) {
+    let ghost = replay.seconds / replay.batches as f64;
+    println!(
+        "  replay, {name:<16}{} a batch ({} batches in {:.2} s, so {:.1} s for 100000)",
+        micros(ghost),
+        replay.batches,
+        replay.seconds,
+        ghost * 1e5,
+    );
+    println!(
+        "  {:<24}the framework's loop alone {} a batch; log {:.1} bytes a call",
+        "",
+        micros(median(empty)),
+        replay.log_bytes as f64 / replay.log_calls as f64,
+    );
+}
+
+/// A time as it is printed.
+fn micros(seconds: f64) -> String {
+    format!("{:.1} µs", seconds * MICROSECONDS)
+}
+
+/// The smallest of some numbers.
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// The one in the middle of some numbers; of an even count the mean of the two.
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    match (values.len() / 2, values.len() % 2) {
+        (0, 0) => f64::NAN,
+        (middle, 0) => f64::midpoint(values[middle - 1], values[middle]),
+        (middle, _) => values[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{LOOPS, ROWS, SCRIPT, WARM_UP_BATCHES, least, median, resumed_at};
+    use crate::repository::Repository;
+
+    #[test]
+    fn the_middle_of_some_numbers() {
+        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!((median(&[4.0, 1.0]) - 2.5).abs() < f64::EPSILON);
+        assert!(median(&[]).is_nan());
+        assert!((least(&[2.0, -1.0, 3.0]) + 1.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_last_resume_of_a_journal_counts() {
+        let directory = tempfile::tempdir().expect("there is room");
+        let text = "{\"event\":\"resumed\",\"time\":\"1970-01-01T00:00:01.000Z\"}\n\
+            {\"event\":\"resumed\",\"time\":\"1970-01-01T00:01:00.250Z\"}\n\
+            {\"event\":\"step\",\"time\":\"1970-01-01T00:02:00.000Z\"}\n{\"event\":";
+        fs::write(directory.path().join("events.jsonl"), text).expect("there is room");
+        let time = resumed_at(directory.path()).expect("there is one");
+        assert!((time - 60.25).abs() < 1e-9, "{time}");
+    }
+
+    #[test]
+    fn the_script_has_the_numbers_that_stand_here() {
+        let path = Repository::find().root().join(SCRIPT);
+        let text = fs::read_to_string(path).expect("it is there");
+        assert!(text.contains(&format!("ROWS, COLUMNS = {ROWS},")));
+        assert!(text.contains(&format!("WARM_UP_BATCHES = {WARM_UP_BATCHES}\n")));
+        for name in LOOPS {
+            assert!(text.contains(&format!("\"{name}\": ")), "{name}");
+        }
+    }
+}
