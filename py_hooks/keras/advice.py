@@ -35,12 +35,13 @@ def _batch_causes(calls, original, model, args, kwargs):
 
 
 def _arguments(original, model, args, kwargs):
-    """The call's arguments by name, defaults left out. Empty for a call that the framework will refuse."""
+    """The call's arguments by name, defaults left out. Keras 2 also takes names of Keras 1, which stay as they are."""
+    signature = inspect.signature(original)
     try:
-        bound = inspect.signature(original).bind(model, *args, **kwargs)
+        arguments = dict(signature.bind(model, *args, **kwargs).arguments)
     except TypeError:
-        return {}
-    arguments = dict(bound.arguments)
+        arguments = dict(zip(signature.parameters, (model,) + args))
+        arguments.update(kwargs)
     arguments.update(arguments.pop("kwargs", {}))
     arguments.pop("self", None)
     return arguments

@@ -13,7 +13,8 @@ def causes(model, arguments):
             cause = _cause(source)
             if cause:
                 found.append("{} ({})".format(cause, f"`{name}`"))
-    if arguments.get("use_multiprocessing") and arguments.get("workers", 1) > 0:
+    # `pickle_safe` is what Keras 1 called it (keras 2.3.1, keras/legacy/interfaces.py).
+    if (arguments.get("use_multiprocessing") or arguments.get("pickle_safe")) and arguments.get("workers", 1) > 0:
         found.append("worker processes (`use_multiprocessing=True`)")
     if (getattr(model, "steps_per_execution", None) or 1) > 1:
         found.append("`steps_per_execution` above 1")
