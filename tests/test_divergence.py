@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import support
 
+# These kill a quick training in the middle of a fit; on a busy machine it is over before the kill.
+pytestmark = pytest.mark.campaign
+
 DIVERGED = 76
 OPTIONS = ["--exact", "--checkpoint-seconds", "0.1"]
 

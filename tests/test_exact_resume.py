@@ -34,8 +34,8 @@ def cell(tmp_path):
 
 
 @pytest.mark.stack("keras")
-@pytest.mark.parametrize("seed", [3, None], ids=["seeded", "unseeded"])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("seed", [3, pytest.param(None, marks=pytest.mark.campaign)], ids=["seeded", "unseeded"])
+@pytest.mark.parametrize("source", SOURCES[:1] + [pytest.param(name, marks=pytest.mark.campaign) for name in SOURCES[1:]])
 def test_killed_in_both_fits_it_is_the_undisturbed_training(cell, source, seed):
     here = cell(source, seed)
     undisturbed = here.undisturbed()
@@ -44,6 +44,7 @@ def test_killed_in_both_fits_it_is_the_undisturbed_training(cell, source, seed):
     assert killed.finish() == []
 
 
+@pytest.mark.campaign
 @pytest.mark.stack("keras3")
 def test_a_model_that_is_compiled_as_usual_is_the_undisturbed_one(cell):
     """The op that tells what was computed keeps TensorFlow from XLA; without it there is nothing but the hashes."""
