@@ -304,9 +304,9 @@ def apply_gradients(original, optimizer, *args, **kwargs):
 def say_not_intercepted(what):
     """Says once that the script trains in a way that has no checkpoints; not for what Keras does on its own behalf."""
     calls = recorder.CALLS
-    cause = "{} is not intercepted in this version".format(what)
+    cause = f"{what} is not intercepted in this version"
     if calls.depth or cause in calls.causes:
         return
     if not calls.begun:
-        calls.trial.log("no checkpoints: {}".format(cause))
+        calls.trial.log(f"no checkpoints: {cause}")
     calls.refuse_exactness(cause)
