@@ -63,6 +63,9 @@ const RUN_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How often to look for the checkpoint. Some hundred batches are left to compute then.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
+/// How much of an output is shown with a failure: a traceback fits.
+const SHOWN_LINES: usize = 30;
+
 const MICROSECONDS: f64 = 1e6;
 
 /// Seconds of a batch in each part of a run, by loop: the answer of the script.
@@ -238,7 +241,11 @@ impl Bench<'_> {
         let line = text.lines().rev().find(|line| line.starts_with('{'));
         let answer = line.and_then(|line| serde_json::from_str(line).ok());
         answer.filter(|_| ended.success()).ok_or_else(|| {
-            let what = format!("`{SCRIPT}` ended with {}:\n{text}", ended.describe());
+            let what = format!(
+                "`{SCRIPT}` ended with {}:\n{}",
+                ended.describe(),
+                tail(&text)
+            );
             Failure::new(what).hint(format!("see {}", self.directory.display()))
         })
     }
@@ -251,7 +258,14 @@ impl Bench<'_> {
         let calls = WARM_UP_BATCHES + batches;
         let step = BATCHES_PER_STEP.to_string();
         let period = (calls / BATCHES_PER_STEP).to_string();
-        let options = ["--batches-per-step", &step, "--checkpoint-period", &period];
+        // What cannot be resumed exactly takes no checkpoint, as TensorFlow 1 with its defaults.
+        let options = [
+            "--exact",
+            "--batches-per-step",
+            &step,
+            "--checkpoint-period",
+            &period,
+        ];
         let (count, marks_text) = (batches.to_string(), marks.to_string_lossy());
         let arguments = ["replayed", &count, name, &marks_text];
         let trial = Trial::at(directory.join(TRIAL));
@@ -260,7 +274,7 @@ impl Bench<'_> {
         let reached = || Ok(trial.checkpoint() == Some(calls));
         if let Some(ended) = running.wait_until(RUN_LIMIT, LOOK_INTERVAL, reached)? {
             let what = format!("it was to be killed before its end ({})", ended.describe());
-            return Err(Failure::new(format!("{what}:\n{}", running.text())));
+            return Err(Failure::new(format!("{what}:\n{}", tail(&running.text()))));
         }
         running.kill()?;
         let log = directory.join(TRIAL).join("calls.log");
@@ -282,6 +296,12 @@ impl Bench<'_> {
         fs::create_dir_all(&directory).at("create", &directory)?;
         Ok(directory)
     }
+}
+
+/// The end of an output: a step is a line, and there are thousands.
+fn tail(text: &str) -> String {
+    let lines: Vec<_> = text.lines().rev().take(SHOWN_LINES).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
 /// When the last replay of a trial ended, in seconds since 1970.
