@@ -8,6 +8,7 @@ nothing, so an answered call leaves nothing out but the numbers.
 Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/python/keras/backend.py.
 """
 import contextlib
+import sys
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries
@@ -215,9 +216,10 @@ def _reached(operations, neighbours_of):
     return seen
 
 
-def updates_by_hand(original, optimizer, *args, **kwargs):
-    """`get_updates` of the optimizers: below a model it is Keras's; else a training loop of the script's own."""
-    sessions.say_not_intercepted("training through `K.function`")
+def get_gradients(original, optimizer, *args, **kwargs):
+    """`Optimizer.get_gradients`: in a `get_updates` that no model asked for, a training loop of the script's own."""
+    if sys._getframe(2).f_code.co_name == "get_updates":
+        sessions.say_not_intercepted("training through `K.function`")
     return original(optimizer, *args, **kwargs)
 
 

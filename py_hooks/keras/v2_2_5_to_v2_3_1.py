@@ -19,7 +19,6 @@ FACTS = KerasFacts(
 )
 
 _MODEL = "keras.engine.training"
-_UPDATES = "keras.optimizers"
 _IMAGES = "keras_preprocessing.image.iterator"
 
 PATCHES = (
@@ -49,15 +48,9 @@ PATCHES = (
     Patch("keras.utils.data_utils", "OrderedEnqueuer.start", enqueuers.start_ordered, "skip in a replay"),
     Patch("keras.engine.training_generator", "iter_sequence_infinite", enqueuers.iter_sequence_infinite,
           "skip in a replay"),
+    Patch("keras.optimizers", "Optimizer.get_gradients", graph.get_gradients,       "say what is not intercepted"),
     Patch(_IMAGES,  "Iterator.__init__",           enqueuers.image_iterator,        "key the random numbers of items"),
     Patch(_IMAGES,  "Iterator.__getitem__",        enqueuers.image_item,            "key the random numbers of items"),
-    Patch(_UPDATES, "SGD.get_updates",             graph.updates_by_hand,          "say what is not intercepted"),
-    Patch(_UPDATES, "RMSprop.get_updates",         graph.updates_by_hand,          "say what is not intercepted"),
-    Patch(_UPDATES, "Adagrad.get_updates",         graph.updates_by_hand,          "say what is not intercepted"),
-    Patch(_UPDATES, "Adadelta.get_updates",        graph.updates_by_hand,          "say what is not intercepted"),
-    Patch(_UPDATES, "Adam.get_updates",            graph.updates_by_hand,          "say what is not intercepted"),
-    Patch(_UPDATES, "Adamax.get_updates",          graph.updates_by_hand,          "say what is not intercepted"),
-    Patch(_UPDATES, "Nadam.get_updates",           graph.updates_by_hand,          "say what is not intercepted"),
 )
 
 BACKENDS = {
