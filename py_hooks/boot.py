@@ -4,6 +4,10 @@ Installs the import hook and nothing more: a script that imports no framework ru
 trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the
 script's output is dropped from here on until the resume point.
 """
+import atexit
+import os
+import sys
+
 import _pedl
 
 from py_hooks.engine import import_hook
@@ -68,10 +72,11 @@ def start(launch_text):
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
-    if process.trial.resume:
-        process.files().withdraw()
     if process.trial.has_checkpoint():
         process.output().drop()
+        atexit.register(_end, process, os.getpid())
+    if process.trial.resume:
+        process.files().withdraw()
     finder = import_hook.install()
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)
@@ -79,3 +84,19 @@ def start(launch_text):
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
+
+
+def _end(process, pid):
+    """The script has ended. If it is still in its replay, it made fewer calls than the first time: that is told.
+
+    Runs after the handlers that the script registered. Where an exception ended it, its traceback says enough.
+    """
+    if os.getpid() != pid:
+        return
+    process.output().end(process.trial.directory)
+    try:
+        process.trial.end()
+    except process.native_error as error:
+        if not hasattr(sys, "last_value"):
+            process.trial.log_error(str(error), error.hint)
+            os._exit(error.exit_code)

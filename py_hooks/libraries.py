@@ -44,7 +44,9 @@ def begin(process):
     calls.state_providers.append(("streams", streams))
     calls.state_providers.append(("output", output))
     calls.at_begin.append(lambda: output.begin(trial.directory, calls.replaying))
+    calls.state_providers.append(("inputs", files.inputs))
     calls.at_begin.append(lambda: files.begin(trial.directory, calls.replaying))
+    calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
     calls.files = files
     files.install()
     return calls

@@ -93,7 +93,7 @@ class Result:
     def row(self, source, seeded):
         """The cell as a line of the table."""
         kills = "{} + {}".format(self.kills["everything"], self.kills["trial"])
-        given = "{} x {:.0f} of {:.0f} s".format(self.starts, self.given_seconds, self.undisturbed.seconds)
+        given = f"{self.starts} x {self.given_seconds:.0f} of {self.undisturbed.seconds:.0f} s"
         return COLUMNS.format(
             source,
             "seeded" if seeded else "unseeded",
@@ -123,7 +123,7 @@ def _kill_again_and_again(cell, kills, undisturbed, dice, result):
     """Trainings one after the other until all kills are done, each to its end."""
     kills = collections.deque(kills)
     while kills:
-        training = cell.killed("killed-{}".format(result.ended + 1), undisturbed)
+        training = cell.killed(f"killed-{result.ended + 1}", undisturbed)
         training.start()
         while kills and wait_for_moment(training, kills[0].place, undisturbed, dice):
             kill = kills.popleft()
@@ -143,7 +143,7 @@ def _give_little_time(cell, undisturbed, result):
         training.kill("everything")
         if training.starts == MOST_STARTS:
             result.starts = training.starts
-            result.problems.append("no end after {} starts".format(MOST_STARTS))
+            result.problems.append(f"no end after {MOST_STARTS} starts")
             return
         training.start()
     result.starts = training.starts

@@ -5,7 +5,6 @@ stack, and says in the environment which one it is:
 
     PEDL_STACK, PEDL_STACK_TAGS   its name, and what else it answers to
     PEDL_RUN                      the executable under test
-    PEDL_CAMPAIGN                 set: also the tests marked `campaign`, which take long
 
 A test without a mark needs no framework and runs on `plain`. Started by hand (`python -m pytest`),
 with none of these set, pytest runs just those.
@@ -25,18 +24,10 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         mark = item.get_closest_marker("stack")
         wanted = mark.args if mark else ("plain",)
-        is_due = "PEDL_CAMPAIGN" in os.environ or item.get_closest_marker("campaign") is None
-        (chosen if here.intersection(wanted) and is_due else others).append(item)
+        (chosen if here.intersection(wanted) else others).append(item)
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = chosen
-
-
-def pytest_report_header():
-    """Says what is left out, so that nobody takes it for tested."""
-    if "PEDL_CAMPAIGN" not in os.environ:
-        return "left out: tests marked `campaign` (PEDL_CAMPAIGN=1 runs them too)"
-    return None
 
 
 @pytest.fixture

@@ -191,10 +191,10 @@ class Killed:
         self.ended = self._running.wait()
         self._check_start()
         if self.ended.code != 0:
-            self.problems.append("it ended with {!r}".format(self.ended))
+            self.problems.append(f"it ended with {self.ended!r}")
         elif self.ended.hashes != self._undisturbed.hashes:
             pairs = zip(self._undisturbed.hashes, self.ended.hashes)
-            differences = ["{}, not {}".format(now, then) for then, now in pairs if now != then]
+            differences = [f"{now}, not {then}" for then, now in pairs if now != then]
             self.problems.append("other hashes: {}".format("; ".join(differences) or self.ended.hashes))
         return self.problems
 
@@ -210,7 +210,7 @@ class Killed:
         records = _records(self._run.directory)[self._records_before :]
         resumes = [event for event in self._run.trial.events if event["event"] == "resumed"][self._resumes_before :]
         if len(resumes) > 1:
-            self.problems.append("one start resumed {} times".format(len(resumes)))
+            self.problems.append(f"one start resumed {len(resumes)} times")
             return
         first = resumes[0]["batch"] if resumes else 0
         expected = self._undisturbed.records[first:]
@@ -226,7 +226,7 @@ class Killed:
             return
         self.traced = max(self.traced, traced)
         if self.ended is not None and self.ended.code == 0 and len(live) != len(expected):
-            self.problems.append("{} batches were computed after batch {}, not {}".format(len(live), first, len(expected)))
+            self.problems.append(f"{len(live)} batches were computed after batch {first}, not {len(expected)}")
 
 
 def _number(ended, pattern):
@@ -249,7 +249,7 @@ def _unchanged(records):
     """Says after which batches the weights were those before it; None where each batch changed them."""
     kernels = [kernel for kernel, _ in records]
     same = [number for number, pair in enumerate(zip(kernels, kernels[1:]), 1) if pair[0] == pair[1]]
-    return "batches {} did not change the weights".format(same) if same else None
+    return f"batches {same} did not change the weights" if same else None
 
 
 def _describe_difference(records, expected, first, all_records):

@@ -12,13 +12,12 @@ import support
 
 np = pytest.importorskip("numpy", reason="the stack has no numpy, and no framework to train with")
 
-# These kill a quick training in the middle of a fit; on a busy machine it is over before the kill.
-pytestmark = pytest.mark.campaign
-
 DIVERGED = 76
-OPTIONS = ["--exact", "--checkpoint-seconds", "0.1"]
+OPTIONS = ["--exact", "--checkpoint-seconds", "0.01"]
 
 FIRST_FIT, SECOND_FIT = 1, 2
+BATCHES_OF_A_FIT = 8 * 320 // 8
+BATCHES_OF_TWO_EPOCHS = BATCHES_OF_A_FIT // 4
 SCRIPT = support.SCRIPTS / "divergence.py"
 
 # What the script is told to take from elsewhere, and where its message has to point.
@@ -33,6 +32,14 @@ CHANGED_CASES = [
     ("predict", "by-hand"),
     ("draw", "by-hand"),
     ("predict-between", "by-hand"),
+]
+
+# How the script ends before it trains, or between its fits, and what it says then.
+ENDS = [
+    ("exit", FIRST_FIT, {"stdout": "nothing to do\n", "stderr": ""}),
+    ("exit-code", FIRST_FIT, {"stdout": "nothing to do\n", "stderr": ""}),
+    ("exit-message", FIRST_FIT, {"stdout": "nothing to do\n", "stderr": "the data is gone"}),
+    ("exit-between", SECOND_FIT, {"stdout": "", "stderr": ""}),
 ]
 
 # Edits of the script: text, replacement, and the fit after whose checkpoint the edit is made.
@@ -68,25 +75,19 @@ class Case:
         shutil.copy(str(run.trial.directory / "trial.json"), str(other.trial.directory / "trial.json"))
         return other.run().check()
 
-    def kill(self, run, fit):
-        """Starts it, and kills it after a checkpoint in a fit."""
+    def kill(self, run, fit, batch=BATCHES_OF_TWO_EPOCHS):
+        """Starts it, and kills it after a checkpoint beyond a batch of a fit, which goes on slowly for that."""
+        batch += (fit - FIRST_FIT) * BATCHES_OF_A_FIT
+        hold = run.directory / f"hold-{fit}"
+        hold.write_text(str(batch))
         running = run.start()
-        running.wait_until(lambda: is_in_fit(run, fit))
+        running.wait_until(lambda: (run.trial.checkpoint or 0) > batch)
         running.kill_everything()
+        hold.unlink()
 
 
 def data():
     return np.random.RandomState(0).normal(size=(320, 6))
-
-
-def batches_of_a_fit(run):
-    return 8 * 320 // 8
-
-
-def is_in_fit(run, fit):
-    """Whether the newest checkpoint lies inside the first, or the second fit."""
-    batch = run.trial.checkpoint or 0
-    return batch > 0 if fit == FIRST_FIT else batch > batches_of_a_fit(run)
 
 
 def check_same_or_stopped(ended, hashes, name="divergence.py"):
@@ -97,7 +98,8 @@ def check_same_or_stopped(ended, hashes, name="divergence.py"):
     ended.check(DIVERGED)
     _, _, message = ended.stderr.partition("pedl: error: ")
     assert re.search(rf"{re.escape(name)}:\d+", message), f"the message does not name the script's line: {ended!r}"
-    assert "recorded" in message and "now" in message, f"the message does not name both sides: {ended!r}"
+    for side in ("recorded", "now"):
+        assert side in message, f"the message does not name both sides: {ended!r}"
     assert "hint: " in message, ended
     return True
 
@@ -125,12 +127,39 @@ def test_an_extra_call_or_draw_is_no_drift(case, what, source):
 
 
 @pytest.mark.stack("keras")
+@pytest.mark.parametrize(("what", "fit", "printed"), ENDS)
+def test_an_end_before_the_recorded_calls_is_no_success(case, what, fit, printed):
+    here = case(what)
+    run = here.run()
+    here.kill(run, fit)
+    (run.directory / "changed").touch()
+    ended = run.run().check(DIVERGED)
+    assert "the script ended before" in ended.stderr
+    assert ended.stdout == printed["stdout"]
+    assert printed["stderr"] in ended.stderr
+
+
+@pytest.mark.stack("keras")
+def test_an_exception_in_a_replay_is_the_users_own(case):
+    here = case("raise-in-callback")
+    run = here.run()
+    here.kill(run, FIRST_FIT)
+    (run.directory / "changed").touch()
+    ended = run.run().check(1)
+    _, _, traceback = ended.stderr.partition("Traceback (most recent call last):\n")
+    assert traceback.splitlines()[-1] == "ValueError: what the callback needs is gone", ended
+    assert "divergence.py" in traceback
+    (run.directory / "changed").unlink()
+    assert run.run().check().hashes == here.undisturbed_like(run).hashes
+
+
+@pytest.mark.stack("keras")
 @pytest.mark.parametrize("what", ["epochs", "rate", "rate-in-callback"])
 def test_what_comes_from_the_clock_is_no_drift(case, what):
     here = case(what)
     run = here.run()
     here.kill(run, FIRST_FIT)
-    first, = {line for line in clock(run)[:1]}
+    first = clock(run)[0]
     ended = run.run()
     if ended.code == 0:
         assert what != "rate-in-callback", ended
@@ -169,10 +198,11 @@ def test_the_order_of_a_set_of_objects_is_no_drift(case):
 @pytest.mark.stack("keras")
 @pytest.mark.parametrize("source", ["arrays", "files", "by-hand"])
 @pytest.mark.parametrize("rows", [slice(None), slice(200, 201)], ids=["all-rows", "one-row"])
-def test_another_data_file_is_no_drift(case, source, rows):
+@pytest.mark.parametrize("batch", [0, BATCHES_OF_TWO_EPOCHS], ids=["early", "late"])
+def test_another_data_file_is_no_drift(case, source, rows, batch):
     here = case("data", "--data", source)
     run = here.run()
-    here.kill(run, FIRST_FIT)
+    here.kill(run, FIRST_FIT, batch)
     other = data()
     other[rows] *= 1.5
     np.save(str(run.directory / "data.npy"), other)
@@ -182,14 +212,15 @@ def test_another_data_file_is_no_drift(case, source, rows):
 
 @pytest.mark.stack("keras")
 @pytest.mark.parametrize("source", ["arrays", "by-hand"])
+@pytest.mark.parametrize("batch", [0, BATCHES_OF_TWO_EPOCHS], ids=["early", "late"])
 @pytest.mark.parametrize("edit", sorted(EDITS))
-def test_an_edited_script_is_no_drift(case, tmp_path, edit, source):
+def test_an_edited_script_is_no_drift(case, tmp_path, edit, source, batch):
     text, replacement = EDITS[edit]
     script = tmp_path / "edited.py"
     shutil.copy(str(SCRIPT), str(script))
     here = case("edit", "--data", source, script=script)
     run = here.run()
-    here.kill(run, SECOND_FIT)
+    here.kill(run, SECOND_FIT, batch)
     source_text = script.read_text()
     assert source_text.count(text) == 1, f"`{text}` is there {source_text.count(text)} times"
     script.write_text(source_text.replace(text, replacement))

@@ -37,6 +37,12 @@ TRACED = 1
 MAX_PENDING_CALLS = 1000
 
 
+class Unrepeatable(str):
+    """A cause for which two runs may differ in the last bits. What is recorded is true all the same: checkpoints go on."""
+
+    __slots__ = ()
+
+
 class Calls:
     """The recorder of one process. `CALLS` below is the only one.
 
@@ -63,6 +69,7 @@ class Calls:
         self.epoch = 0
         self.entries = []
         self.causes = []
+        self._takes_checkpoints = True
         self.streams = streams
         self.arguments = 0
         self.state_providers = []
@@ -94,13 +101,14 @@ class Calls:
             step()
 
     def refuse_exactness(self, cause):
-        """Notes a cause for which the run cannot be resumed exactly from here on: no further checkpoint is taken.
+        """Notes a cause for which the run cannot be resumed exactly from here on.
 
-        With `--exact` the process ends with exit code 77 instead.
+        No further checkpoint is taken, unless the cause is an `Unrepeatable`. With `--exact` the process ends with exit code 77 instead.
         """
         if cause in self.causes:
             return
         self.causes.append(cause)
+        self._takes_checkpoints &= isinstance(cause, Unrepeatable)
         if self.trial.exact:
             stop(
                 self,
@@ -110,7 +118,14 @@ class Calls:
                 "run it without `--exact`, or change what the cause names",
             )
         if self.begun:
-            self.trial.log(f"exact resume: no: {cause}")
+            self.trial.log(self.exactness())
+
+    def exactness(self):
+        """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
+        if not self.causes:
+            return "exact resume: yes"
+        means = "checkpoints are taken all the same" if self._takes_checkpoints else "no checkpoints are taken"
+        return "exact resume: no: {}; {}".format("; ".join(self.causes), means)
 
     # -- places ------------------------------------------------------------------------------------------------
 
@@ -215,7 +230,7 @@ class Calls:
             self.append_pending()
             if due & STEP_ENDED:
                 self.trial.end_step(self.epoch)
-            if due & CHECKPOINT_DUE and not self.causes:
+            if due & CHECKPOINT_DUE and self._takes_checkpoints:
                 self.save()
 
     def trained_before(self):
@@ -243,12 +258,16 @@ class Calls:
         finally:
             self.depth -= 1
 
+    def checkpoint_states(self):
+        """What the providers' `capture` returned for the checkpoint, by their names; empty where there is none."""
+        return from_json(self.trial.checkpoint_state())
+
     def resume(self):
         """Puts the state of the checkpoint in. The call it was taken in was the last one answered."""
         self.replaying = False
         self.depth += 1
         try:
-            states = from_json(self.trial.checkpoint_state())
+            states = self.checkpoint_states()
             tensors = {}
             for name, value in self.trial.checkpoint_tensors():
                 provider, _, key = name.partition("/")
@@ -285,11 +304,13 @@ def stop_with(calls, error):
 
 
 def stop(calls, code, message, hint=None):
-    """Ends the process at once: one message, no traceback, no handlers of the script."""
+    """Ends the process at once: one message, no traceback, no handlers of the script. Its files are put back."""
     for stream in (sys.stdout, sys.stderr):
         # A stream that is closed, or that the script replaced by something else, has nothing for us to lose.
         with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.flush()
+    if calls.files is not None:
+        calls.files.put_back()
     calls.trial.log_error(message, hint)
     os._exit(code)
 

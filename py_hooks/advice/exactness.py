@@ -14,7 +14,7 @@ def begin(calls, causes):
     for cause in causes:
         calls.refuse_exactness(cause)
     calls.begin(json.dumps(facts()))
-    calls.trial.log("exact resume: " + ("no: " + "; ".join(calls.causes) if calls.causes else "yes"))
+    calls.trial.log(calls.exactness())
 
 
 def facts():

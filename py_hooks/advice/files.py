@@ -6,7 +6,8 @@ start of the trial withdraws it before the script runs:
 
 - a file that the trial created is moved into the trial directory (`aside/`); where the replay does not create it
   again, it goes back when the process ends, or when the trial is started next;
-- a file that the trial appended to is cut back to its length before;
+- a file that the trial appended to is cut back to its length before; what is cut off is kept in `aside/` too, and goes
+  back where the replay does not append to the file;
 - a directory that the trial made is removed if nothing is left in it.
 
 Files that recorded calls wrote (saved models) also belong to the checkpoint, by content: such a call is muted in a
@@ -26,6 +27,7 @@ import os
 import threading
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice.inputs import Inputs
 
 _LEDGER = "files.jsonl"
 _ASIDE = "aside"
@@ -36,10 +38,15 @@ class Files:
 
     Args:
         trial: the native trial.
+
+    Attributes:
+        inputs: the files that the script reads.
     """
 
     def __init__(self, trial):
+        self.inputs = Inputs()
         self._trial = trial
+        self._written = set()
         self._ledger = None
         self._waiting = []
         self._noted = set()
@@ -55,7 +62,7 @@ class Files:
         ledger = os.path.join(self._trial.directory, _LEDGER)
         if not os.path.exists(ledger):
             return
-        self._put_back()
+        self.put_back()
         aside = os.path.join(self._trial.directory, _ASIDE)
         if not os.path.isdir(aside):
             os.mkdir(aside)
@@ -64,14 +71,14 @@ class Files:
             if "created" in entry:
                 _move(entry["created"], os.path.join(aside, str(number)))
             elif "appended" in entry:
-                _cut(entry["appended"], entry["bytes"])
+                _cut(entry["appended"], entry["bytes"], os.path.join(aside, str(number)))
         for entry in reversed(entries):
             if "made" in entry:
                 _remove_if_empty(entry["made"])
-        atexit.register(self._put_back)
+        atexit.register(self.put_back)
 
-    def _put_back(self):
-        """Moves back what was withdrawn and not created again."""
+    def put_back(self):
+        """Puts back what was withdrawn, where the replay has not made it again."""
         if self._pid != os.getpid():
             return
         aside = os.path.join(self._trial.directory, _ASIDE)
@@ -79,9 +86,11 @@ class Files:
             return
         entries = _read_ledger(os.path.join(self._trial.directory, _LEDGER))
         for name in sorted(os.listdir(aside)):
-            path = entries[int(name)].get("created") if name.isdigit() and int(name) < len(entries) else None
-            if path is not None and not os.path.lexists(path):
-                _move(os.path.join(aside, name), path)
+            entry = entries[int(name)] if name.isdigit() and int(name) < len(entries) else {}
+            if "created" in entry and not os.path.lexists(entry["created"]):
+                _move(os.path.join(aside, name), entry["created"])
+            elif "appended" in entry:
+                _append(os.path.join(aside, name), entry["appended"], entry["bytes"])
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -99,6 +108,8 @@ class Files:
             def __call__(self, file, mode="r", *args, **kwargs):
                 if set("wxa+").intersection(mode if isinstance(mode, str) else ""):
                     files.opening(file, mode)
+                else:
+                    files.reading(file)
                 return files._open(file, mode, *args, **kwargs)
 
         class MakeDirectory:
@@ -120,6 +131,7 @@ class Files:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._ledger = os.open(path, flags, 0o666)
         self._noted.update(next(iter(entry.values())) for entry in _read_ledger(path))
+        self._written.update(self._noted)
         waiting, self._waiting = self._waiting, []
         for path, entry in waiting:
             if path not in self._noted:
@@ -130,10 +142,17 @@ class Files:
         path = _absolute(file)
         if path is None:
             return
+        self._written.add(path)
         if not os.path.lexists(path):
             self._announce(path, {"created": path})
         elif "a" in mode and os.path.isfile(path):
             self._announce(path, {"appended": path, "bytes": os.path.getsize(path)})
+
+    def reading(self, file):
+        """The script is about to open a file for reading: noted as an input, unless the trial has written it."""
+        path = _absolute(file)
+        if path is not None and path not in self._written and not self._is_of_trial(path):
+            self.inputs.reading(path)
 
     def making(self, directory):
         """The script is about to make a directory."""
@@ -142,14 +161,16 @@ class Files:
             self._announce(path, {"made": path})
 
     def _announce(self, path, entry):
-        ours = path == self._trial.directory or path.startswith(self._trial.directory + os.sep)
-        if path in self._noted or ours or recorder.CALLS.in_composite or self._pid != os.getpid():
+        if path in self._noted or self._is_of_trial(path) or recorder.CALLS.in_composite or self._pid != os.getpid():
             return
         with self._lock:
             if self._ledger is None:
                 self._waiting.append((path, entry))
             else:
                 self._note(path, entry)
+
+    def _is_of_trial(self, path):
+        return path == self._trial.directory or path.startswith(self._trial.directory + os.sep)
 
     def _note(self, path, entry):
         self._noted.add(path)
@@ -210,9 +231,25 @@ def _move(source, target):
         shutil.move(source, target)
 
 
-def _cut(path, length):
-    if os.path.isfile(path) and os.path.getsize(path) > length:
-        os.truncate(path, length)
+def _cut(path, length, aside):
+    """Cuts a file to its first bytes; the rest is kept in `aside`, unless more is there from a start before."""
+    if not os.path.isfile(path) or os.path.getsize(path) <= length:
+        return
+    with io.FileIO(path) as file:
+        file.seek(length)
+        rest = file.readall()
+    if not os.path.exists(aside) or os.path.getsize(aside) < len(rest):
+        with io.FileIO(aside + ".new", "w") as kept:
+            kept.write(rest)
+        os.replace(aside + ".new", aside)
+    os.truncate(path, length)
+
+
+def _append(aside, path, length):
+    """Puts the rest of a file back where the file is as it was cut."""
+    if os.path.isfile(path) and os.path.getsize(path) == length:
+        with io.FileIO(aside) as kept, io.FileIO(path, "a") as file:
+            file.write(kept.readall())
 
 
 def _remove_if_empty(path):

@@ -5,7 +5,8 @@ The two streams get a raw layer of ours below python's own text and buffer layer
 - copies what the script prints into `stdout.log` and `stderr.log` of the trial directory, once the trial has begun;
 - drops everything while a replay runs;
 - after the resume point drops what repeats the copy (printed between the checkpoint and the crash), up to the first
-  line that differs: progress bars hold times, so a count of bytes would not do.
+  line that differs: progress bars hold times, so a count of bytes would not do;
+- where the process ends in its replay, prints by the same rule what it dropped: that is where the reason stands.
 
 A checkpoint flushes the streams and stores the lengths of the copies. What C code and child processes print does not
 come through here and is printed again.
@@ -15,6 +16,9 @@ import os
 import sys
 
 _NAMES = ("stdout", "stderr")
+
+# Of what is dropped, so much is kept for the case that there is no replay after all, or that it does not end well.
+_MOST_HELD_BYTES = 1 << 20
 
 
 class _Stream(io.FileIO):
@@ -27,6 +31,7 @@ class _Stream(io.FileIO):
         self._pid = os.getpid()
         self._dropping = False
         self._held = b""
+        self._forgotten = 0
         self._expected = b""
         self._line = b""
         self._length = 0
@@ -40,19 +45,25 @@ class _Stream(io.FileIO):
             if not self._dropping:
                 _write_all(self.fileno(), data)
         elif self._dropping:
-            self._held = (self._held + data)[-(1 << 20):]
+            self._hold(data)
         elif self._expected:
             self._repeat(data)
         else:
             self._print(data)
         return len(data)
 
+    def _hold(self, data):
+        """Keeps what is dropped, the last of it."""
+        held = self._held + data
+        self._held = held[-_MOST_HELD_BYTES:]
+        self._forgotten += len(held) - len(self._held)
+
     def _print(self, data):
         _write_all(self.fileno(), data)
         if self._copy is not None:
             _write_all(self._copy, data)
             self._length += len(data)
-        elif len(self._held) < 1 << 20:
+        elif len(self._held) < _MOST_HELD_BYTES:
             self._held += data
 
     def _repeat(self, data):
@@ -98,6 +109,16 @@ class _Stream(io.FileIO):
         os.lseek(self._copy, length, os.SEEK_SET)
         self._expected = _read_all(self._copy)
 
+    def end(self, path):
+        """The process ends in its replay: prints what was dropped, from the first line that is not in the copy."""
+        if not self._dropping:
+            return
+        self._dropping = False
+        copied = _read_file(path)[self._forgotten :]
+        same = len(os.path.commonprefix([self._held, copied]))
+        if same < len(self._held):
+            _write_all(self.fileno(), self._held[self._held.rfind(b"\n", 0, same) + 1 :])
+
     def copied_bytes(self):
         """Length of the copy."""
         return self._length
@@ -122,6 +143,12 @@ class Output:
         """The trial has begun."""
         for name, stream in self._streams.items():
             stream.begin(os.path.join(directory, name + ".log"), replaying)
+
+    def end(self, directory):
+        """The process ends: what a replay that is not over has dropped is printed, as far as it is new."""
+        for name, stream in self._streams.items():
+            getattr(sys, name).flush()
+            stream.end(os.path.join(directory, name + ".log"))
 
     def capture(self):
         """Lengths of the copies, with everything flushed: part of a checkpoint."""
@@ -180,6 +207,18 @@ def _write_all(descriptor, data):
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view):]
+
+
+def _read_file(path):
+    """The bytes of a file; none where it is not there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return _read_all(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read_all(descriptor):

@@ -10,6 +10,13 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries, fingerprint
 from py_hooks.keras import sources
 
+# Where a model keeps what a call on one batch runs. `compile` clears it, and the next such call makes it anew.
+_FUNCTIONS = {
+    "train_on_batch": "train_function",
+    "test_on_batch": "test_function",
+    "predict_on_batch": "predict_function",
+}
+
 
 def _entry(name, describe, causes):
     def advice(original, model, *args, **kwargs):
@@ -62,7 +69,12 @@ def _describe_call(calls, name, original, model, args, kwargs):
 
 
 def _describe_batch(calls, name, original, model, args, kwargs):
-    """Keeps a checksum of the batch for the record of the compute call that follows."""
+    """Keeps a checksum of the batch for the record of the compute call that follows.
+
+    The first call after each `compile` also records, or compares, the model and the script.
+    """
+    if getattr(model, _FUNCTIONS[name], None) is None:
+        entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
     calls.arguments = fingerprint.quick(args + tuple(kwargs.values())) & ~recorder.TRACED
 
 

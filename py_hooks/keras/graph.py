@@ -156,6 +156,9 @@ def _ordered_updates(model):
     Keras 2 leaves the order open, so that runs of one script differ, even on one machine. Every optimizer creates
     `update_add(iterations, 1)` and then reads `iterations` (keras 2.3.1, keras/optimizers.py, `Adam.get_updates`). And
     up to 2.2.5 variables are references, which are changed in place while gradients may still be read from them.
+
+    Plain Python read the old count with Adam, Adamax and RMSprop in every run made, the new one with Nadam, and either
+    with SGD (2.3.1, two cores). The old one is what the optimizers' formulas mean, so it is taken for all of them.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
@@ -274,7 +277,9 @@ class GraphWeights:
         found = []
         if not sessions.runs_one_at_a_time(session):
             found.append(
-                "TensorFlow 1 runs several operations at once (`inter_op_parallelism_threads`); `--exact` imposes 1"
+                recorder.Unrepeatable(
+                    "TensorFlow 1 runs several operations at once (`inter_op_parallelism_threads`); `--exact` imposes 1"
+                )
             )
         kinds = sorted({device.device_type for device in session.list_devices()} - {"CPU", "XLA_CPU"})
         if kinds:

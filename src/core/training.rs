@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value, json};
 
 use crate::calls::value::Encoded;
-use crate::calls::{Answer, Call, Log, Mark, Replay, Tables, TextId, kind};
+use crate::calls::{Answer, Call, Divergence, Log, Mark, Replay, Tables, TextId, kind};
 use crate::checkpoint::{Checkpoint, Newest, Snapshot, Store, Tensor};
 use crate::directory::{Directory, Facts};
 use crate::error::{Bug, Class, Error, Kind, Result};
@@ -458,20 +458,19 @@ impl Training {
         }
     }
 
-    /// The script has ended. Nothing, before the trial has begun.
+    /// The script has ended.
     ///
     /// # Errors
     ///
-    /// Storage; also of the last checkpoint, where that was not told yet.
-    pub fn end(&mut self, exit_code: i32) -> Result<()> {
-        let Some(begun) = &mut self.begun else {
+    /// A divergence, where it made fewer calls than were recorded before the checkpoint; corrupt, or
+    /// storage.
+    pub fn end(&mut self) -> Result<()> {
+        if self.position() >= self.resume_call() && (self.has_begun() || !self.has_checkpoint()) {
             return Ok(());
-        };
-        let saved = begun.log.flush().and_then(|()| begun.saver.wait());
-        let mut journal = lock(&begun.journal);
-        journal.append("trial_ended", members(json!({"exit_code": exit_code})))?;
-        journal.sync()?;
-        saved
+        }
+        let recorded = self.peek()?;
+        let number = self.position() + 1;
+        Err(Divergence::ended(&self.tables, number, recorded.as_ref()).into())
     }
 }
 

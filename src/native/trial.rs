@@ -142,13 +142,13 @@ impl Trial {
         self.is_forked.store(true, Ordering::Relaxed);
     }
 
-    /// The script has ended with this code.
-    fn end(&self, py: Python<'_>, exit_code: i32) -> PyResult<()> {
+    /// The script has ended: raises where it made fewer calls than were recorded before the checkpoint.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_inert() {
-            return Ok(());
+            Ok(())
+        } else {
+            self.with(py, Training::end)
         }
-        self.wait_saved(py)?;
-        self.with(py, |training| training.end(exit_code))
     }
 
     // -- recorded calls --------------------------------------------------------------------------

@@ -303,7 +303,7 @@ def test_a_forked_child_records_nothing(start, tmp_path):
         inert = trial.append([(READ, 0, 0, 0, 0, 1.5)]) == [] and trial.batch_done(1.0) == 0
         trial.save(0, [], "{}", [])
         trial.event('{"event": "child"}')
-        trial.end(0)
+        trial.end()
         os._exit(0 if inert and trial.position == 0 and not trial.has_checkpoint() else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert not (tmp_path / "trial" / "latest").exists()

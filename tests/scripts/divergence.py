@@ -2,12 +2,14 @@
 
     python divergence.py WHAT [--data arrays|files|by-hand]
 
-Where `changed` exists in the current directory, WHAT is in effect; `clock` gets the times that were used.
+Where `changed` exists in the current directory, WHAT is in effect; `clock` gets the times that were used. Where
+`hold-1` or `hold-2` exists, the first or the second fit goes on slowly from the batch whose number is in it.
 """
 import argparse
 import hashlib
 import os
 import random
+import sys
 import time
 
 import keras
@@ -67,9 +69,16 @@ class Files(getattr(keras.utils, "PyDataset", keras.utils.Sequence)):
         return batch.astype("float32"), y[rows]
 
 
+def hold():
+    """Leaves time for a kill in this fit."""
+    if hold_from is not None and len(losses) >= hold_from:
+        time.sleep(0.1)
+
+
 class Watch(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         losses.append(float(logs["loss"]))
+        hold()
 
     def on_epoch_begin(self, epoch, logs=None):
         if what == "rate-in-callback":
@@ -82,20 +91,29 @@ class Watch(keras.callbacks.Callback):
             self.model.predict(x[:8], verbose=0)
         if what == "draw-in-callback" and changed and epoch == 1:
             np.random.rand()
+        if what == "raise-in-callback" and changed and epoch == 1:
+            raise ValueError("what the callback needs is gone")
 
 
 def train():
+    global fit, hold_from
+    fit += 1
+    hold_from = None
+    if os.path.exists(f"hold-{fit}"):
+        hold_from = int(open(f"hold-{fit}").read())
     if arguments.data == "arrays":
         model.fit(x, y, batch_size=batch_size, epochs=epochs, verbose=0, callbacks=[Watch()])
     elif arguments.data == "files":
-        fit = getattr(model, "fit_generator", model.fit)
-        fit(Files(), epochs=epochs, verbose=0, callbacks=[Watch()])
+        fit_sequence = getattr(model, "fit_generator", model.fit)
+        fit_sequence(Files(), epochs=epochs, verbose=0, callbacks=[Watch()])
     else:
         for _ in range(epochs):
             for start in range(0, len(x), batch_size):
                 losses.append(float(model.train_on_batch(x[start : start + batch_size], y[start : start + batch_size])))
+                hold()
 
 
+fit = 0
 losses = []
 model = keras.models.Sequential(
     [
@@ -111,7 +129,12 @@ if what == "draw" and changed:
     np.random.rand()
 if what == "python-draw" and changed:
     random.random()
+if changed and what in ("exit", "exit-code", "exit-message"):
+    print("nothing to do")
+    sys.exit({"exit": 0, "exit-code": 3}.get(what, "the data is gone"))
 train()
+if what == "exit-between" and changed:
+    sys.exit()
 if what == "predict-between" and changed:
     model.predict(x[:8], verbose=0)
 if what == "draw-between" and changed:

@@ -1,5 +1,12 @@
-"""Trains a small model with callbacks that look at its weights while it trains, each in another way."""
+"""Trains a small model with callbacks that look at its weights while it trains, each in another way.
+
+Where `hold-1` or `hold-2` exists in the current directory, the first or the second fit goes on slowly from the batch
+whose number is in it.
+"""
 import hashlib
+import itertools
+import os
+import time
 
 import keras
 import numpy as np
@@ -21,6 +28,7 @@ model = keras.models.Sequential(
     ]
 )
 seen = hashlib.sha256()
+fits, batches = itertools.count(1), itertools.count(1)
 
 
 def see(*arrays):
@@ -65,6 +73,19 @@ class Look(keras.callbacks.Callback):
             see(*[keras.ops.convert_to_numpy(variable) for variable in self.model.optimizer.variables])
 
 
+class Hold(keras.callbacks.Callback):
+    """Leaves time for a kill in a fit."""
+
+    def on_train_begin(self, logs=None):
+        path = f"hold-{next(fits)}"
+        self.batch = int(open(path).read()) if os.path.exists(path) else None
+
+    def on_train_batch_end(self, batch, logs=None):
+        number = next(batches)
+        if self.batch is not None and number >= self.batch:
+            time.sleep(0.1)
+
+
 class MovingAverage(keras.callbacks.Callback):
     """Keeps an exponential moving average of the weights, and trains on from it at the end of every third epoch."""
 
@@ -83,7 +104,7 @@ class MovingAverage(keras.callbacks.Callback):
 
 for optimizer in (keras.optimizers.Adam(0.01), keras.optimizers.SGD(0.05, momentum=0.9)):
     model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
-    model.fit(x, y, batch_size=8, epochs=8, verbose=0, callbacks=[Look(), MovingAverage()])
+    model.fit(x, y, batch_size=8, epochs=8, verbose=0, callbacks=[Look(), MovingAverage(), Hold()])
 
 see(*model.get_weights())
 print("sha256 of all that was seen:", seen.hexdigest())

@@ -21,8 +21,8 @@ pub struct Divergence {
     pub number: u64,
     /// The record; `None` where there is none for this call.
     pub recorded: Option<Side>,
-    /// The call that the script makes now.
-    pub now: Side,
+    /// The call that the script makes now; `None` where it ended instead.
+    pub now: Option<Side>,
 }
 
 /// One of the two calls.
@@ -61,7 +61,15 @@ impl Divergence {
         Self {
             number,
             recorded: None,
-            now: Side::new(tables, now),
+            now: Some(Side::new(tables, now)),
+        }
+    }
+
+    pub(crate) fn ended(tables: &Tables, number: u64, recorded: Option<&Call>) -> Self {
+        Self {
+            number,
+            recorded: recorded.map(|call| Side::new(tables, call)),
+            now: None,
         }
     }
 
@@ -70,7 +78,7 @@ impl Divergence {
         Self {
             number,
             recorded,
-            now: Side::new(tables, now),
+            now: Some(Side::new(tables, now)),
         }
     }
 
@@ -98,16 +106,18 @@ impl Divergence {
                 value: Some(recorded),
                 ..side.clone()
             }),
-            now: Side {
+            now: Some(Side {
                 value: Some(now),
                 ..side
-            },
+            }),
         }
     }
 
     /// The first thing in which the two sides differ.
     fn difference(&self) -> String {
-        let now = &self.now;
+        let Some(now) = &self.now else {
+            return "the script ended before it made the recorded calls".to_owned();
+        };
         let Some(recorded) = &self.recorded else {
             return format!("`{}` is called after the last recorded call", now.identity);
         };
@@ -165,12 +175,18 @@ impl fmt::Display for Divergence {
         writeln!(formatter, "  call {} of the run", self.number)?;
         match &self.recorded {
             Some(recorded) => writeln!(formatter, "  recorded: {recorded}")?,
+            None if self.now.is_none() => {
+                writeln!(formatter, "  recorded: calls up to a checkpoint")?;
+            }
             None => writeln!(
                 formatter,
                 "  recorded: nothing, the checkpoint was taken before"
             )?,
         }
-        writeln!(formatter, "  now: {}", self.now)?;
+        match &self.now {
+            Some(now) => writeln!(formatter, "  now: {now}")?,
+            None => writeln!(formatter, "  now: no further call")?,
+        }
         write!(
             formatter,
             "  the run was stopped; the checkpoint and the log are kept"

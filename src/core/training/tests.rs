@@ -144,7 +144,7 @@ fn nothing_is_touched_before_the_first_call() {
     training.intern(b"train.py:31");
     assert!(!training.has_checkpoint());
     assert_eq!((training.position(), training.resume_call()), (0, 0));
-    training.end(0).expect("there is nothing to do");
+    training.end().expect("there is nothing recorded");
     drop(training);
     assert!(!trial_dir.exists());
 }
@@ -183,7 +183,6 @@ proptest! {
         (1..=batches).for_each(|batch| train(&mut training, batch));
         prop_assert_eq!(training.position(), batches);
         save(&mut training, batches);
-        training.end(0).expect("there is room");
 
         let mut training = begun(&trial_dir);
         prop_assert_eq!(training.resume_call(), batches);
@@ -379,6 +378,32 @@ fn a_log_over_its_limit_is_told_and_goes_on() {
 }
 
 #[test]
+fn an_end_before_the_recorded_calls_is_a_divergence() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    (1..=4).for_each(|batch| train(&mut training, batch));
+    save(&mut training, 4);
+    training.end().expect("it recorded, and replays nothing");
+    drop(training);
+
+    let mut training = Training::new(launch(&trial_dir));
+    let error = training.end().expect_err("it made no call at all");
+    assert_eq!((error.class(), error.exit_code()), (Class::Divergence, 76));
+    drop(training);
+
+    let mut training = begun(&trial_dir);
+    (1..=3).for_each(|batch| train(&mut training, batch));
+    let error = training.end().expect_err("it made three calls of four");
+    assert_eq!((error.class(), error.exit_code()), (Class::Divergence, 76));
+    let message = error.to_string();
+    for part in ["call 4 of the run", "recorded: `", "now: no further call"] {
+        assert!(message.contains(part), "{message}");
+    }
+    train(&mut training, 4);
+    training.end().expect("it made them all");
+}
+
+#[test]
 fn the_journal_tells_what_happened() {
     let (_directory, trial_dir) = stage();
     let mut training = begun(&trial_dir);
@@ -395,7 +420,6 @@ fn the_journal_tells_what_happened() {
     training
         .event("exact", members(json!({"causes": ["a thread"]})))
         .expect("there is room");
-    training.end(3).expect("there is room");
     let text = fs::read_to_string(trial_dir.join(events::FILE_NAME)).expect("it is there");
     let names = text.lines().map(|line| {
         let event: Value = serde_json::from_str(line).expect("it is JSON");
@@ -410,11 +434,9 @@ fn the_journal_tells_what_happened() {
         "resumed",
         "step",
         "exact",
-        "trial_ended",
     ];
     assert_eq!(names.collect::<Vec<_>>(), expected);
     assert_eq!(events(&trial_dir, "resumed")[0]["batch"], 4);
-    assert_eq!(events(&trial_dir, "trial_ended")[0]["exit_code"], 3);
 }
 
 #[test]

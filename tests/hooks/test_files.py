@@ -1,0 +1,120 @@
+"""The ledger of files: a start of a trial finds what the first one found, and nothing is lost, whenever it dies.
+
+The script's files are made in a process of their own, as a start of a trial makes them: `Files` stays installed for
+the rest of a process.
+"""
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from py_hooks.advice.files import Files
+
+# A start of a trial: what its first recorded call would do, then some lines of a script.
+START = """
+import os, sys, types
+from py_hooks.advice import calls, files
+
+directory = {directory!r}
+trial = types.SimpleNamespace(directory=directory)
+files = files.Files(trial)
+if os.path.isdir(directory):
+    files.withdraw()
+calls.CALLS = types.SimpleNamespace(in_composite=False)
+files.install()
+os.makedirs(directory, exist_ok=True)
+files.begin(directory, False)
+{script}
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """A function that runs lines of a script as a start of a trial in a directory."""
+
+    def run(script, dies=False):
+        lines = START.format(directory=str(tmp_path / "trial"), script=script + ("\nos._exit(9)" if dies else ""))
+        path = {"PYTHONPATH": ":".join(sys.path)}
+        done = subprocess.run([sys.executable, "-c", lines], cwd=str(tmp_path), env=path, check=False)
+        assert done.returncode == (9 if dies else 0)
+
+    return run
+
+
+def ledger(directory):
+    return [json.loads(line) for line in (directory / "trial" / "files.jsonl").read_text().splitlines()]
+
+
+def test_what_a_start_made_is_not_there_for_the_next(start, tmp_path):
+    start("os.mkdir('runs'); open('runs/w.h5', 'w').write('1')")
+    assert (tmp_path / "runs" / "w.h5").read_text() == "1"
+    assert ledger(tmp_path) == [{"made": str(tmp_path / "runs")}, {"created": str(tmp_path / "runs" / "w.h5")}]
+    start("assert not os.path.exists('runs'); os.mkdir('runs'); open('runs/w.h5', 'w').write('2')")
+    assert (tmp_path / "runs" / "w.h5").read_text() == "2"
+
+
+def test_what_a_start_does_not_make_again_is_put_back(start, tmp_path):
+    start("open('w.h5', 'w').write('1')")
+    start("assert not os.path.exists('w.h5')")
+    assert (tmp_path / "w.h5").read_text() == "1"
+
+
+def test_what_a_dead_start_withdrew_is_put_back_by_the_next(start, tmp_path):
+    start("open('w.h5', 'w').write('1')")
+    start("assert not os.path.exists('w.h5')", dies=True)
+    assert not (tmp_path / "w.h5").exists()
+    start("assert not os.path.exists('w.h5')", dies=True)
+    start("")
+    assert (tmp_path / "w.h5").read_text() == "1"
+
+
+def test_what_was_there_before_the_trial_stays(start, tmp_path):
+    (tmp_path / "w.h5").write_text("0")
+    start("open('w.h5', 'w').write('1')")
+    start("assert open('w.h5').read() == '1'")
+    assert ledger(tmp_path) == []
+
+
+def test_what_was_appended_is_cut_off(start, tmp_path):
+    (tmp_path / "log.csv").write_text("before\n")
+    start("open('log.csv', 'a').write('first\\n')")
+    start("assert open('log.csv').read() == 'before\\n'; open('log.csv', 'a').write('first\\nsecond\\n')")
+    assert (tmp_path / "log.csv").read_text() == "before\nfirst\nsecond\n"
+
+
+def test_what_was_appended_and_is_not_again_is_put_back(start, tmp_path):
+    (tmp_path / "log.csv").write_text("before\n")
+    start("open('log.csv', 'a').write('first\\nsecond\\n')")
+    start("assert open('log.csv').read() == 'before\\n'", dies=True)
+    assert (tmp_path / "log.csv").read_text() == "before\n"
+    start("assert open('log.csv').read() == 'before\\n'; open('log.csv', 'a').write('first\\n')", dies=True)
+    start("assert open('log.csv').read() == 'before\\n'")
+    assert (tmp_path / "log.csv").read_text() == "before\nfirst\nsecond\n"
+
+
+def test_a_torn_line_of_the_ledger_is_none(start, tmp_path):
+    start("open('w.h5', 'w').write('1')")
+    with open(str(tmp_path / "trial" / "files.jsonl"), "a") as file:
+        file.write('{"created": "' + str(tmp_path / "other"))
+    (tmp_path / "other").write_text("not of the trial")
+    start("")
+    assert (tmp_path / "other").read_text() == "not of the trial"
+
+
+def test_files_that_a_recorded_call_saved_belong_to_the_checkpoint(tmp_path, monkeypatch):
+    from py_hooks.advice import calls
+
+    monkeypatch.setattr(calls, "CALLS", types.SimpleNamespace(in_composite=False))
+    monkeypatch.chdir(tmp_path)
+    restored = []
+    files = Files(types.SimpleNamespace(directory=str(tmp_path / "trial"), restore_file=restored.append))
+    files.saving(Path("best.h5"))
+    assert files.saved_paths() == []
+    Path("best.h5").write_text("1")
+    assert files.saved_paths() == [str(tmp_path / "best.h5")]
+    files.replace_saved("best.h5")
+    assert restored == [str(tmp_path / "best.h5")]
