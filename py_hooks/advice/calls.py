@@ -103,7 +103,8 @@ class Calls:
     def refuse_exactness(self, cause):
         """Notes a cause for which the run cannot be resumed exactly from here on.
 
-        No further checkpoint is taken, unless the cause is an `Unrepeatable`. With `--exact` the process ends with exit code 77 instead.
+        No further checkpoint is taken, unless the cause is an `Unrepeatable`. With `--exact` the process ends with exit
+        code 77 instead.
         """
         if cause in self.causes:
             return
