@@ -79,6 +79,7 @@ class Calls:
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
+        self._sites = {}
         self._main_thread = threading.main_thread().ident
         self._last_save_failed = False
 
@@ -132,13 +133,16 @@ class Calls:
 
     def site(self):
         """Where the script is: an id of `file:line`, of the running entry or else of the innermost user's frame."""
-        return self.entries[-1] if self.entries else self.intern_site(places.user_place(2))
+        return self.entries[-1] if self.entries else self.site_from(sys._getframe(1))
 
-    def intern_site(self, place):
-        """The id of a place `(file, line)` in the log."""
-        site = places.KNOWN.get(place)
-        if site is None:
-            site = places.KNOWN[place] = self.trial.intern("{}:{}".format(*place))
+    def site_from(self, frame):
+        """The id of the line of the user's code in which a frame is, or the frame that called it, and so on."""
+        site = self._sites.get((frame.f_code.co_filename, frame.f_lineno))
+        if site is not None:
+            return site
+        frame = places.user_frame(frame)
+        key = ("?", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+        site = self._sites[key] = self.trial.intern(f"{places.display_path(key[0])}:{key[1]}")
         return site
 
     # -- recording and answering ---------------------------------------------------------------------------------

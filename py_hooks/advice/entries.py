@@ -8,39 +8,44 @@ from py_hooks.advice import exactness, places
 
 
 def called_by_user():
-    """Whether the advice that asks was reached from the user's own code (two frames of ours lie between)."""
-    return places.called_by_user(3)
+    """Whether the advice that asks stands in the place of what the user's own code called."""
+    return places.called_by_user(2)
 
 
-class Entry:
-    """`with Entry(calls, causes)`: the script is inside the framework.
-
-    The first one of a process begins the trial and says whether it can be resumed exactly.
+def announce(calls, causes):
+    """The script is about to enter the framework. The first time begins the trial, and says whether it is exact.
 
     Args:
         calls: the recorder.
-        causes: `causes()` names what in this call cannot be resumed exactly.
+        causes: what in this call cannot be resumed exactly.
     """
+    if not calls.begun:
+        exactness.begin(calls, causes)
+    elif not calls.replaying:
+        for cause in causes:
+            calls.refuse_exactness(cause)
 
-    def __init__(self, calls, causes):
-        self._calls = calls
-        self._causes = causes
-        self._arguments = 0
 
-    def __enter__(self):
-        calls = self._calls
-        place = places.user_place(2)
-        if not calls.begun:
-            exactness.begin(calls, self._causes())
-        elif not calls.replaying:
-            for cause in self._causes():
-                calls.refuse_exactness(cause)
-        calls.entries.append(calls.intern_site(place))
-        self._arguments, calls.arguments = calls.arguments, 0
+def enter(calls, caller, arguments):
+    """The script is inside the framework.
 
-    def __exit__(self, *exception):
-        self._calls.entries.pop()
-        self._calls.arguments = self._arguments
+    Args:
+        calls: the recorder.
+        caller: the frame that calls the framework.
+        arguments: checksum of the batch that is given; 0 for a whole data set.
+
+    Returns:
+        What `leave` needs.
+    """
+    calls.entries.append(calls.site_from(caller))
+    outer, calls.arguments = calls.arguments, arguments
+    return outer
+
+
+def leave(calls, outer):
+    """The script is back where it called the framework."""
+    calls.entries.pop()
+    calls.arguments = outer
 
 
 def compare(calls, name, described):

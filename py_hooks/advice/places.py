@@ -10,8 +10,6 @@ _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _is_user_file = {}
 
-KNOWN = {}
-
 
 def is_user_file(filename):
     """Whether a code object's file is the user's."""
@@ -29,9 +27,8 @@ def is_user_file(filename):
     return known
 
 
-def user_frame(depth):
-    """The innermost frame of the user's code, from `depth` frames above the caller on, or None."""
-    frame = sys._getframe(depth + 1)
+def user_frame(frame):
+    """The innermost frame of the user's code, from this one on outwards, or None."""
     while frame is not None and not is_user_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
@@ -39,7 +36,7 @@ def user_frame(depth):
 
 def user_place(depth):
     """`(file, line)` of the innermost frame of the user's code; `("?", 0)` where there is none."""
-    frame = user_frame(depth + 1)
+    frame = user_frame(sys._getframe(depth + 1))
     if frame is None:
         return "?", 0
     return display_path(frame.f_code.co_filename), frame.f_lineno

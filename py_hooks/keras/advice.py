@@ -3,42 +3,70 @@
 An entry is the outermost call of the script, or one that the script's own code (a callback, a custom loop) makes
 inside another. What the framework calls on its own behalf is let through.
 """
-import functools
 import inspect
+import sys
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries, fingerprint
+from py_hooks.engine.patch import binding
 from py_hooks.keras import sources
 
-# Where a model keeps what a call on one batch runs. `compile` clears it, and the next such call makes it anew.
-_FUNCTIONS = {
-    "train_on_batch": "train_function",
-    "test_on_batch": "test_function",
-    "predict_on_batch": "predict_function",
-}
+
+def _call(name):
+    """The advice of an entry that is given all of its data."""
+
+    @binding
+    def advice(original):
+        def entry(model, *args, **kwargs):
+            calls = recorder.CALLS
+            if not calls.recordable() or (calls.entries and not entries.called_by_user()):
+                return original(model, *args, **kwargs)
+            arguments = _arguments(original, model, args, kwargs)
+            entries.announce(calls, sources.causes(model, arguments))
+            outer = entries.enter(calls, sys._getframe(1), 0)
+            try:
+                _compare_call(calls, name, model, arguments)
+                return original(model, *args, **kwargs)
+            finally:
+                entries.leave(calls, outer)
+
+        return entry
+
+    return _named(advice, name)
 
 
-def _entry(name, describe, causes):
-    def advice(original, model, *args, **kwargs):
-        calls = recorder.CALLS
-        if not calls.recordable() or (calls.entries and not entries.called_by_user()):
-            return original(model, *args, **kwargs)
-        with entries.Entry(calls, functools.partial(causes, calls, original, model, args, kwargs)):
-            describe(calls, name, original, model, args, kwargs)
-            return original(model, *args, **kwargs)
+def _batch_call(name, attribute):
+    """The advice of an entry that is given one batch; `attribute` is where a model keeps what it runs.
 
+    `compile` clears that, and the next such call makes it anew, and compares the model and the script.
+    """
+
+    @binding
+    def advice(original):
+        def entry(model, *args, **kwargs):
+            calls = recorder.CALLS
+            if not calls.recordable() or (calls.entries and not entries.called_by_user()):
+                return original(model, *args, **kwargs)
+            if not calls.begun:
+                # A batch is arrays, whatever it was made from.
+                entries.announce(calls, sources.causes(model, {}))
+            outer = entries.enter(calls, sys._getframe(1), fingerprint.quick(args, kwargs) & ~recorder.TRACED)
+            try:
+                if getattr(model, attribute, None) is None:
+                    entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
+                return original(model, *args, **kwargs)
+            finally:
+                entries.leave(calls, outer)
+
+        return entry
+
+    return _named(advice, name)
+
+
+def _named(advice, name):
     advice.__name__ = name
     advice.__doc__ = f"`Model.{name}`: an entry of the script into the framework."
     return advice
-
-
-def _call_causes(calls, original, model, args, kwargs):
-    return sources.causes(model, _arguments(original, model, args, kwargs))
-
-
-def _batch_causes(calls, original, model, args, kwargs):
-    """A batch is arrays, whatever it was made from. Asked once: these calls are made once a batch."""
-    return () if calls.begun else sources.causes(model, {})
 
 
 def _arguments(original, model, args, kwargs):
@@ -54,9 +82,8 @@ def _arguments(original, model, args, kwargs):
     return arguments
 
 
-def _describe_call(calls, name, original, model, args, kwargs):
-    """Records what a whole fit, evaluate or predict was given."""
-    arguments = _arguments(original, model, args, kwargs)
+def _compare_call(calls, name, model, arguments):
+    """Records, or compares, what a whole fit, evaluate or predict was given."""
     callbacks = arguments.pop("callbacks", None)
     described = {f"argument `{key}`": fingerprint.describe(arguments[key]) for key in sorted(arguments)}
     if isinstance(callbacks, (list, tuple)):
@@ -68,25 +95,15 @@ def _describe_call(calls, name, original, model, args, kwargs):
     entries.compare(calls, name, described)
 
 
-def _describe_batch(calls, name, original, model, args, kwargs):
-    """Keeps a checksum of the batch for the record of the compute call that follows.
-
-    The first call after each `compile` also records, or compares, the model and the script.
-    """
-    if getattr(model, _FUNCTIONS[name], None) is None:
-        entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
-    calls.arguments = fingerprint.quick(args + tuple(kwargs.values())) & ~recorder.TRACED
-
-
-fit = _entry("fit", _describe_call, _call_causes)
-fit_generator = _entry("fit_generator", _describe_call, _call_causes)
-evaluate = _entry("evaluate", _describe_call, _call_causes)
-evaluate_generator = _entry("evaluate_generator", _describe_call, _call_causes)
-predict = _entry("predict", _describe_call, _call_causes)
-predict_generator = _entry("predict_generator", _describe_call, _call_causes)
-train_on_batch = _entry("train_on_batch", _describe_batch, _batch_causes)
-test_on_batch = _entry("test_on_batch", _describe_batch, _batch_causes)
-predict_on_batch = _entry("predict_on_batch", _describe_batch, _batch_causes)
+fit = _call("fit")
+fit_generator = _call("fit_generator")
+evaluate = _call("evaluate")
+evaluate_generator = _call("evaluate_generator")
+predict = _call("predict")
+predict_generator = _call("predict_generator")
+train_on_batch = _batch_call("train_on_batch", "train_function")
+test_on_batch = _batch_call("test_on_batch", "test_function")
+predict_on_batch = _batch_call("predict_on_batch", "predict_function")
 
 
 def get_weights(original, model, *args, **kwargs):

@@ -9,6 +9,7 @@ import weakref
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.data import skip
+from py_hooks.engine.patch import binding
 from py_hooks.keras.passes import DatasetPass, Skipped
 from py_hooks.keras.variables import VARIABLES
 
@@ -48,14 +49,18 @@ def make_predict_function(original, model, force=False):
 
 
 def _make(original, model, force, attribute, kind):
+    function = getattr(model, attribute, None)
+    if isinstance(function, ComputeFunction) and not force:
+        return function
     from keras.src import backend
 
     original(model, force=force)
     function = getattr(model, attribute)
     if not isinstance(function, ComputeFunction):
         wrapper = JaxFunction if backend.backend() == "jax" else TensorFlowFunction
-        setattr(model, attribute, wrapper(model, kind, function))
-    return getattr(model, attribute)
+        function = wrapper(model, kind, function)
+        setattr(model, attribute, function)
+    return function
 
 
 class ComputeFunction:
@@ -81,7 +86,7 @@ class ComputeFunction:
     def _made(self, calls, traced, result):
         """Records a call that was made, and counts the batch."""
         calls.record(self.kind, self.identity, calls.arguments | traced, result)
-        if self.kind != recorder.PREDICT:
+        if self.kind != recorder.PREDICT and self not in VARIABLES.marked:
             VARIABLES.mark_stale(self, self._changed)
         if self.kind == recorder.TRAIN:
             calls.trained()
@@ -102,7 +107,7 @@ class ComputeFunction:
 
     def _replayed(self, calls):
         """Counts an answered call, and ends the replay if it was the last one. True if it was."""
-        if self.kind != recorder.PREDICT:
+        if self.kind != recorder.PREDICT and self not in VARIABLES.marked:
             VARIABLES.mark_stale(self, self._changed)
         if self.kind == recorder.TRAIN:
             calls.trained_before()
@@ -266,7 +271,12 @@ def metrics_result(original, model, logs):
     return calls.call(recorder.METRICS, identity, lambda: dict(original(model, logs)))
 
 
-def count_trace(original, *args, **kwargs):
+@binding
+def count_trace(original):
     """`Layer.__call__`: a layer's Python ran. Inside a compute call that means that the call traced."""
-    recorder.CALLS.traces += 1
-    return original(*args, **kwargs)
+
+    def counted(*args, **kwargs):
+        recorder.CALLS.traces += 1
+        return original(*args, **kwargs)
+
+    return counted

@@ -25,6 +25,9 @@ _SIZE = 1 << 40
 
 def make_train_function(original, model):
     """`Model._make_train_function`: wraps what it sets, and orders what reads the optimizer's count of batches."""
+    if isinstance(getattr(model, "train_function", None), GraphFunction):
+        original(model)
+        return
     with _ordered_updates(model):
         _make(original, model, "train_function", recorder.TRAIN)
 
@@ -68,6 +71,7 @@ class GraphFunction:
         self._graph = graphs.of(function.outputs[0].graph)
         self._effects = None
         self._cleaned = None
+        self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         if kind != recorder.PREDICT:
             calls.trial.metric_names(self._identity, list(model.metrics_names))
 
@@ -90,29 +94,30 @@ class GraphFunction:
         finally:
             calls.depth -= 1
         calls.record(self._kind, self._identity, arguments, result)
-        if any(getattr(value, "ndim", 0) for value in result):
-            # Arrays are the script's to change.
+        if self._gives_arrays:
+            # They are the script's to change.
             calls.append_pending()
-        self._changed(calls)
+        if self._cleaned != self._graph.cleaned:
+            self._changed(calls)
         if self._kind == recorder.TRAIN:
             calls.trained()
         return result
 
     def _answer(self, calls, arguments):
         result = calls.answer(self._kind, self._identity, arguments)
-        self._changed(calls)
+        if self._cleaned != self._graph.cleaned:
+            self._changed(calls)
         if self._kind == recorder.TRAIN:
             calls.trained_before()
         calls.answered()
         return result
 
     def _changed(self, calls):
-        """Notes which variables the call changed. Cheap until Python writes one of them."""
+        """Notes which variables the call changed: the first time, and when Python has written one since."""
         if self._effects is None:
             self._effects = self._find_effects(calls)
-        if self._cleaned != self._graph.cleaned:
-            self._graph.changed(self._effects.writes)
-            self._cleaned = self._graph.cleaned
+        self._graph.changed(self._effects.writes)
+        self._cleaned = self._graph.cleaned
 
     def _find_effects(self, calls):
         function = self._function

@@ -11,6 +11,7 @@ import weakref
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
+from py_hooks.engine.patch import binding
 from py_hooks.refusal import Refusal
 
 
@@ -20,6 +21,7 @@ class Variables:
     Attributes:
         in_flight: values that live outside the variables while JAX trains: `id(variable)` -> array.
         restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
+        marked: owners of training calls whose variables are all stale.
     """
 
     def __init__(self):
@@ -28,7 +30,7 @@ class Variables:
         self.restored = {}
         self._references = {}
         self._stale = set()
-        self._marked = set()
+        self.marked = set()
         self._created = 0
 
     # -- creation ------------------------------------------------------------------------------------------------
@@ -54,16 +56,16 @@ class Variables:
         return id(variable) in self._stale
 
     def mark_stale(self, owner, variables):
-        """Notes that a training call of `owner` changed `variables()`. Cheap once they are all marked."""
-        if owner not in self._marked:
+        """Notes that a training call of `owner` changed `variables()`."""
+        if owner not in self.marked:
             for variable in variables():
                 self._stale.update(_keys(variable))
-            self._marked.add(owner)
+            self.marked.add(owner)
 
     def written(self, variable):
         """Notes that Python wrote the variable: its value is true, in a replay too."""
         self._stale.difference_update(_keys(variable))
-        self._marked.clear()
+        self.marked.clear()
 
     # -- state in a checkpoint ---------------------------------------------------------------------------------------
 
@@ -157,21 +159,35 @@ def created(original, variable, *args, **kwargs):
         VARIABLES.add(variable)
 
 
-def read(original, variable):
+@binding
+def read(original):
     """`Variable.value` on JAX: a read of a stale variable outside a recorded call is a recorded call."""
-    calls = recorder.CALLS
-    if calls.depth or not VARIABLES.is_stale(variable) or not calls.recordable() or _is_tracing():
-        return original(variable)
-    return calls.call(
-        recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
-    )
+
+    def value(variable):
+        calls = recorder.CALLS
+        if calls.depth or not VARIABLES.is_stale(variable) or not calls.recordable() or _is_tracing():
+            return original(variable)
+        return calls.call(
+            recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
+        )
+
+    return value
 
 
-def write(original, variable, value):
+@binding
+def write(original):
     """`Variable.assign`: a write by Python is made, and checked against its record."""
-    calls = recorder.CALLS
-    if calls.depth or not calls.begun or not calls.recordable() or _is_tracing():
-        return original(variable, value)
+
+    def assign(variable, value):
+        calls = recorder.CALLS
+        if calls.depth or not calls.begun or not calls.recordable() or _is_tracing():
+            return original(variable, value)
+        return _written(calls, original, variable, value)
+
+    return assign
+
+
+def _written(calls, original, variable, value):
     calls.depth += 1
     try:
         result = original(variable, value)
@@ -204,11 +220,16 @@ def _as_backend_tensor(array):
     return backend.convert_to_tensor(array)
 
 
-def not_the_scripts(original, *args, **kwargs):
+@binding
+def not_the_scripts(original):
     """A part of the framework that reads and writes variables on its own behalf: nothing in it is recorded."""
-    calls = recorder.CALLS
-    calls.depth += 1
-    try:
-        return original(*args, **kwargs)
-    finally:
-        calls.depth -= 1
+
+    def unrecorded(*args, **kwargs):
+        calls = recorder.CALLS
+        calls.depth += 1
+        try:
+            return original(*args, **kwargs)
+        finally:
+            calls.depth -= 1
+
+    return unrecorded

@@ -15,6 +15,7 @@ Source: tensorflow 2.21.0, tensorflow/python/ops/resource_variable_ops.py and ra
 import weakref
 
 from py_hooks.advice import calls as recorder
+from py_hooks.engine.patch import binding
 from py_hooks.keras.variables import VARIABLES
 
 
@@ -56,13 +57,17 @@ def prepare(calls):
     calls.streams.at_pass.append(_PassNumber.set)
 
 
-def created(original, variable, *args, **kwargs):
+@binding
+def created(original):
     """`BaseResourceVariable.__init__`: numbers the variable, but for results of assignments and for graphs'."""
-    original(variable, *args, **kwargs)
     from tensorflow.python.ops.resource_variable_ops import _UnreadVariable
 
-    if not recorder.CALLS.in_composite and not isinstance(variable, _UnreadVariable):
-        RESOURCE_VARIABLES.add(variable)
+    def init(variable, *args, **kwargs):
+        original(variable, *args, **kwargs)
+        if type(variable) is not _UnreadVariable and not recorder.CALLS.in_composite:
+            RESOURCE_VARIABLES.add(variable)
+
+    return init
 
 
 class _PassNumber:
@@ -116,11 +121,20 @@ def _op(original, op_name, *args, **kwargs):
     return original(*args, **kwargs)
 
 
-def read(original, variable, *args, **kwargs):
+@binding
+def read(original):
     """`BaseResourceVariable._read_variable_op`: a read of what training changed is a recorded call."""
-    calls = recorder.CALLS
-    if calls.depth or not calls.begun or not VARIABLES.is_stale(variable) or not calls.recordable():
-        return original(variable, *args, **kwargs)
+
+    def read_variable_op(variable, *args, **kwargs):
+        calls = recorder.CALLS
+        if calls.depth or not calls.begun or not VARIABLES.is_stale(variable) or not calls.recordable():
+            return original(variable, *args, **kwargs)
+        return _read_stale(calls, original, variable, args, kwargs)
+
+    return read_variable_op
+
+
+def _read_stale(calls, original, variable, args, kwargs):
     from tensorflow.python.eager import context
 
     if not context.executing_eagerly():

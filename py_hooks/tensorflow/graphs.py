@@ -152,10 +152,14 @@ class Graph:
             feeds: tensors.
             connections: names of pairs of tensors, where the second stands in for the first.
         """
-        key = (tuple(fetch.name for fetch in fetches), frozenset(feed.name for feed in feeds), tuple(connections))
-        if key not in self._effects:
-            self._effects[key] = Effects(self._ancestors(fetches, key[1], dict(connections)), fetches, key[1])
-        return self._effects[key]
+        # A graph keeps its ops and tensors, so they can be told apart by their addresses; names are slow to ask for.
+        key = (tuple(map(id, fetches)), tuple(map(id, feeds)), tuple(connections))
+        effects = self._effects.get(key)
+        if effects is None:
+            names = frozenset(feed.name for feed in feeds)
+            found = self._ancestors(fetches, names, dict(connections))
+            effects = self._effects[key] = Effects(found, fetches, names)
+        return effects
 
     def _ancestors(self, fetches, feeds, connections):
         found, waiting = {}, [fetch for fetch in fetches if fetch.name not in feeds]
@@ -190,6 +194,7 @@ class Effects:
                 variable = _variable_of(tensor) if tensor.name not in feeds else None
                 if variable is not None:
                     reading, writing = _use(op, number)
+                    reading = reading and not _is_set_before(op, variable)
                     reads.update([variable.name] if reading else [])
                     writes.update([variable.name] if writing else [])
         reads.update(fetch.op.name for fetch in fetches if hasattr(fetch, "op") and fetch.op.type in _VARIABLES)
@@ -240,6 +245,13 @@ def _use(op, number):
         by_reference = number < len(op.op_def.input_arg) and op.op_def.input_arg[number].is_ref
         return not op.type.startswith("Ref"), by_reference and not op.type.startswith("Ref")
     return op.type not in _PASSES_ON, op.type not in _PASSES_ON
+
+
+def _is_set_before(op, variable):
+    """Whether an op reads what an assignment has just put in: Keras's `set_value` fetches what `assign` returns."""
+    return op.type == "ReadVariableOp" and any(
+        before.type == "AssignVariableOp" and _variable_of(before.inputs[0]) is variable for before in op.control_inputs
+    )
 
 
 def _takes_data(kind):

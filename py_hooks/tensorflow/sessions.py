@@ -1,9 +1,10 @@
 """TensorFlow 1: sessions. What their variables hold belongs to a checkpoint, and what the script runs in them is seen.
 
-The door. Outside the calls of Keras that are recorded, a run is one of three, told apart by what its fetches depend on:
+The door. Outside the calls of Keras that are recorded, a run is one of four, told apart by what its fetches depend on:
 
     it reads what training changed    a recorded call: in a replay the variables hold no true values
     it writes, from other values      made in a replay too; what the script feeds is checked against its record
+    Keras sets what training changed  made, and not recorded; not made in a replay (metrics that start anew)
     anything else                     made in a replay too, and not recorded
 
 A run of the first kind that also writes (a moving average of the weights) is not made in a replay; what it writes is
@@ -17,6 +18,7 @@ import weakref
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, places
+from py_hooks.engine.patch import binding
 from py_hooks.tensorflow import graphs
 
 _PROCESS = os.getpid()
@@ -51,7 +53,7 @@ class Sessions:
 
     def initialize(self, session):
         """Sets the states of random ops that were made since the session's last run."""
-        states = graphs.of(session.graph).random_states
+        states = graphs.of(session._graph).random_states
         made = session._pedl_initialized
         if made < len(states):
             session._pedl_initialized = len(states)
@@ -187,18 +189,24 @@ def deleted(original, session_or_callable):
 # -- the door --------------------------------------------------------------------------------------------------------
 
 
-def run(original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
+@binding
+def run(original):
     """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
-    SESSIONS.initialize(session)
-    calls = recorder.CALLS
 
-    def live():
-        return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+    def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
+        SESSIONS.initialize(session)
+        calls = recorder.CALLS
+        # In a call on one batch, whose checksum is `arguments`, the framework runs nothing but what it sets itself.
+        if calls.depth or not calls.begun or handle is not None or (calls.arguments and not calls.replaying):
+            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
-    if calls.depth or not calls.begun or handle is not None:
-        return live()
-    effects = graphs.of(session.graph).effects(fetch_list + target_list, list(feed_dict))
-    return _through_door(calls, session, effects, list(feed_dict.values()), live)
+        def live():
+            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+
+        effects = graphs.of(session.graph).effects(fetch_list + target_list, list(feed_dict))
+        return _through_door(calls, session, effects, list(feed_dict.values()), live, len(fetch_list))
+
+    return do_run
 
 
 def make_callable_from_options(original, session, options):
@@ -223,7 +231,12 @@ class _Callable:
         if self._effects is None:
             self._effects = self._find_effects()
         return _through_door(
-            calls, self._session, self._effects, list(args), lambda: self._function(*args, **kwargs)
+            calls,
+            self._session,
+            self._effects,
+            list(args),
+            lambda: self._function(*args, **kwargs),
+            len(self._options.fetch),
         )
 
     def _find_effects(self):
@@ -241,7 +254,7 @@ def make_callable(original, session, fetches, feed_list=None, accept_options=Fal
     return lambda *args, **kwargs: session.run(fetches, None, *args, **kwargs)
 
 
-def _through_door(calls, session, effects, feeds, live):
+def _through_door(calls, session, effects, feeds, live, num_results):
     known = graphs.of(session.graph)
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
@@ -253,9 +266,13 @@ def _through_door(calls, session, effects, feeds, live):
             calls.refuse_exactness("a run reads variables that training changes, and takes data or calls Python")
         known.changed(effects.writes)
         return calls.call(recorder.READ, _identity(calls, effects), live)
+    is_the_scripts = effects.writes and feeds and _is_the_scripts()
+    if effects.writes and not is_the_scripts and known.stale.issuperset(effects.writes):
+        # Unknown before, and unknown after: whoever reads it makes a recorded call.
+        return [None] * num_results if calls.replaying else live()
     result = live()
     known.written(effects.writes)
-    if effects.writes and feeds and _is_the_scripts():
+    if is_the_scripts:
         calls.checked(recorder.WRITE, _identity(calls, effects), fingerprint.quick(feeds))
     return result
 
@@ -272,9 +289,11 @@ _LOOPS = ("keras.engine.training", "keras.callbacks", "keras.metrics")
 def _is_the_scripts():
     """Whether the script itself asked for the run, and not Keras's loop or a callback of Keras."""
     frame = sys._getframe(2)
-    while frame is not None and not places.is_user_file(frame.f_code.co_filename):
+    while frame is not None:
         if frame.f_globals.get("__name__", "").startswith(_LOOPS):
             return False
+        if places.is_user_file(frame.f_code.co_filename):
+            return True
         frame = frame.f_back
     return True
 

@@ -56,11 +56,9 @@ def function_of(value):
 
 def times_wrapped(value):
     """How many wrappers of the engine lie around a target's original."""
-    from py_hooks.engine import patch
-
     function, times = function_of(value), 0
-    while getattr(function, "__code__", None) and function.__code__.co_filename == patch.__file__:
-        function, times = function.__wrapped__, times + 1
+    while hasattr(function, "_pedl_original"):
+        function, times = function._pedl_original, times + 1
     return times
 
 
@@ -282,16 +280,17 @@ class Watch:
 
     def __init__(self):
         from py_hooks.advice import calls as recorder
-        from py_hooks.engine import patch
 
         self._calls = recorder.CALLS
         self._calls.entries = Counted(self._calls.entries)
         self._calls.trial = WatchedTrial(self._calls.trial)
-        self._engine = patch.__file__
         self._rows = {}
+        self._wrappers = set()
         for _, rows in generations():
             for row in rows:
-                self._rows[id(function_of(stands_at(row)[2]).__wrapped__)] = repr(row)
+                function = function_of(stands_at(row)[2])
+                self._rows[id(function._pedl_original)] = repr(row)
+                self._wrappers.add(function.__code__)
         self.reached = collections.Counter()
 
     def state(self):
@@ -303,8 +302,7 @@ class Watch:
         return counts
 
     def _profile(self, frame, event, argument):
-        code = frame.f_code
-        if event == "call" and code.co_filename == self._engine and code.co_name == "intercepted":
+        if event == "call" and frame.f_code in self._wrappers:
             row = self._rows.get(id(frame.f_locals["original"]))
             if row is not None:
                 self.reached[row] += 1

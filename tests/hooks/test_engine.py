@@ -273,6 +273,30 @@ def test_a_patched_target_looks_like_the_original(toy):
     assert inspect.unwrap(after) is before[0]
 
 
+def test_an_advice_may_be_bound_to_its_original_once(toy):
+    bound, seen = [], []
+
+    @patch.binding
+    def advice(original):
+        bound.append(original)
+
+        def start(base, *args, **kwargs):
+            seen.append(base)
+            return original(base, *args, **kwargs)
+
+        return start
+
+    before = toy.Base.start
+    uninstall = patch.install(generation(row("Base.start", advice)))
+    bases = [toy.Base(), toy.Base()]
+    assert [base.start() for base in bases] == ["started 1"] * 2
+    assert (bound, seen) == ([before], bases)
+    assert inspect.signature(toy.Base.start) == inspect.signature(before)
+    assert inspect.unwrap(toy.Base.start) is before
+    uninstall()
+    assert toy.Base.start is before
+
+
 def test_properties_static_and_class_methods_stay_what_they_are(toy):
     seen = []
     rows = [row("Base." + name, counting(seen)) for name in ("value", "add", "name")]
