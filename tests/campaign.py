@@ -8,7 +8,8 @@ or without any. In each:
    five times only the process that trains. The moments are random, from seeds; but six of them or more
    lie after a checkpoint that was taken inside a fit, and two or more after one inside the second fit.
 3. One is given only 60 % of the undisturbed time at each start (three times what that start took until
-   its first batch, if that is longer), and has to come to its end by itself.
+   its first batch, if that is longer), and has to come to its end by itself. It has more epochs than the
+   others, so many that 60 % of its time is the longer of the two, and is compared with a training of its own.
 
 Every one that comes to its end has to print the hashes of the first, and at every start only batches may
 be computed that were not computed before the checkpoint (everything.py tells how that is known).
@@ -35,6 +36,9 @@ SEED = 3
 # Of the undisturbed time, for each start of a training that has to come to its end by itself.
 SHARE = 0.6
 LEAST_STARTUPS = 3
+
+# A start takes more or less time until its first batch.
+MARGIN = 1.3
 
 # A training that is not done after so many starts makes no progress.
 MOST_STARTS = 12
@@ -88,12 +92,13 @@ class Result:
         self.problems = []
         self.undisturbed = None
         self.given_seconds = 0
+        self.long_seconds = 0
         self.starts = 0
 
     def row(self, source, seeded):
         """The cell as a line of the table."""
         kills = "{} + {}".format(self.kills["everything"], self.kills["trial"])
-        given = f"{self.starts} x {self.given_seconds:.0f} of {self.undisturbed.seconds:.0f} s"
+        given = f"{self.starts} x {self.given_seconds:.0f} of {self.long_seconds:.0f} s"
         return COLUMNS.format(
             source,
             "seeded" if seeded else "unseeded",
@@ -108,12 +113,22 @@ class Result:
         )
 
 
-def run_cell(cell, kills, dice):
-    """Runs one cell; returns a `Result`."""
+def run_cell(make_cell, epochs, kills, dice):
+    """Runs one cell; returns a `Result`. `make_cell(epochs)` makes its trainings."""
     result = Result()
+    cell = make_cell(epochs)
     undisturbed = result.undisturbed = cell.undisturbed()
     _kill_again_and_again(cell, plan_kills(kills, dice), undisturbed, dice, result)
+    while SHARE * undisturbed.seconds < LEAST_STARTUPS * undisturbed.startup_seconds * MARGIN:
+        of_training = undisturbed.seconds - undisturbed.startup_seconds
+        wanted = LEAST_STARTUPS * undisturbed.startup_seconds * MARGIN / SHARE - undisturbed.startup_seconds
+        epochs = 1 + int(undisturbed.epochs * max(1.2, wanted / of_training))
+        cell = make_cell(epochs)
+        undisturbed = cell.undisturbed()
+    result.long_seconds = undisturbed.seconds
     _give_little_time(cell, undisturbed, result)
+    if result.starts < 2:
+        result.problems.append("the training with little time was not short of it")
     if result.after_checkpoint < kills * 6 // 10 or result.in_second_fit < kills * 2 // 10:
         result.problems.append("too few kills fell after a checkpoint")
     return result
@@ -202,13 +217,19 @@ def main():
 def _run_and_keep(name, arguments):
     stack, source, seed, kills, epochs = name
     dice = random.Random(repr(name))
+    cells = []
     with tempfile.TemporaryDirectory(prefix="pedl-campaign-") as directory:
-        script = support.SCRIPTS / arguments.script
-        cell = everything.Cell(Path(directory), script, source, seed, epochs)
+
+        def make_cell(epochs):
+            place = Path(directory) / str(epochs)
+            cells.append(everything.Cell(place, support.SCRIPTS / arguments.script, source, seed, epochs))
+            return cells[-1]
+
         try:
-            result = run_cell(cell, kills, dice)
+            result = run_cell(make_cell, epochs, kills, dice)
         finally:
-            cell.close()
+            for cell in cells:
+                cell.close()
     line = {"cell": name, "row": result.row(source, seed is not None), "good": not result.problems}
     with arguments.results.open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -39,6 +39,7 @@ class Undisturbed:
         records: what the op in the model saw in each batch; empty where the script runs `--unwatched`.
         first_fit: batches of the first fit.
         batches: of both fits.
+        epochs: that each fit was asked for.
         trial: the `support.Trial`.
         seconds: from start to end.
         startup_seconds: from start to the first batch.
@@ -49,6 +50,7 @@ class Undisturbed:
         self.records = records
         self.first_fit = _number(ended, r"batches before the second fit: (\d+)")
         self.batches = _number(ended, r"loss of each of (\d+) batches: .*")
+        self.epochs = _number(ended, r"epochs of each fit: (\d+)")
         assert len(records) in (0, self.batches), ended
         self.trial = trial
         self.seconds = ended.seconds

@@ -66,19 +66,18 @@ def is_tensor_like(value):
 
 def quick(values, named=None):
     """crc32 of a batch: of every array's first, middle and last kilobyte. For calls made once a batch."""
-    if named:
-        values = tuple(values) + tuple(named.values())
     import numpy
 
-    array_type, crc = numpy.ndarray, 0
+    if named:
+        values = tuple(values) + tuple(named.values())
+    crc = 0
     for value in values:
-        if type(value) is array_type and not value.dtype.hasobject:
-            # Tuples of integers have the same hash in every process.
-            crc = zlib.crc32(_ends(value), crc ^ (hash(value.shape) & 0xFFFFFFFF))
-        elif isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple)):
             crc = zlib.crc32(b"%d" % quick(value), crc)
         elif isinstance(value, dict):
             crc = zlib.crc32(b"%d" % quick(list(value.values())), crc)
+        elif isinstance(value, numpy.ndarray) and not value.dtype.hasobject:
+            crc = zlib.crc32(_ends(value), zlib.crc32(repr(value.shape).encode(), crc))
         elif value is not None:
             crc = zlib.crc32(describe(value).encode(), crc)
     return crc

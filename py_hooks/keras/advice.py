@@ -50,7 +50,9 @@ def _batch_call(name, attribute):
             if not calls.begun:
                 # A batch is arrays, whatever it was made from.
                 entries.announce(calls, sources.causes(model, {}))
-            outer = entries.enter(calls, sys._getframe(1), fingerprint.quick(args, kwargs) & ~recorder.TRACED)
+            checksum = calls.trial.batch_checksum(args) if not kwargs else 0
+            checksum = (checksum or fingerprint.quick(args, kwargs)) & ~recorder.TRACED
+            outer = entries.enter(calls, sys._getframe(1), checksum)
             try:
                 if getattr(model, attribute, None) is None:
                     entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))

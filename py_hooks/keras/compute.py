@@ -137,8 +137,9 @@ class JaxFunction(ComputeFunction):
         if calls.replaying:
             return self._replay(calls, state, iterator)
         traced, result, state = self._make(calls, state, iterator)
-        self._hold(state)
+        VARIABLES.in_flight = _InFlight(self._groups, state)
         self._made(calls, traced, result)
+        VARIABLES.in_flight = None
         return result, state
 
     def _make(self, calls, state, iterator):
@@ -157,9 +158,10 @@ class JaxFunction(ComputeFunction):
         else:
             skip(iterator)
             result = self._answer(calls)
-        self._hold(state)
+        VARIABLES.in_flight = _InFlight(self._groups, state)
         if self._replayed(calls):
             state = self._restored(state)
+        VARIABLES.in_flight = None
         return result, state
 
     def _groups(self):
@@ -172,43 +174,29 @@ class JaxFunction(ComputeFunction):
             groups.append(model.metrics_variables)
         return groups
 
-    def _hold(self, state):
-        """Keeps the values that live outside the variables, for a checkpoint at this batch."""
-        VARIABLES.in_flight = _InFlight(self._groups, state)
-
     def _restored(self, state):
         """The state with the checkpoint's values in it."""
         restored, VARIABLES.restored = VARIABLES.restored, {}
-        state = tuple(
+        return tuple(
             [restored.get(id(variable), value) for variable, value in zip(variables, values)]
             for variables, values in zip(self._groups(), state)
         )
-        self._hold(state)
-        return state
 
 
 class _InFlight:
-    """`id(variable)` -> value for the state of a running epoch, worked out when somebody asks."""
+    """The state of a running epoch, while the checkpoint of a batch may be taken or put in."""
 
     def __init__(self, groups, state):
         self._groups = groups
         self._state = state
-        self._values = None
 
-    def _mapping(self):
-        if self._values is None:
-            self._values = {
-                id(variable): value
-                for variables, values in zip(self._groups(), self._state)
-                for variable, value in zip(variables, values)
-            }
-        return self._values
-
-    def get(self, key, default):
-        return self._mapping().get(key, default)
-
-    def __contains__(self, key):
-        return key in self._mapping()
+    def values(self):
+        """`id(variable)` -> value."""
+        return {
+            id(variable): value
+            for variables, values in zip(self._groups(), self._state)
+            for variable, value in zip(variables, values)
+        }
 
 
 class TensorFlowFunction(ComputeFunction):

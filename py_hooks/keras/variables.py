@@ -19,14 +19,15 @@ class Variables:
     """The variables of this process.
 
     Attributes:
-        in_flight: values that live outside the variables while JAX trains: `id(variable)` -> array.
+        in_flight: while a batch's checkpoint may be taken or put in on JAX, tells the values that live outside the
+            variables; else None.
         restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
         marked: owners of training calls whose variables are all stale.
     """
 
     def __init__(self):
         self.numbers = {}
-        self.in_flight = {}
+        self.in_flight = None
         self.restored = {}
         self._references = {}
         self._stale = set()
@@ -81,9 +82,9 @@ class Variables:
         import numpy
         from keras.src import backend
 
-        tensors, paths = [], {}
+        tensors, paths, in_flight = [], {}, self._values_in_flight()
         for number, variable in self.alive():
-            value = self.in_flight.get(id(variable), getattr(variable, "_value", None))
+            value = in_flight.get(id(variable), getattr(variable, "_value", None))
             if value is not None:
                 tensors.append((str(number), numpy.asarray(backend.convert_to_numpy(value))))
                 paths[str(number)] = variable.path
@@ -95,6 +96,7 @@ class Variables:
         What was stale stays so: what is recorded must not depend on where a run was resumed.
         """
         variables = {str(number): variable for number, variable in self.alive()}
+        in_flight = self._values_in_flight()
         for number, value in tensors.items():
             variable = variables.get(number)
             if variable is None:
@@ -102,10 +104,13 @@ class Variables:
             if variable.path != state["paths"][number] or tuple(variable.shape) != value.shape:
                 raise VariableDiffers(number, state["paths"][number], value.shape, variable)
             tensor = own_copy(variable, value)
-            if id(variable) in self.in_flight or variable._value is None:
+            if id(variable) in in_flight or variable._value is None:
                 self.restored[id(variable)] = tensor
             if variable._value is not None:
                 variable._direct_assign(tensor)
+
+    def _values_in_flight(self):
+        return self.in_flight.values() if self.in_flight is not None else {}
 
 
 def _keys(variable):

@@ -8,6 +8,7 @@
 //! first, in memory of the caller, and core sees bytes.
 
 mod array;
+mod batch;
 mod convert;
 mod error;
 mod log;

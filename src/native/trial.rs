@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::error::{Error, IntoPython};
 use crate::numpy::Numpy;
-use crate::{array, convert, log};
+use crate::{array, batch, convert, log};
 
 /// Bits of what `batch_done` returns.
 const STEP_ENDED: u8 = 1;
@@ -185,6 +185,13 @@ impl Trial {
             return Ok(0);
         }
         convert::text_bytes(text, |bytes| self.training().intern(bytes).number())
+    }
+
+    /// A checksum of the arrays of a batch and their shapes; 0 where this is not the quick way: a value is
+    /// no numpy array of numbers, or a large one.
+    #[staticmethod]
+    fn batch_checksum(values: &Bound<'_, PyTuple>) -> PyResult<u32> {
+        batch::checksum(values)
     }
 
     /// Appends calls `(kind, identity, site, draws, arguments, value)`. Returns the names of the types

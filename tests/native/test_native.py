@@ -329,3 +329,14 @@ def test_the_types_name_what_there_is(native):
     defined = {node.name for node in classes["Trial"].body if isinstance(node, ast.FunctionDef)}
     there = {name for name in vars(native.Trial) if not name.startswith("_")}
     assert defined - {"__new__"} == there
+
+
+def test_the_quick_checksum_of_a_batch(native):
+    numpy = pytest.importorskip("numpy")
+    x = numpy.arange(12, dtype="float32").reshape(4, 3)
+    checksum = native.Trial.batch_checksum
+    assert checksum((x, None)) == checksum((x.copy(), None)) != 0
+    others = [(x,), (x.reshape(3, 4), None), (x + 1, None), (x, x), (x[::-1], None)]
+    assert len({checksum(values) for values in [(x, None), *others]}) == len(others) + 1
+    for values in [("text",), (numpy.zeros(1000),), (numpy.array([None]),), ([x],), (numpy.float32(1),)]:
+        assert checksum(values) == 0

@@ -31,6 +31,7 @@ def parse_arguments(epochs):
     )
     arguments = parser.parse_args()
     arguments.seed = None if arguments.seed == "none" else int(arguments.seed)
+    print("epochs of each fit:", arguments.epochs)
     if arguments.seed is not None:
         random.seed(arguments.seed)
         np.random.seed(arguments.seed)
