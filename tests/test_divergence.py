@@ -184,6 +184,15 @@ def test_the_order_of_a_set_of_texts_is_that_of_the_trial(case):
 
 
 @pytest.mark.stack("keras")
+@pytest.mark.parametrize("option", ["-E", "-I"])
+def test_what_ignores_the_hash_seed_of_the_trial_is_not_exact(script_run, option):
+    run = script_run(SCRIPT, "edit", options=[*OPTIONS, option])
+    np.save(str(run.directory / "data.npy"), data())
+    ended = run.run().check(77)
+    assert "ignores the trial's hash seed" in ended.stderr
+
+
+@pytest.mark.stack("keras")
 def test_the_order_of_a_set_of_objects_is_no_drift(case):
     here = case("addressed-columns")
     run = here.run()

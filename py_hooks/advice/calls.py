@@ -149,7 +149,8 @@ class Calls:
 
     def record(self, kind, identity, arguments, value):
         """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
-        self._pending.append((kind, identity, self.site(), self.streams.draws, arguments, value))
+        site = self.entries[-1] if self.entries else self.site()
+        self._pending.append((kind, identity, site, self.streams.draws, arguments, value))
         if len(self._pending) >= MAX_PENDING_CALLS:
             self.append_pending()
 

@@ -11,10 +11,16 @@ def begin(calls, causes):
         calls: the recorder, not begun yet.
         causes: what is known now that cannot be resumed exactly.
     """
-    for cause in causes:
+    for cause in _causes_of_the_command() + list(causes):
         calls.refuse_exactness(cause)
     calls.begin(json.dumps(facts()))
     calls.trial.log(calls.exactness())
+
+
+def _causes_of_the_command():
+    if sys.flags.ignore_environment:
+        return ["with `-E` or `-I` Python ignores the trial's hash seed, and sets are in another order at each start"]
+    return []
 
 
 def facts():

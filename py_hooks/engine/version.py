@@ -15,14 +15,17 @@ class UnsupportedVersion(Refusal):
 
 
 def numbers(version):
-    """The release numbers of a version text: "2.3.1rc0" and "2.3.1" are both (2, 3, 1)."""
+    """The release numbers of a version text: "2.3.1rc0" and "2.3.1" are both (2, 3, 1), "1.15.0" and "1.15" (1, 15)."""
     release = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in release.group(0).split(".")) if release else ()
+    found = [int(part) for part in release.group(0).split(".")] if release else []
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
 
 
 def is_prerelease(version):
-    """Whether the version text has a suffix such as `rc0`, `b1` or `.dev3`."""
-    return re.match(r"\d+(\.\d+)*(\+.*)?$", version) is None
+    """Whether the version text has a suffix such as `rc0`, `b1` or `.dev3`; `.post1` and `+local` are releases."""
+    return re.match(r"\d+(\.\d+)*(\.post\d+)?(\+.*)?$", version) is None
 
 
 def covers(first, last, version):

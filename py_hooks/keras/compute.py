@@ -33,34 +33,37 @@ class _Models:
 MODELS = _Models()
 
 
-def make_train_function(original, model, force=False):
-    """`Model.make_train_function`: wraps what it sets."""
-    return _make(original, model, force, "train_function", recorder.TRAIN)
+def _maker(name, attribute, kind):
+    @binding
+    def advice(original):
+        def make(model, force=False):
+            function = getattr(model, attribute, None)
+            if isinstance(function, ComputeFunction) and not force:
+                return function
+            original(model, force=force)
+            return _wrapped(model, attribute, kind)
+
+        return make
+
+    advice.__name__ = name
+    advice.__doc__ = f"`Model.{name}`: wraps what it sets."
+    return advice
 
 
-def make_test_function(original, model, force=False):
-    """`Model.make_test_function`: wraps what it sets."""
-    return _make(original, model, force, "test_function", recorder.TEST)
-
-
-def make_predict_function(original, model, force=False):
-    """`Model.make_predict_function`: wraps what it sets."""
-    return _make(original, model, force, "predict_function", recorder.PREDICT)
-
-
-def _make(original, model, force, attribute, kind):
-    function = getattr(model, attribute, None)
-    if isinstance(function, ComputeFunction) and not force:
-        return function
+def _wrapped(model, attribute, kind):
     from keras.src import backend
 
-    original(model, force=force)
     function = getattr(model, attribute)
     if not isinstance(function, ComputeFunction):
         wrapper = JaxFunction if backend.backend() == "jax" else TensorFlowFunction
         function = wrapper(model, kind, function)
         setattr(model, attribute, function)
     return function
+
+
+make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
+make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
+make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
 
 
 class ComputeFunction:
@@ -128,6 +131,8 @@ class ComputeFunction:
 class JaxFunction(ComputeFunction):
     """On JAX: `function(state, iterator)` returns `(result, state)`; the variables may be empty meanwhile."""
 
+    _state = None
+
     def __call__(self, state, iterator):
         """The call of the framework's loop."""
         calls = recorder.CALLS
@@ -137,9 +142,9 @@ class JaxFunction(ComputeFunction):
         if calls.replaying:
             return self._replay(calls, state, iterator)
         traced, result, state = self._make(calls, state, iterator)
-        VARIABLES.in_flight = _InFlight(self._groups, state)
+        VARIABLES.in_flight, self._state = self, state
         self._made(calls, traced, result)
-        VARIABLES.in_flight = None
+        VARIABLES.in_flight = self._state = None
         return result, state
 
     def _make(self, calls, state, iterator):
@@ -158,10 +163,10 @@ class JaxFunction(ComputeFunction):
         else:
             skip(iterator)
             result = self._answer(calls)
-        VARIABLES.in_flight = _InFlight(self._groups, state)
+        VARIABLES.in_flight, self._state = self, state
         if self._replayed(calls):
             state = self._restored(state)
-        VARIABLES.in_flight = None
+        VARIABLES.in_flight = self._state = None
         return result, state
 
     def _groups(self):
@@ -174,6 +179,14 @@ class JaxFunction(ComputeFunction):
             groups.append(model.metrics_variables)
         return groups
 
+    def values_in_flight(self):
+        """`id(variable)` -> value in the state of the running epoch, while a batch's checkpoint may be taken or put in."""
+        return {
+            id(variable): value
+            for variables, values in zip(self._groups(), self._state)
+            for variable, value in zip(variables, values)
+        }
+
     def _restored(self, state):
         """The state with the checkpoint's values in it."""
         restored, VARIABLES.restored = VARIABLES.restored, {}
@@ -181,22 +194,6 @@ class JaxFunction(ComputeFunction):
             [restored.get(id(variable), value) for variable, value in zip(variables, values)]
             for variables, values in zip(self._groups(), state)
         )
-
-
-class _InFlight:
-    """The state of a running epoch, while the checkpoint of a batch may be taken or put in."""
-
-    def __init__(self, groups, state):
-        self._groups = groups
-        self._state = state
-
-    def values(self):
-        """`id(variable)` -> value."""
-        return {
-            id(variable): value
-            for variables, values in zip(self._groups(), self._state)
-            for variable, value in zip(variables, values)
-        }
 
 
 class TensorFlowFunction(ComputeFunction):

@@ -19,8 +19,8 @@ class Variables:
     """The variables of this process.
 
     Attributes:
-        in_flight: while a batch's checkpoint may be taken or put in on JAX, tells the values that live outside the
-            variables; else None.
+        in_flight: on JAX, while a batch's checkpoint may be taken or put in, the `JaxFunction` that knows the values
+            that live outside the variables; else None.
         restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
         marked: owners of training calls whose variables are all stale.
     """
@@ -110,7 +110,7 @@ class Variables:
                 variable._direct_assign(tensor)
 
     def _values_in_flight(self):
-        return self.in_flight.values() if self.in_flight is not None else {}
+        return self.in_flight.values_in_flight() if self.in_flight is not None else {}
 
 
 def _keys(variable):

@@ -120,7 +120,8 @@ pub(crate) fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String 
         some => format!(": {some}"),
     };
     let speed = speed.map_or(String::new(), |speed| {
-        format!("; {} batches/s", Number(speed))
+        let digits = usize::from(speed < 100.0);
+        format!("; {speed:.digits$} batches/s")
     });
     metrics + &speed
 }
@@ -274,5 +275,6 @@ mod tests {
             ": loss 0.5000, accuracy 1.0000; 412 batches/s"
         );
         assert_eq!(describe(&[], None), "");
+        assert_eq!(describe(&[], Some(99.18)), "; 99.2 batches/s");
     }
 }

@@ -1,0 +1,105 @@
+"""Files that the script reads: noted once, compared with those of the checkpoint."""
+import importlib
+import json
+
+import pytest
+
+from py_hooks.advice import inputs
+from py_hooks.advice.inputs import Inputs
+
+
+@pytest.fixture
+def stops(monkeypatch):
+    """What would have ended the process: `(exit code, message)`."""
+    stops = []
+    monkeypatch.setattr(inputs.recorder, "stop", lambda calls, code, message, hint: stops.append((code, message)))
+    return stops
+
+
+def read(found, path):
+    """The script reads a file, in its first line."""
+    exec(compile("found.reading(path)", "/home/somebody/train.py", "exec"), {"found": found, "path": str(path)})
+
+
+def noted(*paths):
+    """What a checkpoint says once these files were read."""
+    found = Inputs()
+    for path in paths:
+        read(found, path)
+    tensors, state = found.capture()
+    assert tensors == []
+    return json.loads(json.dumps(state))
+
+
+@pytest.mark.parametrize("reads_first", [False, True], ids=["read in the trial", "read before the trial"])
+def test_a_file_that_has_changed_stops_the_run(tmp_path, stops, reads_first):
+    path = tmp_path / "data.npy"
+    path.write_bytes(b"1" * 100)
+    state = noted(path)
+    path.write_bytes(b"1" * 99 + b"2")
+    now = Inputs()
+    if reads_first:
+        read(now, path)
+    now.begin(state)
+    read(now, path)
+    (code, message), = stops
+    assert code == 76
+    for part in ("data.npy", "train.py:1", "recorded: 100 bytes", "now: 100 bytes"):
+        assert part in message
+
+
+def test_the_same_file_may_be_another_copy(tmp_path, stops):
+    path = tmp_path / "data.npy"
+    path.write_bytes(b"1" * 100)
+    state = noted(path)
+    path.unlink()
+    path.write_bytes(b"1" * 100)
+    now = Inputs()
+    now.begin(state)
+    for each in (path, tmp_path / "not there", tmp_path):
+        read(now, each)
+    assert list(now.capture()[1].values()) == list(state.values())
+    assert stops == []
+
+
+@pytest.mark.parametrize("place", [0, -1, inputs.WHOLE_BYTES], ids=["first byte", "last byte", "a byte within"])
+def test_of_a_large_file_both_ends_and_blocks_are_compared(tmp_path, place):
+    path = tmp_path / "data.npy"
+    content = bytearray(3 * inputs.WHOLE_BYTES)
+    path.write_bytes(content)
+    before = noted(path)
+    if place == inputs.WHOLE_BYTES:
+        # One of 64 blocks at even distances begins here.
+        place = (len(content) - (1 << 14)) * 21 // 63
+    content[place] = 1
+    path.write_bytes(content)
+    assert noted(path) != before
+
+
+def test_caches_and_sources_are_left_out(tmp_path):
+    for name in (".cache/index.json", "module.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("1")
+        assert noted(path) == {}
+    assert noted("/etc/hostname", json.__file__) == {}
+
+
+@pytest.mark.parametrize(("folder", "is_noted"), [("site-packages", False), ("project", True)])
+def test_what_the_import_of_a_library_reads_is_left_out(tmp_path, monkeypatch, folder, is_noted):
+    data = tmp_path / "data.txt"
+    data.write_text("1")
+    name = f"reads_at_import_in_{folder[:4]}"
+    module = tmp_path / folder / f"{name}.py"
+    module.parent.mkdir()
+    module.write_text(f"from py_hooks.advice.inputs import Inputs\nfound = Inputs()\nfound.reading({str(data)!r})\n")
+    monkeypatch.syspath_prepend(str(module.parent))
+    assert bool(importlib.import_module(name).found.capture()[1]) == is_noted
+
+
+def test_only_the_first_files_are_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "MAX_FILES", 3)
+    paths = [tmp_path / str(number) for number in range(5)]
+    for path in paths:
+        path.write_text("1")
+    assert len(noted(*paths)) == 3
