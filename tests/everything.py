@@ -194,10 +194,10 @@ class Killed:
         self._check_start()
         if self.ended.code != 0:
             self.problems.append(f"it ended with {self.ended!r}")
-        elif self.ended.hashes != self._undisturbed.hashes:
-            pairs = zip(self._undisturbed.hashes, self.ended.hashes)
+        elif self._run.hashes != self._undisturbed.hashes:
+            pairs = zip(self._undisturbed.hashes, self._run.hashes)
             differences = [f"{now}, not {then}" for then, now in pairs if now != then]
-            self.problems.append("other hashes: {}".format("; ".join(differences) or self.ended.hashes))
+            self.problems.append("other hashes: {}".format("; ".join(differences) or self._run.hashes))
         return self.problems
 
     def _begin(self):

@@ -50,6 +50,11 @@ def executable():
     return path
 
 
+def hashes_in(text):
+    """The lines with a SHA-256 in them."""
+    return [line for line in text.splitlines() if _HASH.search(line)]
+
+
 class Ended:
     """One start of a script that is over.
 
@@ -68,7 +73,7 @@ class Ended:
     @property
     def hashes(self):
         """The lines of the output with a SHA-256 in them, which is what two runs are compared by."""
-        return [line for line in self.stdout.splitlines() if _HASH.search(line)]
+        return hashes_in(self.stdout)
 
     def check(self, code=0):
         """Fails with all that was printed if the exit code is another; returns itself."""
@@ -277,6 +282,11 @@ class ScriptRun:
         output = f"{self.directory}.start-{len(self._starts) + 1}"
         self._starts.append(Running(command, self.directory, self._environment, output))
         return self._starts[-1]
+
+    @property
+    def hashes(self):
+        """The lines with a SHA-256 in them that all starts have printed: what one has printed, a later one does not."""
+        return [line for running in self._starts for line in hashes_in(running.stdout)]
 
     def close(self):
         """Ends what is still running."""

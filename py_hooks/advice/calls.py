@@ -54,6 +54,8 @@ class Calls:
         traces: how often a layer's Python ran, ever; the difference over a call tells whether it traced.
         streams: the random streams of this process.
         arguments: checksum of the batch that the running entry was given; 0 where it was given none.
+        entries: sites of the script's calls into the framework that are under way, innermost last.
+        main_thread: identity of the thread whose calls are recorded.
         skipped: whether any call of this replay was answered without being made.
     """
 
@@ -80,18 +82,18 @@ class Calls:
         self._ours = (native_error, Refusal)
         self._pending = []
         self._sites = {}
-        self._main_thread = threading.main_thread().ident
+        self.main_thread = threading.main_thread().ident
         self._last_save_failed = False
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
     def on_main_thread(self):
         """Whether the caller is in the thread whose calls are recorded."""
-        return threading.get_ident() == self._main_thread
+        return threading.get_ident() == self.main_thread
 
     def recordable(self):
         """Whether a call made now is one for the log: outermost, in the main thread."""
-        return not self.depth and threading.get_ident() == self._main_thread
+        return not self.depth and threading.get_ident() == self.main_thread
 
     def begin(self, facts):
         """The first intercepted call: opens the trial directory, and turns to replay where a checkpoint is there."""

@@ -26,28 +26,6 @@ def announce(calls, causes):
             calls.refuse_exactness(cause)
 
 
-def enter(calls, caller, arguments):
-    """The script is inside the framework.
-
-    Args:
-        calls: the recorder.
-        caller: the frame that calls the framework.
-        arguments: checksum of the batch that is given; 0 for a whole data set.
-
-    Returns:
-        What `leave` needs.
-    """
-    calls.entries.append(calls.site_from(caller))
-    outer, calls.arguments = calls.arguments, arguments
-    return outer
-
-
-def leave(calls, outer):
-    """The script is back where it called the framework."""
-    calls.entries.pop()
-    calls.arguments = outer
-
-
 def compare(calls, name, described):
     """Records what an entry was given, or compares it with its record and names what differs.
 

@@ -5,6 +5,7 @@ inside another. What the framework calls on its own behalf is let through.
 """
 import inspect
 import sys
+from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries, fingerprint
@@ -23,12 +24,14 @@ def _call(name):
                 return original(model, *args, **kwargs)
             arguments = _arguments(original, model, args, kwargs)
             entries.announce(calls, sources.causes(model, arguments))
-            outer = entries.enter(calls, sys._getframe(1), 0)
+            calls.entries.append(calls.site_from(sys._getframe(1)))
+            outer, calls.arguments = calls.arguments, 0
             try:
                 _compare_call(calls, name, model, arguments)
                 return original(model, *args, **kwargs)
             finally:
-                entries.leave(calls, outer)
+                calls.entries.pop()
+                calls.arguments = outer
 
         return entry
 
@@ -43,22 +46,25 @@ def _batch_call(name, attribute):
 
     @binding
     def advice(original):
+        # Runs once a batch, where each call of a function would be felt: `recordable` is written out.
         def entry(model, *args, **kwargs):
             calls = recorder.CALLS
-            if not calls.recordable() or (calls.entries and not entries.called_by_user()):
+            if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
                 return original(model, *args, **kwargs)
             if not calls.begun:
                 # A batch is arrays, whatever it was made from.
                 entries.announce(calls, sources.causes(model, {}))
             checksum = calls.trial.batch_checksum(args) if not kwargs else 0
             checksum = (checksum or fingerprint.quick(args, kwargs)) & ~recorder.TRACED
-            outer = entries.enter(calls, sys._getframe(1), checksum)
+            calls.entries.append(calls.site_from(sys._getframe(1)))
+            outer, calls.arguments = calls.arguments, checksum
             try:
                 if getattr(model, attribute, None) is None:
                     entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
                 return original(model, *args, **kwargs)
             finally:
-                entries.leave(calls, outer)
+                calls.entries.pop()
+                calls.arguments = outer
 
         return entry
 

@@ -6,6 +6,7 @@ the state of the model (lists of arrays), on TensorFlow it works on the variable
 Source: keras 3.15.1, keras/src/backend/jax/trainer.py and keras/src/backend/tensorflow/trainer.py.
 """
 import weakref
+from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.data import skip
@@ -136,7 +137,7 @@ class JaxFunction(ComputeFunction):
     def __call__(self, state, iterator):
         """The call of the framework's loop."""
         calls = recorder.CALLS
-        if not calls.recordable():
+        if calls.depth or get_ident() != calls.main_thread:
             self._pass_by(calls)
             return self.function(state, iterator)
         if calls.replaying:
@@ -202,7 +203,7 @@ class TensorFlowFunction(ComputeFunction):
     def __call__(self, iterator):
         """The call of the framework's loop."""
         calls = recorder.CALLS
-        if not calls.recordable():
+        if calls.depth or get_ident() != calls.main_thread:
             self._pass_by(calls)
             return self.function(_live(iterator))
         if calls.replaying:

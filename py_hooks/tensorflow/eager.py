@@ -57,17 +57,11 @@ def prepare(calls):
     calls.streams.at_pass.append(_PassNumber.set)
 
 
-@binding
-def created(original):
-    """`BaseResourceVariable.__init__`: numbers the variable, but for results of assignments and for graphs'."""
-    from tensorflow.python.ops.resource_variable_ops import _UnreadVariable
-
-    def init(variable, *args, **kwargs):
-        original(variable, *args, **kwargs)
-        if type(variable) is not _UnreadVariable and not recorder.CALLS.in_composite:
-            RESOURCE_VARIABLES.add(variable)
-
-    return init
+def created(original, variable, *args, **kwargs):
+    """`ResourceVariable.__init__`: numbers the variable. Results of assignments are of another class."""
+    original(variable, *args, **kwargs)
+    if not recorder.CALLS.in_composite:
+        RESOURCE_VARIABLES.add(variable)
 
 
 class _PassNumber:

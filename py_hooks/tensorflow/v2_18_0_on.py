@@ -20,7 +20,7 @@ PATCHES = (
     Patch(_RANDOM,    "truncated_normal",                       eager.hidden_stream,       "see streams with a hidden state"),
     Patch(_RANDOM,    "random_uniform_int",                     eager.hidden_stream,       "see streams with a hidden state"),
     Patch(_RANDOM,    "multinomial",                            eager.hidden_stream,       "see streams with a hidden state"),
-    Patch(_VARIABLES, "BaseResourceVariable.__init__",          eager.created,             "number the variables"),
+    Patch(_VARIABLES, "ResourceVariable.__init__",              eager.created,             "number the variables"),
     Patch(_VARIABLES, "BaseResourceVariable._read_variable_op", eager.read,                "record and answer reads"),
 )
 
