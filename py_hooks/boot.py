@@ -72,15 +72,17 @@ def start(launch_text):
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
-    if process.trial.has_checkpoint():
-        process.output().drop()
-        atexit.register(_end, process, os.getpid())
-    if process.trial.resume:
-        process.files().withdraw()
+    distributions = sorted({row[0] for row in GENERATIONS})
+    if not set(distributions).intersection(process.trial.no_hooks):
+        if process.trial.has_checkpoint():
+            process.output().drop()
+            atexit.register(_end, process, os.getpid())
+        if process.trial.resume:
+            process.files().withdraw()
     finder = import_hook.install()
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)
-    for distribution in sorted({row[0] for row in GENERATIONS}):
+    for distribution in distributions:
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)

@@ -285,8 +285,12 @@ class ScriptRun:
 
     @property
     def hashes(self):
-        """The lines with a SHA-256 in them that all starts have printed: what one has printed, a later one does not."""
-        return [line for running in self._starts for line in hashes_in(running.stdout)]
+        """The lines with a SHA-256 in them that the starts have printed, each once.
+
+        One that was killed after it had printed them leaves nothing to print to the next; unless that one has printed
+        something else before (a progress bar with times in it), for then it prints everything from there on.
+        """
+        return list(dict.fromkeys(line for running in self._starts for line in hashes_in(running.stdout)))
 
     def close(self):
         """Ends what is still running."""

@@ -20,7 +20,7 @@ BATCHES_OF_A_FIT = 8 * 320 // 8
 BATCHES_OF_TWO_EPOCHS = BATCHES_OF_A_FIT // 4
 SCRIPT = support.SCRIPTS / "divergence.py"
 
-# What the script is told to take from elsewhere, and where its message has to point.
+# What the script does more than before, and where its batches come from.
 CHANGED_CASES = [
     ("predict", "arrays"),
     ("predict-in-callback", "arrays"),
@@ -42,7 +42,7 @@ ENDS = [
     ("exit-between", SECOND_FIT, {"stdout": "", "stderr": ""}),
 ]
 
-# Edits of the script: text, replacement, and the fit after whose checkpoint the edit is made.
+# Edits of the script: text and replacement.
 EDITS = {
     "another line before": ("losses = []", "losses = []\npass"),
     "a comment at the end": ('print("sha256:"', '# the result\nprint("sha256:"'),

@@ -78,12 +78,12 @@ class Calls:
         self.files = None
         self.at_begin = []
         self.at_resume = []
+        self.at_stop = []
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
         self._sites = {}
         self.main_thread = threading.main_thread().ident
-        self._last_save_failed = False
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
@@ -260,6 +260,9 @@ class Calls:
                 held, state = provider.capture()
                 tensors.extend((f"{name}/{key}", value) for key, value in held)
                 states.append((name, state))
+            if not self._takes_checkpoints:
+                # A provider has met something that it cannot save.
+                return
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
         except self._ours as error:
             stop_with(self, error)
@@ -313,14 +316,18 @@ def stop_with(calls, error):
 
 def stop(calls, code, message, hint=None):
     """Ends the process at once: one message, no traceback, no handlers of the script. Its files are put back."""
-    for stream in (sys.stdout, sys.stderr):
-        # A stream that is closed, or that the script replaced by something else, has nothing for us to lose.
-        with contextlib.suppress(AttributeError, ValueError, OSError):
-            stream.flush()
-    if calls.files is not None:
-        calls.files.put_back()
-    calls.trial.log_error(message, hint)
-    os._exit(code)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            # A stream that is closed, or that the script replaced by something else, has nothing for us to lose.
+            with contextlib.suppress(AttributeError, ValueError, OSError):
+                stream.flush()
+        for step in calls.at_stop:
+            # What is full or gone must not keep the message back.
+            with contextlib.suppress(OSError):
+                step()
+        calls.trial.log_error(message, hint)
+    finally:
+        os._exit(code)
 
 
 def to_json(value):

@@ -1,4 +1,4 @@
-"""Entries of the script into a framework: place, first call, causes, and what the call was given."""
+"""Entries of the script into a framework: the first one, causes, and what a call was given."""
 import os
 import sys
 import zlib
@@ -21,9 +21,9 @@ def announce(calls, causes):
     """
     if not calls.begun:
         exactness.begin(calls, causes)
-    elif not calls.replaying:
-        for cause in causes:
-            calls.refuse_exactness(cause)
+        return
+    for cause in causes:
+        calls.refuse_exactness(cause)
 
 
 def compare(calls, name, described):

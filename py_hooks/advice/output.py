@@ -11,6 +11,7 @@ The two streams get a raw layer of ours below python's own text and buffer layer
 A checkpoint flushes the streams and stores the lengths of the copies. What C code and child processes print does not
 come through here and is printed again.
 """
+import contextlib
 import io
 import os
 import sys
@@ -114,6 +115,10 @@ class _Stream(io.FileIO):
         if not self._dropping:
             return
         self._dropping = False
+        if self._copy is not None:
+            # What comes later, from other threads and destructors, is none of the trial's.
+            os.close(self._copy)
+            self._copy = None
         copied = _read_file(path)[self._forgotten :]
         same = len(os.path.commonprefix([self._held, copied]))
         if same < len(self._held):
@@ -129,10 +134,12 @@ class Output:
 
     def __init__(self):
         self._streams = {}
+        self._texts = {}
         for name in _NAMES:
             stream = _replace(name)
             if stream is not None:
                 self._streams[name] = stream
+                self._texts[name] = getattr(sys, name)
 
     def drop(self):
         """Nothing is printed until the resume point."""
@@ -147,7 +154,9 @@ class Output:
     def end(self, directory):
         """The process ends: what a replay that is not over has dropped is printed, as far as it is new."""
         for name, stream in self._streams.items():
-            getattr(sys, name).flush()
+            # A stream that the script closed has nothing left to flush.
+            with contextlib.suppress(ValueError, OSError):
+                self._texts[name].flush()
             stream.end(os.path.join(directory, name + ".log"))
 
     def capture(self):

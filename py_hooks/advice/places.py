@@ -8,6 +8,7 @@ import sys
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_STARTED_IN = os.getcwd()
 _is_user_file = {}
 
 
@@ -45,6 +46,19 @@ def user_place(depth):
 def called_by_user(depth):
     """Whether the frame `depth` above the caller is the user's own code."""
     return is_user_file(sys._getframe(depth + 1).f_code.co_filename)
+
+
+def is_in_cache(path):
+    """Whether an absolute path lies below a hidden folder, as caches and downloads do (`~/.keras`, `~/.cache`).
+
+    What is there may be made anew or found, and nothing depends on it. Hidden folders around the script, or around the
+    directory it was started in, do not count.
+    """
+    for folder in (os.path.abspath(sys.path[0]) if sys.path else "", _STARTED_IN):
+        if folder and path.startswith(folder + os.sep):
+            path = path[len(folder):]
+            break
+    return os.sep + "." in os.path.dirname(path)
 
 
 def display_path(filename):

@@ -34,9 +34,11 @@ class Patch:
         advice: `(original, *args, **kwargs)`, where the first of `args` is the target's `self` for methods; or what
             `binding` marks.
         why: what it is for, in a few words; `pedl-run hooks` and errors print it.
+        optional: some versions of the generation have no such target, and so nothing to intercept there.
     """
 
-    def __init__(self, module, attribute, advice, why):
+    def __init__(self, module, attribute, advice, why, optional=False):
+        self.optional = optional
         self.module = module
         self.attribute = attribute
         self.advice = advice
@@ -97,12 +99,19 @@ def install(generation, backend=None):
         PatchTargetMissing: a target does not exist; then nothing was patched.
     """
     patches = generation.patches + (generation.backends[backend] if generation.backends else ())
-    resolved = [(patch,) + _resolve(generation, patch) for patch in patches]
+    resolved = []
+    for patch in patches:
+        try:
+            resolved.append(_resolve(generation, patch) + (patch.advice,))
+        except PatchTargetMissing:
+            if not patch.optional:
+                raise
+    wrapped = [(owner, name, _wrap(raw, advice)) for owner, name, raw, advice in resolved]
     installed = []
-    for patch, owner, name, raw in resolved:
+    for owner, name, wrapper in wrapped:
         own = vars(owner)
         installed.append(_Installed(owner, name, name in own, own.get(name)))
-        setattr(owner, name, _wrap(raw, patch.advice))
+        setattr(owner, name, wrapper)
 
     def uninstall():
         for step in reversed(installed):

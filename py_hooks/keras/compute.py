@@ -81,6 +81,7 @@ class ComputeFunction:
         self.kind = kind
         self.function = function
         self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.number(model)}")
+        self._cleaned = None
 
     def _pass_by(self, calls):
         """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
@@ -90,8 +91,8 @@ class ComputeFunction:
     def _made(self, calls, traced, result):
         """Records a call that was made, and counts the batch."""
         calls.record(self.kind, self.identity, calls.arguments | traced, result)
-        if self.kind != recorder.PREDICT and self not in VARIABLES.marked:
-            VARIABLES.mark_stale(self, self._changed)
+        if self._cleaned != VARIABLES.cleaned:
+            self._mark_stale()
         if self.kind == recorder.TRAIN:
             calls.trained()
 
@@ -111,11 +112,17 @@ class ComputeFunction:
 
     def _replayed(self, calls):
         """Counts an answered call, and ends the replay if it was the last one. True if it was."""
-        if self.kind != recorder.PREDICT and self not in VARIABLES.marked:
-            VARIABLES.mark_stale(self, self._changed)
+        if self._cleaned != VARIABLES.cleaned:
+            self._mark_stale()
         if self.kind == recorder.TRAIN:
             calls.trained_before()
         return calls.answered()
+
+    def _mark_stale(self):
+        """Notes which variables the call changed: the first time, and when Python has written one since."""
+        if self.kind != recorder.PREDICT:
+            VARIABLES.mark_stale(self._changed())
+        self._cleaned = VARIABLES.cleaned
 
     def _changed(self):
         """The variables that the call changes: all but the learning rate, which only Python writes."""

@@ -12,6 +12,7 @@ import sys
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries
+from py_hooks.engine.patch import binding
 from py_hooks.keras import sources
 from py_hooks.keras.compute import MODELS
 from py_hooks.keras.enqueuers import SkippedBatch
@@ -71,6 +72,7 @@ class GraphFunction:
         self._graph = graphs.of(function.outputs[0].graph)
         self._effects = None
         self._cleaned = None
+        self.resets_quietly = all(type(metric).__module__.startswith("keras.") for metric in getattr(model, "metrics", ()))
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         if kind != recorder.PREDICT:
             calls.trial.metric_names(self._identity, list(model.metrics_names))
@@ -128,6 +130,27 @@ class GraphFunction:
         if effects.takes_data:
             calls.refuse_exactness("a model that takes data from a queue or an iterator, or calls Python in its graph")
         return effects
+
+
+@binding
+def reset_metrics(original):
+    """`Model.reset_metrics` (from 2.3.0 on): what Keras's own metrics set is not the script's, and nothing is recorded.
+
+    Nor do their values become known by it: whoever reads them makes a recorded call. A metric of the script's own may
+    do anything here, so that it is seen as what the script does.
+    """
+
+    def reset(model):
+        calls, function = recorder.CALLS, getattr(model, "train_function", None)
+        if not isinstance(function, GraphFunction) or not function.resets_quietly:
+            return original(model)
+        calls.depth += 1
+        try:
+            return original(model)
+        finally:
+            calls.depth -= 1
+
+    return reset
 
 
 def _batch_size(inputs):

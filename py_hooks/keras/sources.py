@@ -55,7 +55,7 @@ class _EagerWeights:
 
     def loaded(self, model):
         """Notes that a model's weights now hold what only a file knows."""
-        VARIABLES.mark_stale(("loaded", id(model)), lambda: model.variables)
+        VARIABLES.mark_stale(model.variables)
 
     def causes(self):
         """What about the devices cannot be resumed exactly."""

@@ -22,7 +22,7 @@ class Variables:
         in_flight: on JAX, while a batch's checkpoint may be taken or put in, the `JaxFunction` that knows the values
             that live outside the variables; else None.
         restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
-        marked: owners of training calls whose variables are all stale.
+        cleaned: how often a variable left the stale ones: whoever marked some before has to mark them again.
     """
 
     def __init__(self):
@@ -31,7 +31,8 @@ class Variables:
         self.restored = {}
         self._references = {}
         self._stale = set()
-        self.marked = set()
+        self.cleaned = 0
+        self._values = {}
         self._created = 0
 
     # -- creation ------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ class Variables:
         def forget(_):
             if self.numbers.get(key) == number:
                 del self.numbers[key]
-                self._stale.discard(key)
+                self._stale.difference_update((key, self._values.pop(key, key)))
             self._references.pop(number, None)
 
         self._references[number] = weakref.ref(variable, forget)
@@ -56,17 +57,22 @@ class Variables:
         """Whether training changed the variable since Python last wrote it: Keras's, or TensorFlow's in it."""
         return id(variable) in self._stale
 
-    def mark_stale(self, owner, variables):
-        """Notes that a training call of `owner` changed `variables()`."""
-        if owner not in self.marked:
-            for variable in variables():
-                self._stale.update(_keys(variable))
-            self.marked.add(owner)
+    def mark_stale(self, variables):
+        """Notes that a training call changed the variables."""
+        for variable in variables:
+            self._stale.update(self._keys(variable))
 
     def written(self, variable):
         """Notes that Python wrote the variable: its value is true, in a replay too."""
-        self._stale.difference_update(_keys(variable))
-        self.marked.clear()
+        self._stale.difference_update(self._keys(variable))
+        self.cleaned += 1
+
+    def _keys(self, variable):
+        """What stands for a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""
+        key, value = id(variable), variable._value
+        if hasattr(value, "handle"):
+            self._values[key] = id(value)
+        return key, self._values.get(key, key)
 
     # -- state in a checkpoint ---------------------------------------------------------------------------------------
 
@@ -85,6 +91,8 @@ class Variables:
         tensors, paths, in_flight = [], {}, self._values_in_flight()
         for number, variable in self.alive():
             value = in_flight.get(id(variable), getattr(variable, "_value", None))
+            if value is None and getattr(variable, "_initializer", None) is None:
+                recorder.CALLS.refuse_exactness("a model is trained inside the training of another one")
             if value is not None:
                 tensors.append((str(number), numpy.asarray(backend.convert_to_numpy(value))))
                 paths[str(number)] = variable.path
@@ -111,12 +119,6 @@ class Variables:
 
     def _values_in_flight(self):
         return self.in_flight.values_in_flight() if self.in_flight is not None else {}
-
-
-def _keys(variable):
-    """What stands for a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""
-    value = variable._value
-    return (id(variable), id(value)) if hasattr(value, "handle") else (id(variable),)
 
 
 VARIABLES = Variables()

@@ -1,10 +1,9 @@
 """TensorFlow 1: sessions. What their variables hold belongs to a checkpoint, and what the script runs in them is seen.
 
-The door. Outside the calls of Keras that are recorded, a run is one of four, told apart by what its fetches depend on:
+The door. Outside the calls of Keras that are recorded, a run is one of three, told apart by what its fetches depend on:
 
     it reads what training changed    a recorded call: in a replay the variables hold no true values
     it writes, from other values      made in a replay too; what the script feeds is checked against its record
-    Keras sets what training changed  made, and not recorded; not made in a replay (metrics that start anew)
     anything else                     made in a replay too, and not recorded
 
 A run of the first kind that also writes (a moving average of the weights) is not made in a replay; what it writes is
@@ -196,15 +195,14 @@ def run(original):
     def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
         SESSIONS.initialize(session)
         calls = recorder.CALLS
-        # In a call on one batch, whose checksum is `arguments`, the framework runs nothing but what it sets itself.
-        if calls.depth or not calls.begun or handle is not None or (calls.arguments and not calls.replaying):
+        if calls.depth or not calls.begun or handle is not None:
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
         def live():
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
         effects = graphs.of(session.graph).effects(fetch_list + target_list, list(feed_dict))
-        return _through_door(calls, session, effects, list(feed_dict.values()), live, len(fetch_list))
+        return _through_door(calls, session, effects, list(feed_dict.values()), live)
 
     return do_run
 
@@ -231,12 +229,7 @@ class _Callable:
         if self._effects is None:
             self._effects = self._find_effects()
         return _through_door(
-            calls,
-            self._session,
-            self._effects,
-            list(args),
-            lambda: self._function(*args, **kwargs),
-            len(self._options.fetch),
+            calls, self._session, self._effects, list(args), lambda: self._function(*args, **kwargs)
         )
 
     def _find_effects(self):
@@ -254,7 +247,7 @@ def make_callable(original, session, fetches, feed_list=None, accept_options=Fal
     return lambda *args, **kwargs: session.run(fetches, None, *args, **kwargs)
 
 
-def _through_door(calls, session, effects, feeds, live, num_results):
+def _through_door(calls, session, effects, feeds, live):
     known = graphs.of(session.graph)
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
@@ -266,13 +259,9 @@ def _through_door(calls, session, effects, feeds, live, num_results):
             calls.refuse_exactness("a run reads variables that training changes, and takes data or calls Python")
         known.changed(effects.writes)
         return calls.call(recorder.READ, _identity(calls, effects), live)
-    is_the_scripts = effects.writes and feeds and _is_the_scripts()
-    if effects.writes and not is_the_scripts and known.stale.issuperset(effects.writes):
-        # Unknown before, and unknown after: whoever reads it makes a recorded call.
-        return [None] * num_results if calls.replaying else live()
     result = live()
     known.written(effects.writes)
-    if is_the_scripts:
+    if effects.writes and feeds and _is_the_scripts():
         calls.checked(recorder.WRITE, _identity(calls, effects), fingerprint.quick(feeds))
     return result
 

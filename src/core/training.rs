@@ -8,7 +8,7 @@
 //!     append         every call from there on
 //!     batch_done     after every training call; says what is due
 //!     save           when a checkpoint is due
-//!   end              how the script ended
+//!   end              when the script has ended: it must have made every recorded call
 //! ```
 //!
 //! Nothing here calls back into the caller, so a caller may hold a lock around every method. The one

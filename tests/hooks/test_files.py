@@ -27,7 +27,7 @@ if os.path.isdir(directory):
 calls.CALLS = types.SimpleNamespace(in_composite=False)
 files.install()
 os.makedirs(directory, exist_ok=True)
-files.begin(directory, False)
+files.begin()
 {script}
 """
 
@@ -72,6 +72,20 @@ def test_what_a_dead_start_withdrew_is_put_back_by_the_next(start, tmp_path):
     assert (tmp_path / "w.h5").read_text() == "1"
 
 
+def test_what_lay_in_a_folder_that_is_gone_is_put_back_with_it(start, tmp_path):
+    start("os.mkdir('runs'); open('runs/w.h5', 'w').write('1')")
+    start("assert not os.path.exists('runs')", dies=True)
+    start("assert not os.path.exists('runs')", dies=True)
+    start("")
+    assert (tmp_path / "runs" / "w.h5").read_text() == "1"
+
+
+def test_what_the_replay_made_and_removed_does_not_come_back(start, tmp_path):
+    start("open('temporary', 'w').write('1')", dies=True)
+    start("open('temporary', 'w').write('1'); os.remove('temporary')")
+    assert not (tmp_path / "temporary").exists()
+
+
 def test_what_was_there_before_the_trial_stays(start, tmp_path):
     (tmp_path / "w.h5").write_text("0")
     start("open('w.h5', 'w').write('1')")
@@ -101,8 +115,46 @@ def test_a_torn_line_of_the_ledger_is_none(start, tmp_path):
     with open(str(tmp_path / "trial" / "files.jsonl"), "a") as file:
         file.write('{"created": "' + str(tmp_path / "other"))
     (tmp_path / "other").write_text("not of the trial")
-    start("")
+    start("open('next', 'w').write('1')")
     assert (tmp_path / "other").read_text() == "not of the trial"
+    start("assert not os.path.exists('next')")
+    assert (tmp_path / "next").read_text() == "1"
+
+
+def test_what_was_read_and_then_overwritten_is_as_it_was(start, tmp_path):
+    state = tmp_path / "state.json"
+    state.write_text("0")
+    start("number = int(open('state.json').read()); open('state.json', 'w').write(str(number + 1))")
+    assert state.read_text() == "1"
+    start("assert open('state.json').read() == '0'", dies=True)
+    start("assert open('state.json').read() == '0'")
+    assert state.read_text() == "1"
+    start("assert open('state.json').read() == '0'; open('state.json', 'w').write('2')")
+    assert state.read_text() == "2"
+
+
+@pytest.mark.parametrize("function", ["rename", "replace"])
+def test_what_takes_the_place_of_something_is_seen(start, tmp_path, function):
+    state = tmp_path / "state.json"
+    state.write_text("0")
+    line = "open('new', 'w').write('1'); os.{}('new', '{}')"
+    start("open('state.json').read(); " + line.format(function, "state.json"))
+    start(line.format(function, "other.json"))
+    start("assert open('state.json').read() == '0'; assert not os.path.exists('other.json')")
+    assert (state.read_text(), (tmp_path / "other.json").read_text()) == ("1", "1")
+
+
+def test_a_download_is_not_made_twice(start, tmp_path):
+    start("os.makedirs('.keras/datasets'); open('.keras/datasets/mnist.npz', 'w').write('1'); open('.state', 'w')")
+    start("assert os.path.exists('.keras/datasets/mnist.npz') and not os.path.exists('.state')")
+
+
+def test_wrong_arguments_are_told_by_the_function_itself(start, tmp_path):
+    start(
+        "for call in (open, os.mkdir, os.rename):\n"
+        "    try:\n        call()\n    except TypeError as error:\n        assert 'required' in str(error), error\n"
+        "    else:\n        raise AssertionError(call)\n"
+    )
 
 
 def test_files_that_a_recorded_call_saved_belong_to_the_checkpoint(tmp_path, monkeypatch):

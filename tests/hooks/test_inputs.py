@@ -1,6 +1,7 @@
 """Files that the script reads: noted once, compared with those of the checkpoint."""
 import importlib
 import json
+import os
 
 import pytest
 
@@ -76,13 +77,43 @@ def test_of_a_large_file_both_ends_and_blocks_are_compared(tmp_path, place):
     assert noted(path) != before
 
 
+def test_the_notes_of_a_checkpoint_last_whatever_a_resumed_start_reads(tmp_path, stops):
+    paths = [tmp_path / name for name in ("first", "second")]
+    for path in paths:
+        path.write_text("1")
+    resumed = Inputs()
+    resumed.begin(noted(*paths))
+    read(resumed, paths[0])
+    third = Inputs()
+    third.begin(resumed.capture()[1])
+    paths[1].write_text("2")
+    read(third, paths[1])
+    assert [code for code, _ in stops] == [76]
+
+
+def test_a_pipe_is_not_touched(tmp_path):
+    os.mkfifo(str(tmp_path / "pipe"))
+    assert noted(tmp_path / "pipe") == {}
+
+
+def test_a_name_may_hold_anything(tmp_path, stops):
+    path = tmp_path / "d{1}%s.npy"
+    path.write_text("1")
+    state = noted(path)
+    path.write_text("2")
+    now = Inputs()
+    now.begin(state)
+    read(now, path)
+    assert "d{1}%s.npy" in stops[0][1]
+
+
 def test_caches_and_sources_are_left_out(tmp_path):
     for name in (".cache/index.json", "module.py"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("1")
         assert noted(path) == {}
-    assert noted("/etc/hostname", json.__file__) == {}
+    assert noted("/etc/passwd", os.path.join(os.path.dirname(json.__file__), "not_a_source.txt")) == {}
 
 
 @pytest.mark.parametrize(("folder", "is_noted"), [("site-packages", False), ("project", True)])

@@ -91,8 +91,9 @@ def test_an_end_in_the_replay_prints_what_is_new_and_leaves_the_copy(start, tmp_
     print("o", end="")
     print("dd")
     output.end(directory)
+    print("late")
     """
-    assert start(again) == "odd\n"
+    assert start(again) == "odd\nlate\n"
     assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo 11\n"
 
 
