@@ -247,3 +247,29 @@ def test_what_callbacks_read_is_true_after_a_resume(case, fit):
     ended = run.run().check()
     assert run.trial.count("resumed") == 1
     assert ended.hashes == here.undisturbed_like(run).hashes
+
+
+@pytest.mark.stack("keras2")
+def test_what_a_metric_of_the_script_sees_is_true_after_a_resume(case):
+    here = case(script=support.SCRIPTS / "own_metric.py")
+    run = here.run()
+    here.kill(run, FIRST_FIT)
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 1
+    assert ended.hashes == here.undisturbed_like(run).hashes
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("rows", [slice(None), slice(200, 201)], ids=["all-rows", "one-row"])
+@pytest.mark.parametrize("source", ["arrays", "by-hand"])
+def test_other_data_from_a_file_that_nobody_saw_opened_is_no_drift(case, source, rows):
+    """Read as C code reads: what the calls are given is compared."""
+    here = case("unseen-data", "--data", source)
+    run = here.run()
+    here.kill(run, FIRST_FIT)
+    other = data()
+    other[rows] *= 1.5
+    np.save(str(run.directory / "data.npy"), other)
+    ended = run.run()
+    assert "has changed" not in ended.stderr
+    check_same_or_stopped(ended, None)
