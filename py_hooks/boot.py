@@ -73,12 +73,13 @@ def start(launch_text):
     """
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
     distributions = sorted({row[0] for row in GENERATIONS})
-    if not set(distributions).intersection(process.trial.no_hooks):
+    if process.trial.resume and not set(distributions).intersection(process.trial.no_hooks):
+        process.files().withdraw()
         if process.trial.has_checkpoint():
             process.output().drop()
             atexit.register(_end, process, os.getpid())
-        if process.trial.resume:
-            process.files().withdraw()
+        # Runs before `_end`, which may be the last that this process does.
+        atexit.register(process.files().put_back)
     finder = import_hook.install()
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)

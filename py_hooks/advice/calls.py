@@ -98,10 +98,21 @@ class Calls:
     def begin(self, facts):
         """The first intercepted call: opens the trial directory, and turns to replay where a checkpoint is there."""
         self.begun = True
-        self.trial.begin(facts)
-        self.replaying = self.trial.resume_call > 0
-        for step in self.at_begin:
-            step()
+        try:
+            self.trial.begin(facts)
+            self.replaying = self.trial.resume_call > 0
+            for step in self.at_begin:
+                step()
+        except self._ours as error:
+            stop_with(self, error)
+        except OSError as error:
+            stop(
+                self,
+                73,
+                f"cannot begin the trial in `{self.trial.directory}`\n  {error}\n"
+                "  the script was stopped before it trained",
+                "make room there, or name another directory with `--trial-dir DIR`",
+            )
 
     def refuse_exactness(self, cause):
         """Notes a cause for which the run cannot be resumed exactly from here on.

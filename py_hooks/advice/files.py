@@ -11,7 +11,6 @@ What stood there before the trial stays, and where the script has read it and th
 back for the replay. Caches (`~/.keras/datasets`) are let alone: a download is not made twice. What Python opens, makes
 and renames is seen; what C code writes by itself is not.
 """
-import atexit
 import builtins
 import functools
 import io
@@ -52,7 +51,6 @@ class Files:
         """Takes away what earlier starts of this trial made."""
         if self._ledger.exists():
             self._ledger.withdraw()
-            atexit.register(self.put_back)
 
     def put_back(self):
         """Puts back what was withdrawn, where the replay has not made it again."""
@@ -89,9 +87,9 @@ class Files:
         self._ledger.open()
         self._noted.update(self._ledger.paths())
         waiting, self._waiting = self._waiting, []
-        for path, entry, original in waiting:
+        for kind, path, more in waiting:
             if path not in self._noted:
-                self._note(path, entry, original)
+                self._note(kind, path, more)
 
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
@@ -102,13 +100,13 @@ class Files:
         if path in self._noted:
             return
         if not os.path.lexists(path):
-            self._announce(path, {"created": path})
+            self._announce("created", path)
         elif "a" in mode and os.path.isfile(path):
-            self._announce(path, {"appended": path, "bytes": os.path.getsize(path)})
+            self._announce("appended", path, bytes=os.path.getsize(path))
         elif self.inputs.has_read(path):
             original = content(path)
             if original is not None:
-                self._announce(path, {"overwritten": path}, original)
+                self._announce("overwritten", path, original=original)
 
     def reading(self, file):
         """The script is about to open a file for reading: noted as an input, unless the trial has written it."""
@@ -120,22 +118,22 @@ class Files:
         """The script is about to make a directory."""
         path = _absolute(directory)
         if path is not None and not os.path.lexists(path):
-            self._announce(path, {"made": path})
+            self._announce("made", path)
 
-    def _announce(self, path, entry, original=None):
+    def _announce(self, kind, path, **more):
         if path in self._noted or self._is_of_trial(path) or recorder.CALLS.in_composite or self._pid != os.getpid():
             return
         if places.is_in_cache(path):
             return
         with self._lock:
             if self._ledger.is_open():
-                self._note(path, entry, original)
+                self._note(kind, path, more)
             else:
-                self._waiting.append((path, entry, original))
+                self._waiting.append((kind, path, more))
 
-    def _note(self, path, entry, original):
+    def _note(self, kind, path, more):
         self._noted.add(path)
-        self._ledger.add(entry, original)
+        self._ledger.add(kind, path, **more)
 
     def _is_of_trial(self, path):
         return path == self._trial.directory or path.startswith(self._trial.directory + os.sep)

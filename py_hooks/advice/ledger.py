@@ -8,6 +8,9 @@
                                          takes its place
     {"made": path}                       a directory: removed if nothing is left in it
 
+A path below the directory that the trial was started in is relative to the trial directory, if that lies there too: a
+trial that was moved or copied together with its files is a trial of its own.
+
 What is set aside goes back where the replay has not made it again: when the process ends, or at the next start. Files
 in `aside/` and `originals/` are named by the number of their line, from 0. If we die between a line and what it
 announces, the line names something that is as it was, which withdrawing leaves alone. A torn line is none.
@@ -27,6 +30,7 @@ class Ledger:
 
     def __init__(self, directory):
         self._directory = directory
+        self._around = os.path.join(os.getcwd(), "")
         self._path = os.path.join(directory, _FILE_NAME)
         self._file = None
         self._count = 0
@@ -97,8 +101,9 @@ class Ledger:
         """Whether `add` may be called."""
         return self._file is not None
 
-    def add(self, entry, original=None):
+    def add(self, kind, path, original=None, **more):
         """Adds a line; where a file is about to be overwritten, with what it holds."""
+        entry = dict({kind: self._stored(path)}, **more)
         if original is not None:
             os.makedirs(os.path.join(self._directory, "originals"), exist_ok=True)
             _write(self._place("originals", self._count), original)
@@ -116,8 +121,15 @@ class Ledger:
                 entry = json.loads(line.decode())
             except ValueError:
                 continue
-            found.append((number, next(iter(entry.values())), entry))
+            path = next(iter(entry.values()))
+            found.append((number, os.path.normpath(os.path.join(self._directory, path)), entry))
         return found
+
+    def _stored(self, path):
+        """A path as it stands in the ledger: relative where it can move, or be copied, together with the trial."""
+        if path.startswith(self._around) and self._directory.startswith(self._around):
+            return os.path.relpath(path, self._directory)
+        return path
 
 
 def content(path):

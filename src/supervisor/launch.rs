@@ -44,6 +44,8 @@ pub(super) fn prepare(
     let recorded = directory.identity()?;
     if let Some(identity) = &recorded {
         identity.check_command(&directory, &command, &options.hyperparameters)?;
+        // Now, and not when the script first trains: it would write over the files of the other.
+        directory.check_not_in_use()?;
     }
     let identity = match recorded {
         Some(_) if directory.is_over() => {

@@ -7,6 +7,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pedl_core::events::{self, Journal};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -19,6 +21,9 @@ use crate::failure::{Exit, Failure};
 
 /// The version of `trial.json` that this program reads.
 const SCHEMA: u64 = 1;
+
+/// A process that was killed holds its lock until the kernel has taken it down, memory and all.
+const LONGEST_DEATH: Duration = Duration::from_secs(2);
 
 /// The last event of a trial.
 const ENDED: &str = "trial_ended";
@@ -127,19 +132,25 @@ impl TrialDir {
         }
     }
 
-    /// Refuses where a process holds the lock of the trial.
-    fn check_not_in_use(&self) -> Result<(), Failure> {
+    /// Refuses where a process holds the lock of the trial. One whose supervisor was just killed is
+    /// given time to go.
+    pub(super) fn check_not_in_use(&self) -> Result<(), Failure> {
         let path = self.path.join("lock");
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else {
             return Ok(());
         };
+        let deadline = Instant::now() + LONGEST_DEATH;
         // Closing the file gives the lock back.
-        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            let what = format!("`{}` is in use", self.path.display());
-            Failure::new(Exit::InUse, what)
-                .detail("another process runs this trial")
-                .hint("wait for it, or name another directory with `--trial-dir DIR`")
-        })
+        while fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if Instant::now() > deadline {
+                let what = format!("`{}` is in use", self.path.display());
+                return Err(Failure::new(Exit::InUse, what)
+                    .detail("another process runs this trial")
+                    .hint("wait for it, or name another directory with `--trial-dir DIR`"));
+            }
+            thread::sleep(LONGEST_DEATH / 40);
+        }
+        Ok(())
     }
 
     pub(super) fn progress(&self) -> Progress {

@@ -131,7 +131,7 @@ fn a_trial_that_is_over_is_moved_aside() {
 }
 
 #[test]
-fn a_trial_in_use_is_not_moved_aside() {
+fn a_trial_in_use_is_neither_moved_aside_nor_started() {
     let directory = begun();
     let lock = directory.write(".pedl/train/lock", "");
     let file = fs::OpenOptions::new()
@@ -139,13 +139,16 @@ fn a_trial_in_use_is_not_moved_aside() {
         .open(lock)
         .expect("it is there");
     rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::LockExclusive).expect("free");
-    run(&directory, &["--fresh", "train.py"])
-        .assert_code(75)
-        .assert_stderr(&format!(
-            "pedl: error: `{}` is in use\n  another process runs this trial\n\
-         hint: wait for it, or name another directory with `--trial-dir DIR`\n",
-            directory.join(".pedl/train").display()
-        ));
+    for arguments in [&["--fresh", "train.py"][..], &["train.py"]] {
+        let output = run(&directory, arguments)
+            .assert_code(75)
+            .assert_stderr(&format!(
+                "pedl: error: `{}` is in use\n  another process runs this trial\n\
+             hint: wait for it, or name another directory with `--trial-dir DIR`\n",
+                directory.join(".pedl/train").display()
+            ));
+        assert_eq!(output.stdout, "");
+    }
 }
 
 /// Runs the script that kills itself, and returns how often it was started.

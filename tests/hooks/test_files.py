@@ -5,6 +5,7 @@ the rest of a process.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import types
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from py_hooks.advice.files import Files
+from py_hooks.advice.ledger import Ledger
 
 # A start of a trial: what its first recorded call would do, then some lines of a script.
 START = """
-import os, sys, types
+import atexit, os, sys, types
 from py_hooks.advice import calls, files
 
 directory = {directory!r}
@@ -24,6 +26,7 @@ trial = types.SimpleNamespace(directory=directory)
 files = files.Files(trial)
 if os.path.isdir(directory):
     files.withdraw()
+    atexit.register(files.put_back)
 calls.CALLS = types.SimpleNamespace(in_composite=False)
 files.install()
 os.makedirs(directory, exist_ok=True)
@@ -52,7 +55,7 @@ def ledger(directory):
 def test_what_a_start_made_is_not_there_for_the_next(start, tmp_path):
     start("os.mkdir('runs'); open('runs/w.h5', 'w').write('1')")
     assert (tmp_path / "runs" / "w.h5").read_text() == "1"
-    assert ledger(tmp_path) == [{"made": str(tmp_path / "runs")}, {"created": str(tmp_path / "runs" / "w.h5")}]
+    assert ledger(tmp_path) == [{"made": "../runs"}, {"created": "../runs/w.h5"}]
     start("assert not os.path.exists('runs'); os.mkdir('runs'); open('runs/w.h5', 'w').write('2')")
     assert (tmp_path / "runs" / "w.h5").read_text() == "2"
 
@@ -84,6 +87,18 @@ def test_what_the_replay_made_and_removed_does_not_come_back(start, tmp_path):
     start("open('temporary', 'w').write('1')", dies=True)
     start("open('temporary', 'w').write('1'); os.remove('temporary')")
     assert not (tmp_path / "temporary").exists()
+
+
+def test_a_copy_of_a_trial_and_its_files_lets_the_original_alone(start, tmp_path):
+    start(f"open('w.h5', 'w').write('1'); open(os.path.join({str(tmp_path.parent)!r}, 'far'), 'w').write('1')")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copytree(str(tmp_path / "trial"), str(copy / "trial"))
+    shutil.copy(str(tmp_path / "w.h5"), str(copy / "w.h5"))
+    assert [list(entry.values())[0] for entry in ledger(tmp_path)] == ["../w.h5", str(tmp_path.parent / "far")]
+    Ledger(str(copy / "trial")).withdraw()
+    assert (tmp_path / "w.h5").exists()
+    assert not (copy / "w.h5").exists()
 
 
 def test_what_was_there_before_the_trial_stays(start, tmp_path):
