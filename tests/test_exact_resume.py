@@ -66,6 +66,31 @@ def test_without_exact_it_is_resumed_all_the_same(cell):
     assert "pedl: resuming after batch" in killed.ended.stderr
 
 
+@pytest.mark.stack("keras")
+def test_the_files_of_the_script_are_those_of_an_undisturbed_run(script_run):
+    found = []
+    for kills in ([], [5, 12]):
+        run = script_run(support.SCRIPTS / "keeps_two_checkpoints.py", options=OPTIONS)
+        (run.directory / "runs.json").write_text("7")
+        for epochs in kills:
+            running = run.start()
+            running.wait_until(lambda: _lines(run.directory / "train.log") >= epochs and run.trial.checkpoint)  # noqa: B023
+            running.kill_everything()
+        ended = run.run().check()
+        assert run.trial.count("resumed") == len(kills)
+        files = sorted(path for path in run.directory.rglob("*") if ".pedl" not in path.parts)
+        names = [str(path.relative_to(run.directory)) for path in files]
+        texts = [(run.directory / name).read_text() for name in ("runs.json", "state.json", "train.log")]
+        found.append((ended.hashes, names, texts))
+    assert found[0] == found[1]
+    assert "RUNNING" not in found[0][1]
+    assert found[0][2][0] == "8"
+
+
+def _lines(path):
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
 def _kill_in_both_fits(killed):
     killed.start()
     assert killed.wait_until(lambda: killed.checkpoint_in_fit(1)), "it ended before a checkpoint in the first fit"
