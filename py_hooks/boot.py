@@ -73,6 +73,14 @@ def start(launch_text):
     """
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
     distributions = sorted({row[0] for row in GENERATIONS})
+    for unknown in sorted(set(process.trial.no_hooks).difference(distributions)):
+        process.trial.log_error(
+            f"`--no-hooks {unknown}`: no library of this name is intercepted\n"
+            f"  known: {', '.join(distributions)}\n"
+            "  the script was not started",
+            "name one of these, or leave the option out",
+        )
+        os._exit(64)
     if process.trial.resume and not set(distributions).intersection(process.trial.no_hooks):
         process.files().withdraw()
         if process.trial.has_checkpoint():

@@ -43,6 +43,18 @@ fn begun() -> Dir {
 }
 
 #[test]
+fn a_library_that_nobody_knows_cannot_be_left_alone() {
+    let directory = Dir::new();
+    run(&directory, &["--no-hooks", "kears", "-c", "print(1)"])
+        .assert_code(64)
+        .assert_stderr(
+            "pedl: error: `--no-hooks kears`: no library of this name is intercepted\n  \
+             known: keras, tensorflow\n  the script was not started\n\
+             hint: name one of these, or leave the option out\n",
+        );
+}
+
+#[test]
 fn the_same_command_continues_with_the_recorded_seeds() {
     let directory = begun();
     assert_eq!(
