@@ -519,6 +519,8 @@ impl Begun {
                 manifest.step,
                 manifest.calls
             );
+        } else if launch.resume {
+            tracing::info!("no checkpoint was taken before: the script starts from the beginning");
         }
         Ok(())
     }
