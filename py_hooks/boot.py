@@ -4,7 +4,6 @@ Installs the import hook and nothing more: a script that imports no framework ru
 trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the
 script's output is dropped from here on until the resume point.
 """
-import atexit
 import os
 import sys
 
@@ -82,6 +81,8 @@ def start(launch_text):
         )
         os._exit(64)
     if process.trial.resume and not set(distributions).intersection(process.trial.no_hooks):
+        import atexit
+
         process.files().withdraw()
         if process.trial.has_checkpoint():
             process.output().drop()
