@@ -108,6 +108,15 @@ def check_same_or_stopped(ended, hashes, name="divergence.py"):
     return True
 
 
+def check_resume(here, fit):
+    """Killed in a fit and started again, it ends as the undisturbed one."""
+    run = here.run()
+    here.kill(run, fit)
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 1
+    assert ended.hashes == here.undisturbed_like(run).hashes
+
+
 @pytest.fixture
 def case(script_run):
     def make(*arguments, script=SCRIPT):
@@ -244,22 +253,12 @@ def test_an_edited_script_is_no_drift(case, tmp_path, edit, source, batch):
 @pytest.mark.stack("keras")
 @pytest.mark.parametrize("fit", [FIRST_FIT, SECOND_FIT])
 def test_what_callbacks_read_is_true_after_a_resume(case, fit):
-    here = case(script=support.SCRIPTS / "reads_in_callbacks.py")
-    run = here.run()
-    here.kill(run, fit)
-    ended = run.run().check()
-    assert run.trial.count("resumed") == 1
-    assert ended.hashes == here.undisturbed_like(run).hashes
+    check_resume(case(script=support.SCRIPTS / "reads_in_callbacks.py"), fit)
 
 
 @pytest.mark.stack("keras2")
 def test_what_a_metric_of_the_script_sees_is_true_after_a_resume(case):
-    here = case(script=support.SCRIPTS / "own_metric.py")
-    run = here.run()
-    here.kill(run, FIRST_FIT)
-    ended = run.run().check()
-    assert run.trial.count("resumed") == 1
-    assert ended.hashes == here.undisturbed_like(run).hashes
+    check_resume(case(script=support.SCRIPTS / "own_metric.py"), FIRST_FIT)
 
 
 @pytest.mark.stack("keras")
