@@ -45,9 +45,12 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     }
     let results = results_of(&repository)?;
     let executable = results.with_extension("pedl-run");
-    // A copy: what is built in the hours to come is not what these results are about.
+    // A copy: what is built in the hours to come is not what these results are about. A campaign of another
+    // stack may be running it already, so it comes there by a rename.
     let built = repository.build()?;
-    fs::copy(&built, &executable).at("copy", &built)?;
+    let copy = executable.with_extension(format!("pedl-run.{}", std::process::id()));
+    fs::copy(&built, &copy).at("copy", &built)?;
+    fs::rename(&copy, &executable).at("replace", &executable)?;
     println!("{}\n{}", executable.display(), results.display());
 
     let mut good = true;
