@@ -22,6 +22,7 @@ mod matrix;
 mod process;
 mod repository;
 mod summary;
+mod supported;
 mod test;
 
 use std::env;
@@ -65,6 +66,12 @@ static COMMANDS: &[Command] = &[
         arguments: "",
         help: "formats, lints, and whether our Python files compile on the oldest Python",
         run: check::run,
+    },
+    Command {
+        name: "supported",
+        arguments: "",
+        help: "which versions are intercepted, and with which each is tested; the README's table",
+        run: supported::run,
     },
     Command {
         name: "bench",

@@ -1,0 +1,129 @@
+//! `cargo dev supported`: which versions are intercepted, and with which each is tested.
+//!
+//! The table of the README, from what the hooks themselves read (`py_hooks/registry.py`) and from the
+//! stacks of `tests/matrix.toml`. A test compares the README with it.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use crate::Options;
+use crate::failure::{At as _, Failure, Result};
+use crate::matrix::{Matrix, Stack};
+use crate::repository::Repository;
+
+/// What stands for the last version of a generation that is not closed yet.
+const OPEN: &str = "on";
+
+/// A row of the registry.
+#[derive(Debug, Eq, PartialEq)]
+struct Generation {
+    library: String,
+    first: String,
+    last: String,
+}
+
+/// Prints the table.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
+    Options::parse(arguments, &[])?.no_rest()?;
+    print!("{}", table(&Repository::find())?);
+    Ok(true)
+}
+
+fn table(repository: &Repository) -> Result<String> {
+    let path = repository.root().join("py_hooks/registry.py");
+    let text = std::fs::read_to_string(&path).at("read", &path)?;
+    let generations = generations(&text)?;
+    let stacks = Matrix::read(repository)?.stacks;
+    let mut table = String::from(
+        "| library | versions intercepted | tested: stack, Python, versions |\n|---|---|---|\n",
+    );
+    for generation in &generations {
+        let tested: Vec<String> = stacks
+            .iter()
+            .filter(|stack| generation.is_tested_by(stack))
+            .map(|stack| {
+                let python = stack.python.first().map_or("", String::as_str);
+                format!("`{}`, {python}, {}", stack.name, stack.summary())
+            })
+            .collect();
+        let versions = if generation.last == OPEN {
+            format!("{} on", generation.first)
+        } else {
+            format!("{} to {}", generation.first, generation.last)
+        };
+        let library = &generation.library;
+        let _ = writeln!(table, "| {library} | {versions} | {} |", tested.join("; "));
+    }
+    Ok(table)
+}
+
+/// The rows of the registry: tuples of texts, one a line.
+fn generations(registry: &str) -> Result<Vec<Generation>> {
+    let rows: Option<Vec<Generation>> = registry
+        .lines()
+        .filter(|line| line.starts_with("    (\""))
+        .map(|line| {
+            let mut texts = line.split('"').skip(1).step_by(2).map(str::to_owned);
+            Some(Generation {
+                library: texts.next()?,
+                first: texts.next()?,
+                last: texts.next()?,
+            })
+        })
+        .collect();
+    rows.filter(|rows| !rows.is_empty()).ok_or_else(|| {
+        Failure::new("py_hooks/registry.py has no rows of `(library, first, last, module)`")
+    })
+}
+
+impl Generation {
+    /// Whether a stack pins the library to a version of this generation.
+    fn is_tested_by(&self, stack: &Stack) -> bool {
+        stack.requirements.iter().any(|requirement| {
+            let Some((name, version)) = requirement.split_once("==") else {
+                return false;
+            };
+            let version = numbers(version);
+            name.trim_end_matches("-cpu") == self.library
+                && numbers(&self.first) <= version
+                && (self.last == OPEN || version <= numbers(&self.last))
+        })
+    }
+}
+
+fn numbers(version: &str) -> Vec<u64> {
+    version
+        .split('.')
+        .map_while(|part| part.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Generation, generations, table};
+    use crate::repository::Repository;
+
+    #[test]
+    fn the_readme_has_the_table() {
+        let repository = Repository::find();
+        let readme =
+            std::fs::read_to_string(repository.root().join("README.md")).expect("it is there");
+        let table = table(&repository).expect("both files can be read");
+        assert!(
+            readme.contains(&table),
+            "README.md does not hold what `cargo dev supported` prints:\n{table}"
+        );
+    }
+
+    #[test]
+    fn rows_are_told_from_everything_else() {
+        let text = "\"\"\"A row (\"keras\").\"\"\"\nGENERATIONS = (\n    (\"keras\", \"2.2.5\", \"on\", \"keras.v2\"),\n)\n";
+        let row = Generation {
+            library: "keras".to_owned(),
+            first: "2.2.5".to_owned(),
+            last: "on".to_owned(),
+        };
+        assert_eq!(generations(text).expect("it has one"), [row]);
+        assert!(generations("GENERATIONS = ()").is_err());
+    }
+}
