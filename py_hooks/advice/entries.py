@@ -45,17 +45,25 @@ def compare(calls, name, described):
 
 
 def _difference(calls, name, recorded, now):
-    lines = [f"the replay differs from the record: `{name}` is given something else"]
-    lines.append("  call {} of the run, at {}".format(calls.trial.position, ":".join(map(str, places.user_place(2)))))
-    for key in sorted(set(recorded) | set(now)):
-        if recorded.get(key) != now.get(key):
-            lines.append("  {}: recorded {}, now {}".format(key, recorded.get(key, "none"), now.get(key, "none")))
+    different = [key for key in sorted(set(recorded) | set(now)) if recorded.get(key) != now.get(key)]
+    edited = [key for key in different if key.startswith(_FILE)]
+    what = "a file of the script was edited" if edited else f"`{name}` is given something else"
+    lines = [f"the replay differs from the record: {what}"]
+    place = ":".join(map(str, places.user_place(2)))
+    lines.append(f"  call {calls.trial.position} of the run, `{name}`, at {place}")
+    for key in edited + [key for key in different if key not in edited]:
+        lines.append("  {}: recorded {}, now {}".format(key, recorded.get(key, "none"), now.get(key, "none")))
     lines.append("  the run was stopped; the checkpoint and the log are kept")
     return "\n".join(lines), (
-        "look for the clock, os.urandom, the order of a set, the environment, or a script or data file that was "
-        "changed; `--fresh` begins a new trial"
+        "put the file back as it was, or begin a new trial with `--fresh`"
+        if edited
+        else "look for the clock, os.urandom, the order of a set, the environment, or a data file that was changed; "
+        "`--fresh` begins a new trial"
     )
 
+
+# How the files of the user's code are named in what is compared.
+_FILE = "file "
 
 _sources = {}
 
@@ -70,7 +78,7 @@ def describe_sources():
                     _sources[path] = zlib.crc32(source.read())
             except OSError:
                 continue
-    return {f"file `{places.display_path(path)}`": f"crc {crc:08x}" for path, crc in _sources.items()}
+    return {f"{_FILE}`{places.display_path(path)}`": f"crc {crc:08x}" for path, crc in _sources.items()}
 
 
 def path_text(path):

@@ -85,7 +85,9 @@ def describe_model(model):
     described = {}
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:
-        described["optimizer"] = fingerprint.describe(_configuration(optimizer))
+        described["optimizer"] = type(optimizer).__name__
+        for name, value in _configuration(optimizer).items():
+            described[f"optimizer's `{name}`"] = fingerprint.describe(value)
     weights = list(getattr(model, "weights", ()))
     described["weights"] = ", ".join(
         "{}{}".format(getattr(weight, "path", weight.name), _shape(weight)) for weight in weights
