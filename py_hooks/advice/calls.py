@@ -50,6 +50,7 @@ class Calls:
         depth: greater than 0 while a recorded call runs, or a part of the framework that is not the script's doing.
         in_composite: a call runs that a replay does not make again; what it creates has no counterpart there.
         replaying: calls are answered from the log.
+        epoch: of the running fit, from 0; None outside of one.
         batches: training calls so far, made or answered.
         traces: how often a layer's Python ran, ever; the difference over a call tells whether it traced.
         streams: the random streams of this process.
@@ -68,7 +69,7 @@ class Calls:
         self.batches = 0
         self.traces = 0
         self.skipped = False
-        self.epoch = 0
+        self.epoch = None
         self.entries = []
         self.causes = []
         self._takes_checkpoints = True

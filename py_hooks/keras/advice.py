@@ -25,13 +25,13 @@ def _call(name):
             arguments = _arguments(original, model, args, kwargs)
             entries.announce(calls, sources.causes(model, arguments))
             calls.entries.append(calls.site_from(sys._getframe(1)))
-            outer, calls.arguments = calls.arguments, 0
+            outer, calls.arguments = (calls.arguments, calls.epoch), 0
             try:
                 _compare_call(calls, name, model, arguments)
                 return original(model, *args, **kwargs)
             finally:
                 calls.entries.pop()
-                calls.arguments = outer
+                calls.arguments, calls.epoch = outer
 
         return entry
 

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `trial_begun` | `trial_id`, `experiment_id`, `attempt`, `command`, `hyperparameters`, `python`, `versions`, `cpu` | first intercepted call of a start |
 //! | `resumed` | `batch`, `step`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
-//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0), `metrics` (name → mean over the step's batches), `batches_per_second` | a step ended |
+//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; `model N name`, where several were trained), `batches_per_second` | a step ended |
 //! | `checkpoint` | `workload`, `batch`, `step`, `epoch`, `name`, `bytes`, `seconds` | a checkpoint was committed |
 //! | `checkpoint_damaged` | `error` | a checkpoint was found damaged, and was set aside |
 //! | `restart` | `signal`, `attempt` | the supervisor started the trial process again |

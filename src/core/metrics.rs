@@ -1,16 +1,19 @@
 //! Averages of metrics over the training calls of a step: unweighted means, a short last batch counts
-//! fully.
+//! fully. Where several models were trained in the step, each has its own.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::calls::TextId;
 use crate::calls::value::{Decoder, Leaf, Malformed, Token};
+use crate::calls::{Tables, TextId};
 
 /// The name of a value that is returned alone.
 const LOSS: &str = "loss";
 
-/// Sums of the scalars that training calls returned, by name, in the order in which names appeared.
+/// What the identity of a training call begins with; the model follows.
+const TRAIN: &str = "train ";
+
+/// Sums of the scalars that training calls returned, by call and name, in the order in which they appeared.
 #[derive(Debug, Default)]
 pub(crate) struct Averages {
     sums: Vec<Sum>,
@@ -20,6 +23,7 @@ pub(crate) struct Averages {
 
 #[derive(Debug)]
 struct Sum {
+    identity: TextId,
     name: String,
     total: f64,
     count: u32,
@@ -37,10 +41,24 @@ impl Averages {
         let _ = self.try_add(identity, &mut value);
     }
 
-    /// The averages, and begins anew.
-    pub(crate) fn take(&mut self) -> Vec<(String, f64)> {
-        let sums = self.sums.drain(..);
-        sums.map(|sum| (sum.name, sum.total / f64::from(sum.count)))
+    /// The averages, and begins anew. The names are those of the framework; of several models' with
+    /// `model N ` before them, counted in the order of their first call.
+    pub(crate) fn take(&mut self, tables: &Tables) -> Vec<(String, f64)> {
+        let is_of_one = self
+            .sums
+            .windows(2)
+            .all(|pair| pair[0].identity == pair[1].identity);
+        let name = |sum: &Sum| {
+            if is_of_one {
+                return sum.name.clone();
+            }
+            let identity = String::from_utf8_lossy(tables.text(sum.identity));
+            let model = identity.strip_prefix(TRAIN).unwrap_or(&identity);
+            format!("{model} {}", sum.name)
+        };
+        self.sums
+            .drain(..)
+            .map(|sum| (name(&sum), sum.total / f64::from(sum.count)))
             .collect()
     }
 
@@ -59,7 +77,7 @@ impl Averages {
                     let Some(scalar) = scalar(&value.node()?) else {
                         return Ok(());
                     };
-                    self.add_scalar(place, name, scalar);
+                    self.add_scalar(identity, place, name, scalar);
                 }
             }
             Token::List(count) | Token::Tuple(count) => {
@@ -71,12 +89,12 @@ impl Averages {
                     let Some(name) = names.and_then(|names| names.get(place)).cloned() else {
                         return Ok(());
                     };
-                    self.add_scalar(place, name.as_bytes(), scalar);
+                    self.add_scalar(identity, place, name.as_bytes(), scalar);
                 }
             }
             token => {
                 if let Some(scalar) = scalar(&token) {
-                    self.add_scalar(0, LOSS.as_bytes(), scalar);
+                    self.add_scalar(identity, 0, LOSS.as_bytes(), scalar);
                 }
             }
         }
@@ -84,19 +102,17 @@ impl Averages {
     }
 
     /// `place` is where the name stood last time, most likely.
-    fn add_scalar(&mut self, place: usize, name: &[u8], value: f64) {
-        let is_there = self
-            .sums
-            .get(place)
-            .is_some_and(|sum| sum.name.as_bytes() == name);
-        let place = if is_there {
+    fn add_scalar(&mut self, identity: TextId, place: usize, name: &[u8], value: f64) {
+        let is_it = |sum: &Sum| sum.identity == identity && sum.name.as_bytes() == name;
+        let place = if self.sums.get(place).is_some_and(is_it) {
             Some(place)
         } else {
-            self.sums.iter().position(|sum| sum.name.as_bytes() == name)
+            self.sums.iter().position(is_it)
         };
         let place = place.unwrap_or_else(|| {
             let name = String::from_utf8_lossy(name).into_owned();
             self.sums.push(Sum {
+                identity,
                 name,
                 total: 0.0,
                 count: 0,
@@ -215,8 +231,8 @@ mod tests {
             add(&mut averages, identity, &value);
         }
         let expected = [("loss".to_owned(), 1.5), ("accuracy".to_owned(), 0.5)];
-        assert_eq!(averages.take(), expected);
-        assert!(averages.take().is_empty());
+        assert_eq!(averages.take(&tables), expected);
+        assert!(averages.take(&tables).is_empty());
     }
 
     #[test]
@@ -237,9 +253,34 @@ mod tests {
             add(&mut averages, identity, &value);
         }
         assert_eq!(
-            averages.take(),
+            averages.take(&tables),
             [("loss".to_owned(), 3.0), ("acc".to_owned(), 1.0)]
         );
+    }
+
+    #[test]
+    fn models_trained_in_turns_have_averages_of_their_own() {
+        let mut tables = Tables::default();
+        let models = [
+            tables.intern(b"train model 0"),
+            tables.intern(b"train model 1"),
+        ];
+        let mut averages = Averages::default();
+        for (identity, loss) in [
+            (models[0], 1.0),
+            (models[1], 10.0),
+            (models[0], 3.0),
+            (models[1], 30.0),
+        ] {
+            let mut value = Encoded::default();
+            value.encoder().float(loss);
+            add(&mut averages, identity, &value);
+        }
+        let expected = [
+            ("model 0 loss".to_owned(), 2.0),
+            ("model 1 loss".to_owned(), 20.0),
+        ];
+        assert_eq!(averages.take(&tables), expected);
     }
 
     #[test]

@@ -343,13 +343,13 @@ impl Training {
     }
 
     /// The step that ended with the last batch is over, and its calls are appended: writes it into the
-    /// journal, and says so.
+    /// journal, and says so. `epoch` is that of the last batch, from 0; none in a loop of the script's own.
     ///
     /// # Errors
     ///
     /// Storage.
-    pub fn end_step(&mut self, epoch: u64) -> Result<()> {
-        let averages = self.metrics.take();
+    pub fn end_step(&mut self, epoch: Option<u64>) -> Result<()> {
+        let averages = self.metrics.take(&self.tables);
         let begun = self.begun.as_mut().ok_or_else(not_begun)?;
         let batches = begun.sequencer.batches();
         let step = begun.sequencer.step_of(batches.max(1));
@@ -362,10 +362,11 @@ impl Training {
                 rate.is_finite().then_some(rate)
             });
         tracing::info!(
-            "step {} (batches {}-{}, epoch {epoch}){}",
+            "step {} (batches {}-{}{}){}",
             step.number,
             step.first_batch,
             step.last_batch,
+            epoch.map_or(String::new(), |epoch| format!(", epoch {epoch}")),
             metrics::describe(&averages, speed)
         );
         let members_of = |(name, mean): &(String, f64)| (name.clone(), events::number(*mean));
@@ -394,6 +395,7 @@ impl Training {
     /// Takes a checkpoint of the state after the last appended call.
     ///
     /// Args:
+    ///     `epoch`: of the last batch, from 0; none in a loop of the script's own.
     ///     `tensors`: the arrays, copied.
     ///     `state`: the rest, JSON.
     ///     `files`: files of the script that belong to it; those that are not there are left out.
@@ -403,7 +405,7 @@ impl Training {
     /// Storage; also of the checkpoint before, where that was not told yet.
     pub fn save(
         &mut self,
-        epoch: u64,
+        epoch: Option<u64>,
         tensors: Vec<Tensor>,
         state: String,
         files: Vec<PathBuf>,

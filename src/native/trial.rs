@@ -319,7 +319,7 @@ impl Trial {
     }
 
     /// The step that ended with the last batch is over, and its calls are appended.
-    fn end_step(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
+    fn end_step(&self, py: Python<'_>, epoch: Option<u64>) -> PyResult<()> {
         if self.is_inert() {
             Ok(())
         } else {
@@ -386,7 +386,7 @@ impl Trial {
     fn save(
         &self,
         py: Python<'_>,
-        epoch: u64,
+        epoch: Option<u64>,
         tensors: Vec<(String, Bound<'_, PyAny>)>,
         state: String,
         files: Vec<PathBuf>,

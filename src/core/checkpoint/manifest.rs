@@ -27,8 +27,8 @@ pub struct Manifest {
     pub batch: u64,
     /// Steps completed so far.
     pub step: u64,
-    /// The epoch of the last batch, from 0.
-    pub epoch: u64,
+    /// The epoch of the last batch, from 0; none in a loop of the script's own.
+    pub epoch: Option<u64>,
     /// Calls recorded so far.
     pub calls: u64,
     /// Size in bytes of the log with those calls.
@@ -165,7 +165,7 @@ mod tests {
             uuid: uuid_of([0xff; 16]),
             batch: u64::MAX,
             step: 2,
-            epoch: 1,
+            epoch: Some(1),
             calls: 300,
             log_offset: 4096,
             created: "2026-03-01T10:22:05.000Z".to_owned(),

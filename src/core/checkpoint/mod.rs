@@ -113,8 +113,8 @@ pub struct Snapshot {
     pub batch: u64,
     /// Steps completed so far.
     pub step: u64,
-    /// The epoch of the last batch, from 0.
-    pub epoch: u64,
+    /// The epoch of the last batch, from 0; none in a loop of the script's own.
+    pub epoch: Option<u64>,
     /// Calls recorded so far.
     pub calls: u64,
     /// Size in bytes of the log with those calls. That much of it is durable already.

@@ -21,7 +21,7 @@ fn snapshot(batch: u64, salt: u8) -> Snapshot {
     Snapshot {
         batch,
         step: batch / 100,
-        epoch: 3,
+        epoch: Some(3),
         calls: batch + u64::from(salt),
         log_offset: batch * 24,
         state: format!("{{\"salt\":{salt}}}"),

@@ -97,7 +97,7 @@ fn train(training: &mut Training, batch: u64) {
             .step_ended
             .is_some()
         {
-            training.end_step(0).expect("there is room");
+            training.end_step(Some(0)).expect("there is room");
         }
     }
 }
@@ -114,7 +114,7 @@ fn tensors(batch: u64) -> Vec<Tensor> {
 fn save(training: &mut Training, batch: u64) {
     training
         .save(
-            0,
+            Some(0),
             tensors(batch),
             format!("{{\"batch\":{batch}}}"),
             Vec::new(),
@@ -449,10 +449,10 @@ fn a_failed_checkpoint_is_told_at_the_next() {
         ..tensors(1).remove(0)
     }];
     training
-        .save(0, text, "{}".to_owned(), Vec::new())
+        .save(Some(0), text, "{}".to_owned(), Vec::new())
         .expect("it is written later");
     let error = training
-        .save(0, tensors(1), "{}".to_owned(), Vec::new())
+        .save(Some(0), tensors(1), "{}".to_owned(), Vec::new())
         .expect_err("the one before failed");
     assert_eq!(error.class(), Class::NotStorable, "{error}");
     save(&mut training, 1);

@@ -1,0 +1,20 @@
+"""What the journal and the lines on stderr say about the steps of a training."""
+
+import re
+
+import pytest
+import support
+
+
+@pytest.mark.stack("keras")
+def test_models_trained_in_turns_have_averages_of_their_own_and_no_epoch(script_run):
+    run = script_run(support.SCRIPTS / "two_models_by_hand.py", options=["--batches-per-step", "4"])
+    ended = run.run().check()
+    steps = [event for event in run.trial.events if event["event"] == "step"]
+    assert [step["epoch"] for step in steps] == [0, None, None]
+    assert [sorted(step["metrics"]) for step in steps] == [["loss"]] + 2 * [["model 0 loss", "model 1 loss"]]
+    for step in steps[1:]:
+        assert step["metrics"]["model 0 loss"] < 10 < 90 < step["metrics"]["model 1 loss"]
+    lines = re.findall(r"^pedl: step .*", ended.stderr, re.MULTILINE)
+    assert "(batches 1-4, epoch 0): loss" in lines[0]
+    assert "(batches 5-8): model 0 loss" in lines[1], lines
