@@ -1,7 +1,7 @@
 //! Decides which trial a command line means, and writes the launch message.
 //!
-//! The same command continues its trial; one that had ended with 0 is moved aside, and the command
-//! begins anew, as it does with `--fresh`. Values that make a run what it is (the seeds, the size of
+//! The same command continues its trial, and another one is refused; a trial that had ended with 0 is
+//! moved aside, and the command begins anew, as it does with `--fresh`. Values that make a run what it is (the seeds, the size of
 //! thread pools) are drawn once, recorded by the trial in `trial.json`, and read from there ever
 //! after.
 
@@ -41,19 +41,18 @@ pub(super) fn prepare(
     if options.fresh && directory.has_trial() {
         directory.move_aside()?;
     }
-    let recorded = directory.identity()?;
-    if let Some(identity) = &recorded {
-        identity.check_command(&directory, &command, &options.hyperparameters)?;
-        // Now, and not when the script first trains: it would write over the files of the other.
-        directory.check_not_in_use()?;
-    }
-    let identity = match recorded {
+    let identity = match directory.identity()? {
+        None => fresh_identity(&command, options)?,
         Some(_) if directory.is_over() => {
             directory.move_aside()?;
             fresh_identity(&command, options)?
         }
-        Some(identity) => identity,
-        None => fresh_identity(&command, options)?,
+        Some(identity) => {
+            identity.check_command(&directory, &command, &options.hyperparameters)?;
+            // Now, and not when the script first trains: it would write over the files of the other.
+            directory.check_not_in_use()?;
+            identity
+        }
     };
     let launch = Launch {
         schema: LAUNCH_SCHEMA,

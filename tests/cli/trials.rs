@@ -143,6 +143,20 @@ fn a_trial_that_is_over_is_moved_aside() {
 }
 
 #[test]
+fn a_trial_that_is_over_stands_in_no_command_s_way() {
+    for arguments in [&["train.py", "other"][..], &["--hp", "lr=0.1", "train.py"]] {
+        let directory = begun();
+        directory.write(
+            ".pedl/train/events.jsonl",
+            "{\"event\": \"trial_ended\", \"exit_code\": 0}\n",
+        );
+        let output = run(&directory, arguments).assert_code(0);
+        assert!(output.stdout.ends_with(" False\n"), "{output}");
+        assert!(directory.join(".pedl/train.1/trial.json").is_file());
+    }
+}
+
+#[test]
 fn a_trial_in_use_is_neither_moved_aside_nor_started() {
     let directory = begun();
     let lock = directory.write(".pedl/train/lock", "");
