@@ -54,8 +54,8 @@ def _batch_call(name, attribute):
             if not calls.begun:
                 # A batch is arrays, whatever it was made from.
                 entries.announce(calls, sources.causes(model, {}))
-            checksum = calls.trial.batch_checksum(args) if not kwargs else 0
-            checksum = (checksum or fingerprint.quick(args, kwargs)) & ~recorder.TRACED
+            batch = args + tuple(kwargs.values()) if kwargs else args
+            checksum = (calls.trial.batch_checksum(batch) or fingerprint.quick(batch)) & ~recorder.TRACED
             calls.entries.append(calls.site_from(sys._getframe(1)))
             outer, calls.arguments = calls.arguments, checksum
             try:

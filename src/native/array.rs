@@ -1,18 +1,118 @@
 #![expect(unsafe_code, reason = "the memory of arrays is told as an address")]
 //! The memory of numpy arrays. The only unsafe code of this crate.
 //!
-//! Before Python 3.11 the stable ABI has no buffer protocol; `__array_interface__` tells where the
-//! memory is.
+//! Before Python 3.11 the stable ABI has no buffer protocol. `__array_struct__` tells where the memory
+//! is: a capsule without a name, which holds the array, around numpy's `PyArrayInterface`.
+//!
+//! Source: the array interface protocol, version 3, "C-struct access", of numpy's reference.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use crate::numpy::{Dtype, Numpy};
 
-/// Up to here a copy by way of `bytes` is cheaper than to ask where the memory is (about 1 µs).
-pub(crate) const SMALL_BYTES: usize = 16 << 10;
+/// `NPY_ARRAY_C_CONTIGUOUS` and `NPY_ARRAY_WRITEABLE`.
+const C_CONTIGUOUS: c_int = 0x1;
+const WRITEABLE: c_int = 0x400;
+
+/// What `PyArrayInterface.two` always is.
+const SANITY: c_int = 2;
+
+/// The kinds of elements that are numbers: truth values, integers, floats and complex numbers.
+const NUMBERS: &[u8] = b"biufc";
+
+/// `PyArrayInterface` of numpy.
+#[repr(C)]
+struct Interface {
+    two: c_int,
+    rank: c_int,
+    kind: c_char,
+    itemsize: c_int,
+    flags: c_int,
+    shape: *const isize,
+    strides: *const isize,
+    data: *mut c_void,
+    descr: *const c_void,
+}
+
+/// An array whose elements lie one after the other, in C order.
+pub(crate) struct View<'py> {
+    /// Holds the array, and what `shape` points to.
+    _owner: Bound<'py, PyCapsule>,
+    shape: *const isize,
+    rank: usize,
+    data: *mut u8,
+    size: usize,
+    is_writeable: bool,
+    /// Whether its elements are numbers.
+    pub(crate) is_of_numbers: bool,
+}
+
+impl<'py> View<'py> {
+    /// A view of a `numpy.ndarray` or scalar; `None` where its elements do not lie one after the other.
+    pub(crate) fn of(array: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        let owner = array
+            .getattr(intern!(array.py(), "__array_struct__"))?
+            .cast_into::<PyCapsule>()?;
+        let interface = owner.pointer_checked(None)?.cast::<Interface>();
+        // SAFETY: numpy documents that the capsule of `__array_struct__` points to this struct, and
+        // frees it with the capsule, which is alive here.
+        let interface = unsafe { interface.as_ref() };
+        let (Ok(rank), Ok(itemsize)) = (
+            usize::try_from(interface.rank),
+            usize::try_from(interface.itemsize),
+        ) else {
+            return Err(inconsistent());
+        };
+        if interface.two != SANITY
+            || interface.data.is_null()
+            || (rank > 0 && interface.shape.is_null())
+        {
+            return Err(inconsistent());
+        }
+        if interface.flags & C_CONTIGUOUS == 0 {
+            return Ok(None);
+        }
+        let view = Self {
+            shape: interface.shape,
+            rank,
+            data: interface.data.cast(),
+            size: 0,
+            is_writeable: interface.flags & WRITEABLE != 0,
+            is_of_numbers: NUMBERS.contains(&interface.kind.cast_unsigned()),
+            _owner: owner,
+        };
+        let size = view
+            .shape()
+            .try_fold(itemsize, usize::checked_mul)
+            .ok_or_else(inconsistent)?;
+        Ok(Some(Self { size, ..view }))
+    }
+
+    /// The sizes of its dimensions, outermost first.
+    pub(crate) fn shape(&self) -> impl Iterator<Item = usize> {
+        let shape = if self.rank == 0 {
+            &[]
+        } else {
+            // SAFETY: numpy says that `rank` numbers begin there; they live as long as the capsule.
+            unsafe { std::slice::from_raw_parts(self.shape, self.rank) }
+        };
+        shape.iter().map(|size| size.cast_unsigned())
+    }
+
+    /// Calls `read` with its bytes.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
+        // SAFETY: numpy says that the elements begin there, and it is contiguous, so `size` bytes do.
+        // The array is alive with the capsule. Nothing of Python runs meanwhile: this thread holds the
+        // GIL, and `read` does not call back.
+        read(unsafe { std::slice::from_raw_parts(self.data, self.size) })
+    }
+}
 
 /// Calls `read` with the bytes of an array in C order, and returns what it returns.
 ///
@@ -20,27 +120,15 @@ pub(crate) const SMALL_BYTES: usize = 16 << 10;
 ///     `array`: a `numpy.ndarray` or scalar without Python objects in it.
 pub(crate) fn with_bytes<T>(
     array: &Bound<'_, PyAny>,
-    size: usize,
     read: impl FnOnce(&[u8]) -> T,
 ) -> PyResult<T> {
-    let py = array.py();
-    if size <= SMALL_BYTES {
-        let bytes = array
-            .call_method0(intern!(py, "tobytes"))?
-            .cast_into::<PyBytes>()?;
-        return Ok(read(bytes.as_bytes()));
+    if let Some(view) = View::of(array)? {
+        return Ok(view.read(read));
     }
-    let options = PyDict::new(py);
-    options.set_item("order", "C")?;
-    let array = Numpy::get(py)?
-        .asarray
-        .bind(py)
-        .call((array,), Some(&options))?;
-    let memory = memory(&array, size)?;
-    // SAFETY: numpy says that `size` bytes begin there: the array is contiguous, and its size was
-    // asked for. It is alive until the end of this function, and nothing of Python runs meanwhile,
-    // since this thread holds the GIL and `read` does not call back.
-    Ok(read(unsafe { std::slice::from_raw_parts(memory, size) }))
+    let bytes = array
+        .call_method0(intern!(array.py(), "tobytes"))?
+        .cast_into::<PyBytes>()?;
+    Ok(read(bytes.as_bytes()))
 }
 
 /// Makes an array whose bytes `fill` writes.
@@ -64,35 +152,22 @@ pub(crate) fn filled<'py, E>(
         .zeros
         .bind(py)
         .call1((shape, &dtype.object))?;
-    let has: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
-    if has != size {
+    let view = View::of(&array)?.filter(|view| view.is_writeable);
+    let Some(view) = view else {
+        return Err(inconsistent());
+    };
+    if view.size != size {
         return Err(PyBufferError::new_err(format!(
-            "an array of {size} bytes has {has} here"
+            "an array of {size} bytes has {} here",
+            view.size
         )));
     }
-    if size == 0 {
-        return Ok(fill(&mut []).map(|()| array));
-    }
-    let memory = memory(&array, size)?;
-    // SAFETY: as above: numpy says that `size` bytes begin there, and the array is alive; they are
-    // initialised, as zeros. Nobody else knows the array yet. Any bytes are elements of it, since it
-    // holds no references.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(memory, size) };
+    // SAFETY: as in `View::read`; they are initialised, as zeros, and may be written. Nobody else knows
+    // the array yet. Any bytes are elements of it, since it holds no references.
+    let bytes = unsafe { &mut *ptr::slice_from_raw_parts_mut(view.data, size) };
     Ok(fill(bytes).map(|()| array))
 }
 
-/// Where the memory of a contiguous array begins.
-fn memory(array: &Bound<'_, PyAny>, size: usize) -> PyResult<*mut u8> {
-    let py = array.py();
-    let interface = array.getattr(intern!(py, "__array_interface__"))?;
-    let data = interface.get_item(intern!(py, "data"))?;
-    let address: usize = data.get_item(0)?.extract()?;
-    let nbytes: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
-    let strides = interface.get_item(intern!(py, "strides"))?;
-    if address == 0 || nbytes != size || !strides.is_none() {
-        return Err(PyBufferError::new_err(
-            "numpy does not say where an array's memory is",
-        ));
-    }
-    Ok(std::ptr::with_exposed_provenance_mut(address))
+fn inconsistent() -> PyErr {
+    PyBufferError::new_err("numpy does not say where an array's memory is")
 }

@@ -103,7 +103,7 @@ impl Encoding<'_> {
             let Some(dtype) = numpy.dtype_of_scalars(&class, value)? else {
                 return self.array(ArrayClass::Scalar, value, value, encoder);
             };
-            return array::with_bytes(value, 0, |bytes| {
+            return array::with_bytes(value, |bytes| {
                 encoder.array(ArrayClass::Scalar, &dtype, &[], bytes);
             });
         }
@@ -143,12 +143,9 @@ impl Encoding<'_> {
         let dtype = array.getattr(pyo3::intern!(py, "dtype"))?;
         let shape: Vec<usize> = array.getattr(pyo3::intern!(py, "shape"))?.extract()?;
         match Numpy::get(py)?.name_of(&dtype)? {
-            Some(name) if !name.is_object => {
-                let size: usize = array.getattr(pyo3::intern!(py, "nbytes"))?.extract()?;
-                array::with_bytes(array, size, |bytes| {
-                    encoder.array(class, &name.text, &shape, bytes);
-                })
-            }
+            Some(name) if !name.is_object => array::with_bytes(array, |bytes| {
+                encoder.array(class, &name.text, &shape, bytes);
+            }),
             Some(_) if class == ArrayClass::Ndarray => {
                 encoder.objects(&shape);
                 for item in array.getattr(pyo3::intern!(py, "flat"))?.try_iter()? {

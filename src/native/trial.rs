@@ -527,8 +527,7 @@ fn tensor_of(name: String, array: &Bound<'_, PyAny>, mut bytes: Vec<u8>) -> PyRe
     };
     // What holds references has no bytes to store; core refuses it by its dtype.
     if !is_object {
-        let size: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
-        array::with_bytes(&array, size, |source| bytes.extend_from_slice(source))?;
+        array::with_bytes(&array, |source| bytes.extend_from_slice(source))?;
     }
     let shape = array.getattr(intern!(py, "shape"))?.extract()?;
     Ok(Tensor {

@@ -336,7 +336,26 @@ def test_the_quick_checksum_of_a_batch(native):
     x = numpy.arange(12, dtype="float32").reshape(4, 3)
     checksum = native.Trial.batch_checksum
     assert checksum((x, None)) == checksum((x.copy(), None)) != 0
-    others = [(x,), (x.reshape(3, 4), None), (x + 1, None), (x, x), (x[::-1], None)]
-    assert len({checksum(values) for values in [(x, None), *others]}) == len(others) + 1
-    for values in [("text",), (numpy.zeros(1000),), (numpy.array([None]),), ([x],), (numpy.float32(1),)]:
+    large = numpy.zeros(100000)
+    others = [(x,), (x.reshape(3, 4), None), (x + 1, None), (x, x), (x[::-1].copy(), None), (x, True), (x, False)]
+    for place in (0, 50000, 99999):
+        other = large.copy()
+        other[place] = 1
+        others.append((other,))
+    assert len({checksum(values) for values in [(x, None), (large,), *others]}) == len(others) + 2
+    text = numpy.array(["a"])
+    for values in [("text",), (numpy.array([None]),), ([x],), (numpy.float32(1),), (x.T,), (x[::-1],), (text,)]:
         assert checksum(values) == 0
+
+
+def test_views_of_arrays_are_read_as_they_are(native):
+    """Whatever memory they lie in: slices, foreign byte orders, masked out dimensions, no elements at all."""
+    numpy = pytest.importorskip("numpy")
+    checksum = native.Trial.batch_checksum
+    x = numpy.arange(60, dtype="float32").reshape(10, 6)
+    assert checksum((x[2:5],)) == checksum((x[2:5].copy(),)) != checksum((x[3:6],))
+    assert checksum((x[:0],)) != checksum((x[:, :0],))
+    readonly = x.copy()
+    readonly.flags.writeable = False
+    assert checksum((readonly,)) == checksum((x,))
+    assert checksum((numpy.float64(1).reshape(()),)) != checksum((numpy.float64(1).reshape((1,)),))

@@ -66,6 +66,7 @@
 //! definitions in memory. `Log` appends; `Replay` streams the records up to the checkpoint;
 //! [`Divergence`] says how a call differs from its record.
 
+mod batch;
 mod divergence;
 mod frame;
 mod reader;
@@ -77,6 +78,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use batch::BatchChecksum;
 pub use divergence::Divergence;
 pub use reader::Answer;
 pub(crate) use reader::Replay;
