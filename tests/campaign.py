@@ -124,7 +124,7 @@ def run_cell(make_cell, epochs, kills, dice):
         wanted = LEAST_STARTUPS * undisturbed.startup_seconds * MARGIN / SHARE - undisturbed.startup_seconds
         epochs = 1 + int(undisturbed.epochs * max(1.2, wanted / of_training))
         cell = make_cell(epochs)
-        undisturbed = cell.undisturbed()
+        undisturbed = cell.undisturbed(may_converge=True)
     result.long_seconds = undisturbed.seconds
     _give_little_time(cell, undisturbed, result)
     if result.starts < 2:
