@@ -18,3 +18,16 @@ def test_models_trained_in_turns_have_averages_of_their_own_and_no_epoch(script_
     lines = re.findall(r"^pedl: step .*", ended.stderr, re.MULTILINE)
     assert "(batches 1-4, epoch 0): loss" in lines[0]
     assert "(batches 5-8): model 0 loss" in lines[1], lines
+
+
+@pytest.mark.stack("keras")
+def test_a_finished_trial_makes_room_when_the_next_one_trains(script_run):
+    run = script_run(support.SCRIPTS / "two_models_by_hand.py")
+    run.run().check()
+    before = run.trial.identity
+    run.options.append("--hp=lr=0.1")
+    ended = run.run().check()
+    kept = run.trial.directory.with_name(run.trial.directory.name + ".1")
+    assert f"the trial before is kept in `{kept}`" in ended.stderr
+    assert support.Trial(kept).identity == before != run.trial.identity
+    assert run.trial.count("trial_begun") == run.trial.count("trial_ended") == 1

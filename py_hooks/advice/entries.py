@@ -6,6 +6,9 @@ import zlib
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import exactness, places
 
+# How the files of the user's code are named in what is compared.
+_FILE = "file "
+
 
 def called_by_user():
     """Whether the advice that asks stands in the place of what the user's own code called."""
@@ -46,7 +49,7 @@ def compare(calls, name, described):
 
 def _difference(calls, name, recorded, now):
     different = [key for key in sorted(set(recorded) | set(now)) if recorded.get(key) != now.get(key)]
-    edited = [key for key in different if key.startswith(_FILE)]
+    edited = [key for key in different if key.startswith(_FILE) and key in recorded and key in now]
     what = "a file of the script was edited" if edited else f"`{name}` is given something else"
     lines = [f"the replay differs from the record: {what}"]
     place = ":".join(map(str, places.user_place(2)))
@@ -61,9 +64,6 @@ def _difference(calls, name, recorded, now):
         "`--fresh` begins a new trial"
     )
 
-
-# How the files of the user's code are named in what is compared.
-_FILE = "file "
 
 _sources = {}
 

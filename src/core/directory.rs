@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::Store;
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::events;
 use crate::file::{self, Attempt, Lock};
 use crate::trial::Launch;
@@ -107,6 +108,10 @@ impl Directory {
             path: path.clone(),
             source,
         };
+        if is_replaced(launch) {
+            let aside = move_aside(path)?;
+            tracing::info!("the trial before is kept in `{}`", aside.display());
+        }
         file::create_directory(path).map_err(cannot_create)?;
         let lock = match file::lock(&path.join(LOCK)).map_err(cannot_create)? {
             Attempt::Held(lock) => lock,
@@ -140,6 +145,42 @@ impl Directory {
             _lock: lock,
         })
     }
+}
+
+/// The inode of `trial.json`, which tells one trial in a directory from the next; `None` where there is
+/// none.
+pub fn inode(trial_dir: &Path) -> Option<u64> {
+    let metadata = trial_dir.join(RECORD).metadata().ok()?;
+    Some(metadata.ino())
+}
+
+/// Whether what is in the trial directory is the trial that this launch moves aside.
+pub(crate) fn is_replaced(launch: &Launch) -> bool {
+    launch.replaces.is_some() && launch.replaces == inode(&launch.trial_dir)
+}
+
+/// Renames the directory of a trial that nobody runs to the first free name of `<dir>.1`, `<dir>.2`, and
+/// so on; returns that.
+fn move_aside(path: &Path) -> Result<PathBuf> {
+    let cannot_move = |source| CannotCreate {
+        path: path.to_owned(),
+        source,
+    };
+    let held = file::lock(&path.join(LOCK)).map_err(cannot_move)?;
+    if let Attempt::HeldBy(process) = held {
+        let path = path.to_owned();
+        return Err(InUse { path, process }.into());
+    }
+    let mut names = (1_u32..).map(|number| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    });
+    let aside = names
+        .find(|aside| aside.symlink_metadata().is_err())
+        .ok_or_else(|| Bug(format!("there is no free name beside `{}`", path.display())))?;
+    file::rename(path, &aside).map_err(cannot_move)?;
+    Ok(aside)
 }
 
 fn read_record(directory: &Path) -> Result<Option<TrialRecord>> {

@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | `trial_begun` | `trial_id`, `experiment_id`, `attempt`, `command`, `hyperparameters`, `python`, `versions`, `cpu` | first intercepted call of a start |
 //! | `resumed` | `batch`, `step`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
-//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; `model N name`, where several were trained), `batches_per_second` | a step ended |
-//! | `checkpoint` | `workload`, `batch`, `step`, `epoch`, `name`, `bytes`, `seconds` | a checkpoint was committed |
+//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; where the step trained several models, each name begins with `model N `, N from 0 in the order of their first compute call), `batches_per_second` | a step ended |
+//! | `checkpoint` | `workload`, `batch`, `step`, `epoch` (as above), `name`, `bytes`, `seconds` | a checkpoint was committed |
 //! | `checkpoint_damaged` | `error` | a checkpoint was found damaged, and was set aside |
 //! | `restart` | `signal`, `attempt` | the supervisor started the trial process again |
 //! | `trial_ended` | `exit_code` or `signal` | the trial is over |

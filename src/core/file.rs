@@ -101,8 +101,13 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
     let file = File::create(&staged)?;
     file.write_at(text.as_bytes(), 0)?;
     file.sync()?;
-    check("rename", &staged, fs::rename(&staged, path))?;
+    rename(&staged, path)?;
     path.parent().map_or(Ok(()), sync_directory)
+}
+
+/// Renames a file or directory.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    check("rename", from, fs::rename(from, to))
 }
 
 /// Makes the names in a directory durable.

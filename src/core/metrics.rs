@@ -41,8 +41,8 @@ impl Averages {
         let _ = self.try_add(identity, &mut value);
     }
 
-    /// The averages, and begins anew. The names are those of the framework; of several models' with
-    /// `model N ` before them, counted in the order of their first call.
+    /// The averages, and begins anew. Where the step trained several models, each name begins with
+    /// `model N `; N counts models from 0, by their first compute call.
     pub(crate) fn take(&mut self, tables: &Tables) -> Vec<(String, f64)> {
         let is_of_one = self
             .sums

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use crate::calls::value::Encoded;
 use crate::calls::{Answer, Call, Divergence, Log, Mark, Replay, Tables, TextId, kind};
 use crate::checkpoint::{Checkpoint, Newest, Snapshot, Store, Tensor};
-use crate::directory::{Directory, Facts};
+use crate::directory::{self, Directory, Facts};
 use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::events::{self, Journal};
 use crate::metrics::{self, Averages};
@@ -80,7 +80,10 @@ impl Training {
     pub fn has_checkpoint(&self) -> bool {
         match &self.begun {
             Some(begun) => begun.checkpoint.is_some(),
-            None => Store::has_checkpoint(&self.launch.trial_dir),
+            None => {
+                !directory::is_replaced(&self.launch)
+                    && Store::has_checkpoint(&self.launch.trial_dir)
+            }
         }
     }
 

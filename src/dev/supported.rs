@@ -57,22 +57,37 @@ fn table(repository: &Repository) -> Result<String> {
     Ok(table)
 }
 
-/// The rows of the registry: tuples of texts, one a line.
+/// The rows of the registry: between its parentheses one tuple of four texts a line.
 fn generations(registry: &str) -> Result<Vec<Generation>> {
-    let rows: Option<Vec<Generation>> = registry
+    let rows = registry
         .lines()
-        .filter(|line| line.starts_with("    (\""))
+        .skip_while(|line| *line != "GENERATIONS = (")
+        .skip(1)
+        .take_while(|line| *line != ")");
+    let rows: Vec<Generation> = rows
         .map(|line| {
-            let mut texts = line.split('"').skip(1).step_by(2).map(str::to_owned);
-            Some(Generation {
-                library: texts.next()?,
-                first: texts.next()?,
-                last: texts.next()?,
+            row(line).ok_or_else(|| {
+                let what = "is no row of `(library, first, last, module)`";
+                Failure::new(format!("py_hooks/registry.py: `{}` {what}", line.trim()))
             })
         })
-        .collect();
-    rows.filter(|rows| !rows.is_empty()).ok_or_else(|| {
-        Failure::new("py_hooks/registry.py has no rows of `(library, first, last, module)`")
+        .collect::<Result<_>>()?;
+    if rows.is_empty() {
+        return Err(Failure::new("py_hooks/registry.py has no GENERATIONS"));
+    }
+    Ok(rows)
+}
+
+fn row(line: &str) -> Option<Generation> {
+    let texts = line.trim().strip_prefix("(\"")?.strip_suffix("\"),")?;
+    let texts: Vec<&str> = texts.split("\", \"").collect();
+    let [library, first, last, _module] = texts[..] else {
+        return None;
+    };
+    Some(Generation {
+        library: library.to_owned(),
+        first: first.to_owned(),
+        last: last.to_owned(),
     })
 }
 
@@ -110,7 +125,7 @@ mod tests {
             std::fs::read_to_string(repository.root().join("README.md")).expect("it is there");
         let table = table(&repository).expect("both files can be read");
         assert!(
-            readme.contains(&table),
+            readme.contains(&format!("\n\n{table}\n")),
             "README.md does not hold what `cargo dev supported` prints:\n{table}"
         );
     }
@@ -124,6 +139,12 @@ mod tests {
             last: "on".to_owned(),
         };
         assert_eq!(generations(text).expect("it has one"), [row]);
-        assert!(generations("GENERATIONS = ()").is_err());
+        for text in [
+            "GENERATIONS = ()",
+            "GENERATIONS = (\n)",
+            "GENERATIONS = (\n    ('keras', '2', 'on', 'keras.v2'),\n)",
+        ] {
+            assert!(generations(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,4 +1,7 @@
-#![expect(unsafe_code, reason = "the memory of arrays is told as an address")]
+#![expect(
+    unsafe_code,
+    reason = "numpy tells where the memory of arrays is by pointers"
+)]
 //! The memory of numpy arrays. The only unsafe code of this crate.
 //!
 //! Before Python 3.11 the stable ABI has no buffer protocol. `__array_struct__` tells where the memory
@@ -6,13 +9,13 @@
 //!
 //! Source: the array interface protocol, version 3, "C-struct access", of numpy's reference.
 
-use std::ffi::{c_char, c_int, c_void};
-use std::ptr;
+use std::ffi::{c_int, c_void};
+use std::slice;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::numpy::{Dtype, Numpy};
 
@@ -23,7 +26,8 @@ const WRITEABLE: c_int = 0x400;
 /// What `PyArrayInterface.two` always is.
 const SANITY: c_int = 2;
 
-/// The kinds of elements that are numbers: truth values, integers, floats and complex numbers.
+/// The kinds of elements that are numbers of numpy's own: truth values, integers, floats and complex
+/// numbers.
 const NUMBERS: &[u8] = b"biufc";
 
 /// `PyArrayInterface` of numpy.
@@ -31,7 +35,7 @@ const NUMBERS: &[u8] = b"biufc";
 struct Interface {
     two: c_int,
     rank: c_int,
-    kind: c_char,
+    kind: u8,
     itemsize: c_int,
     flags: c_int,
     shape: *const isize,
@@ -54,14 +58,37 @@ pub(crate) struct View<'py> {
 }
 
 impl<'py> View<'py> {
-    /// A view of a `numpy.ndarray` or scalar; `None` where its elements do not lie one after the other.
+    /// A view of an array, or of a copy of it in C order; `None` for arrays of structures.
+    ///
+    /// Args:
+    ///     `array`: a `numpy.ndarray`, or a scalar of numpy's; of no class that has an `__array_struct__`
+    ///         of its own.
     pub(crate) fn of(array: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        let py = array.py();
+        let numpy = Numpy::get(py)?;
+        let view = if numpy.warns_of_struct && array.hasattr(intern!(py, "setflags"))? {
+            // What `numpy.broadcast_arrays` returned warns when it is asked, since it may be written.
+            let view = array.call_method0(intern!(py, "view"))?;
+            view.call_method1(intern!(py, "setflags"), (false,))?;
+            Self::of_contiguous(&view)?
+        } else {
+            Self::of_contiguous(array)?
+        };
+        if view.is_some() {
+            return Ok(view);
+        }
+        Self::of_contiguous(&numpy.ascontiguousarray.bind(py).call1((array,))?)
+    }
+
+    /// A view; `None` where numpy does not say that the elements lie one after the other.
+    fn of_contiguous(array: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         let owner = array
             .getattr(intern!(array.py(), "__array_struct__"))?
             .cast_into::<PyCapsule>()?;
         let interface = owner.pointer_checked(None)?.cast::<Interface>();
         // SAFETY: numpy documents that the capsule of `__array_struct__` points to this struct, and
-        // frees it with the capsule, which is alive here.
+        // frees it with the capsule, which is alive here. The caller keeps classes with such an
+        // attribute of their own away.
         let interface = unsafe { interface.as_ref() };
         let (Ok(rank), Ok(itemsize)) = (
             usize::try_from(interface.rank),
@@ -84,7 +111,7 @@ impl<'py> View<'py> {
             data: interface.data.cast(),
             size: 0,
             is_writeable: interface.flags & WRITEABLE != 0,
-            is_of_numbers: NUMBERS.contains(&interface.kind.cast_unsigned()),
+            is_of_numbers: NUMBERS.contains(&interface.kind),
             _owner: owner,
         };
         let size = view
@@ -100,41 +127,39 @@ impl<'py> View<'py> {
             &[]
         } else {
             // SAFETY: numpy says that `rank` numbers begin there; they live as long as the capsule.
-            unsafe { std::slice::from_raw_parts(self.shape, self.rank) }
+            unsafe { slice::from_raw_parts(self.shape, self.rank) }
         };
         shape.iter().map(|size| size.cast_unsigned())
     }
 
-    /// Calls `read` with its bytes.
+    /// Calls `read` with its bytes. `read` must not call into Python, which might write them or free them.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
         // SAFETY: numpy says that the elements begin there, and it is contiguous, so `size` bytes do.
-        // The array is alive with the capsule. Nothing of Python runs meanwhile: this thread holds the
-        // GIL, and `read` does not call back.
-        read(unsafe { std::slice::from_raw_parts(self.data, self.size) })
+        // The array is alive with the capsule. No Python writes meanwhile: this thread holds the GIL,
+        // and no caller's `read` lets go of it. Threads of native code could; a script whose arrays are
+        // written by them while it passes them on has no defined values under plain Python either.
+        read(unsafe { slice::from_raw_parts(self.data, self.size) })
     }
 }
 
 /// Calls `read` with the bytes of an array in C order, and returns what it returns.
 ///
 /// Args:
-///     `array`: a `numpy.ndarray` or scalar without Python objects in it.
+///     `array`: as of [`View::of`], without Python objects in it.
+///     `read`: as of [`View::read`].
 pub(crate) fn with_bytes<T>(
     array: &Bound<'_, PyAny>,
     read: impl FnOnce(&[u8]) -> T,
 ) -> PyResult<T> {
-    if let Some(view) = View::of(array)? {
-        return Ok(view.read(read));
-    }
-    let bytes = array
-        .call_method0(intern!(array.py(), "tobytes"))?
-        .cast_into::<PyBytes>()?;
-    Ok(read(bytes.as_bytes()))
+    let view = View::of(array)?.ok_or_else(inconsistent)?;
+    Ok(view.read(read))
 }
 
 /// Makes an array whose bytes `fill` writes.
 ///
 /// Args:
 ///     `size`: bytes that the array must have.
+///     `fill`: must not call into Python.
 pub(crate) fn filled<'py, E>(
     py: Python<'py>,
     shape: &[usize],
@@ -152,7 +177,7 @@ pub(crate) fn filled<'py, E>(
         .zeros
         .bind(py)
         .call1((shape, &dtype.object))?;
-    let view = View::of(&array)?.filter(|view| view.is_writeable);
+    let view = View::of_contiguous(&array)?.filter(|view| view.is_writeable);
     let Some(view) = view else {
         return Err(inconsistent());
     };
@@ -164,7 +189,7 @@ pub(crate) fn filled<'py, E>(
     }
     // SAFETY: as in `View::read`; they are initialised, as zeros, and may be written. Nobody else knows
     // the array yet. Any bytes are elements of it, since it holds no references.
-    let bytes = unsafe { &mut *ptr::slice_from_raw_parts_mut(view.data, size) };
+    let bytes = unsafe { slice::from_raw_parts_mut(view.data, size) };
     Ok(fill(bytes).map(|()| array))
 }
 

@@ -7,8 +7,9 @@ use pyo3::types::{PyBool, PyTuple};
 use crate::array::View;
 use crate::numpy::Numpy;
 
-/// The checksum of a batch of numpy arrays, None, True and False; 0 where there is anything else in it, or an array
-/// whose elements do not lie one after the other.
+/// The checksum of a batch of numpy arrays of numbers, None, True and False; 0 where there is anything
+/// else in it. How the elements lie in memory makes no difference: what an answered call returns lies
+/// otherwise than the first time.
 pub(crate) fn checksum(values: &Bound<'_, PyTuple>) -> PyResult<u32> {
     let numpy = Numpy::get(values.py())?;
     let mut checksum = BatchChecksum::default();

@@ -19,6 +19,9 @@ pub(crate) struct Numpy {
     pub(crate) float64: Py<PyType>,
     pub(crate) asarray: Py<PyAny>,
     pub(crate) zeros: Py<PyAny>,
+    pub(crate) ascontiguousarray: Py<PyAny>,
+    /// Whether asking an array for `__array_struct__` may warn, before 1.21.
+    pub(crate) warns_of_struct: bool,
     number: Py<PyType>,
     dtype: Py<PyAny>,
     /// Makes a scalar of numpy's own dtypes from its bytes; what pickles of scalars call.
@@ -66,6 +69,10 @@ impl Numpy {
                 float64: class("float64")?,
                 asarray: numpy.getattr("asarray")?.unbind(),
                 zeros: numpy.getattr("zeros")?.unbind(),
+                ascontiguousarray: numpy.getattr("ascontiguousarray")?.unbind(),
+                warns_of_struct: is_before_1_21(
+                    &numpy.getattr("__version__")?.extract::<String>()?,
+                ),
                 number: class("number")?,
                 dtype: numpy.getattr("dtype")?.unbind(),
                 scalar: reduced.get_item(0)?.unbind(),
@@ -203,6 +210,15 @@ impl Numpy {
             Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether a version of numpy is older than 1.21; one that cannot be read counts as such.
+fn is_before_1_21(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) < (1, 21),
+        _ => true,
     }
 }
 

@@ -187,8 +187,8 @@ impl Trial {
         convert::text_bytes(text, |bytes| self.training().intern(bytes).number())
     }
 
-    /// A checksum of the arrays of a batch and their shapes; 0 where this is not the quick way: a value is
-    /// no numpy array of numbers, or a large one.
+    /// A checksum of a batch: of its numpy arrays of numbers and their shapes, None, True and False. 0 where
+    /// there is anything else in it.
     #[staticmethod]
     fn batch_checksum(values: &Bound<'_, PyTuple>) -> PyResult<u32> {
         batch::checksum(values)

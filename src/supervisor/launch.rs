@@ -1,9 +1,9 @@
 //! Decides which trial a command line means, and writes the launch message.
 //!
-//! The same command continues its trial, and another one is refused; a trial that had ended with 0 is
-//! moved aside, and the command begins anew, as it does with `--fresh`. Values that make a run what it is (the seeds, the size of
-//! thread pools) are drawn once, recorded by the trial in `trial.json`, and read from there ever
-//! after.
+//! The same command continues its trial, and another one is refused. A trial that had ended with 0, or
+//! that `--fresh` gives up, is moved aside when the script begins to train. Values that make a run what
+//! it is (the seeds, the size of thread pools) are drawn once, recorded by the trial in `trial.json`, and
+//! read from there ever after.
 
 use std::env;
 use std::ffi::OsStr;
@@ -37,22 +37,23 @@ pub(super) fn prepare(
     let options = &line.options;
     let directory = TrialDir::new(trial_dir(line)?);
     let command = line.command();
-    // What is moved aside anyway need not be understood.
-    if options.fresh && directory.has_trial() {
-        directory.move_aside()?;
+    let there = directory.inode();
+    if there.is_some() {
+        // Now, and not when the script first trains: it would write over the files of the other.
+        directory.check_not_in_use()?;
     }
-    let identity = match directory.identity()? {
-        None => fresh_identity(&command, options)?,
-        Some(_) if directory.is_over() => {
-            directory.move_aside()?;
-            fresh_identity(&command, options)?
-        }
+    // What is moved aside anyway need not be understood.
+    let replaces = there.filter(|_| options.fresh || directory.is_over());
+    let recorded = match replaces {
+        Some(_) => None,
+        None => directory.identity()?,
+    };
+    let identity = match recorded {
         Some(identity) => {
             identity.check_command(&directory, &command, &options.hyperparameters)?;
-            // Now, and not when the script first trains: it would write over the files of the other.
-            directory.check_not_in_use()?;
             identity
         }
+        None => fresh_identity(&command, options)?,
     };
     let launch = Launch {
         schema: LAUNCH_SCHEMA,
@@ -73,6 +74,7 @@ pub(super) fn prepare(
         log_format: options.log_format.as_str().to_owned(),
         verbosity: i8::from(options.verbose) - i8::from(options.quiet),
         threads: identity.threads,
+        replaces,
         resume: false,
         attempt: 0,
         library: library.directory.clone(),

@@ -45,11 +45,12 @@ pub(crate) fn run(line: &CommandLine) -> Result<i32, Failure> {
     })?;
     let begun = directory.progress();
     loop {
-        launch.resume = directory.has_trial();
+        let there = directory.inode();
+        launch.resume = there.is_some() && there != launch.replaces;
         let before = directory.progress();
         let child = Child::start(&interpreter, &library, &launch, &line.python_arguments)?;
         let end = child.watch(&mut signals)?;
-        let made_progress = directory.progress().latest != before.latest;
+        let made_progress = directory.progress().has_new_checkpoint_since(&before);
         if let End::Signal(signal) = end
             && is_crash(signal)
             && !signals.ended_by(signal)

@@ -1,7 +1,7 @@
-//! The trial directory as the supervisor sees it: it reads what the trial process wrote, moves the
-//! whole directory aside, and appends the events that a dead process cannot write.
+//! The trial directory as the supervisor sees it: it reads what the trial process wrote, and appends the
+//! events that a dead process cannot write.
 //!
-//! It never creates the directory: a script that trains nothing leaves no trace.
+//! It never creates the directory, and never moves it: a script that trains nothing leaves no trace.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -48,10 +48,24 @@ pub(super) struct Identity {
 /// Where training stands, as far as files tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
+    /// Which trial it is: the next one in the same directory has another.
+    inode: Option<u64>,
     /// The checkpoint to which `latest` points.
-    pub(super) latest: Option<PathBuf>,
+    latest: Option<PathBuf>,
     /// The size of the journal.
     events_bytes: u64,
+}
+
+impl Progress {
+    /// Whether there is a checkpoint now that was not there before.
+    pub(super) fn has_new_checkpoint_since(&self, before: &Self) -> bool {
+        self.latest.is_some() && (self.inode, &self.latest) != (before.inode, &before.latest)
+    }
+
+    /// Whether a trial was begun, or continued, since then.
+    fn has_new_events_since(&self, before: &Self) -> bool {
+        (self.inode, self.events_bytes) != (before.inode, before.events_bytes)
+    }
 }
 
 /// A trial directory, which may not exist.
@@ -66,11 +80,6 @@ impl TrialDir {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Whether the trial was begun.
-    pub(super) fn has_trial(&self) -> bool {
-        self.path.join("trial.json").is_file()
     }
 
     /// Who the trial is; `None` where it was not begun yet.
@@ -105,33 +114,6 @@ impl TrialDir {
         })
     }
 
-    /// Renames the directory to the first free name of `<dir>.1`, `<dir>.2`, and so on.
-    pub(super) fn move_aside(&self) -> Result<(), Failure> {
-        self.check_not_in_use()?;
-        let mut number = 1_u32;
-        loop {
-            let mut name = self.path.clone().into_os_string();
-            name.push(format!(".{number}"));
-            let aside = PathBuf::from(name);
-            if aside.symlink_metadata().is_err() {
-                return match fs::rename(&self.path, &aside) {
-                    Ok(()) => {
-                        tracing::debug!("the old trial was moved to {}", aside.display());
-                        Ok(())
-                    }
-                    Err(error) if is_absent(&error) => Ok(()),
-                    Err(error) => {
-                        let what = format!("cannot move `{}` aside", self.path.display());
-                        Err(Failure::new(Exit::CannotCreate, what)
-                            .detail(format!("to `{}`: {error}", aside.display()))
-                            .hint("name another directory with `--trial-dir DIR`"))
-                    }
-                };
-            }
-            number += 1;
-        }
-    }
-
     /// Refuses where a process holds the lock of the trial. One whose supervisor was just killed is
     /// given time to go.
     pub(super) fn check_not_in_use(&self) -> Result<(), Failure> {
@@ -153,8 +135,14 @@ impl TrialDir {
         Ok(())
     }
 
+    /// Tells the trial that is in the directory now from the next one; `None` where there is none.
+    pub(super) fn inode(&self) -> Option<u64> {
+        pedl_core::directory::inode(&self.path)
+    }
+
     pub(super) fn progress(&self) -> Progress {
         Progress {
+            inode: self.inode(),
             latest: fs::read_link(self.path.join("latest")).ok(),
             events_bytes: self
                 .events()
@@ -173,7 +161,7 @@ impl TrialDir {
 
     /// Records how the trial ended, unless its process did so itself, or never came to train.
     pub(super) fn record_end(&self, before: &Progress, end: End, requested_by: Option<i32>) {
-        if self.progress().events_bytes == before.events_bytes {
+        if !self.progress().has_new_events_since(before) {
             return;
         }
         let signal = match end {

@@ -113,47 +113,52 @@ fn a_trial_of_another_schema_is_refused() {
         ));
 }
 
+/// The old trial goes when the new one begins; `core` moves it.
 #[test]
-fn fresh_moves_the_old_trial_aside() {
-    let directory = begun();
-    fs::create_dir(directory.join(".pedl/train.1")).expect("made");
-    let output = run(&directory, &["--fresh", "train.py", "other"]).assert_code(0);
-    assert!(output.stdout.ends_with(" False\n"), "{output}");
-    assert!(!output.stdout.starts_with("4242 "), "{output}");
-    assert!(directory.join(".pedl/train.2/trial.json").is_file());
+fn a_script_that_trains_nothing_moves_no_trial() {
+    let over = "{\"event\": \"trial_ended\", \"exit_code\": 0}\n";
+    for arguments in [
+        &["--fresh", "train.py"][..],
+        &["--fresh", "train.py", "other"],
+        &["train.py"],
+        &["train.py", "--help"],
+        &["--hp", "lr=0.1", "train.py"],
+    ] {
+        let directory = begun();
+        directory.write(".pedl/train/events.jsonl", over);
+        let before = directory.read(".pedl/train/trial.json");
+        let output = run(&directory, arguments).assert_code(0);
+        assert!(!output.stdout.starts_with("4242 "), "{output}");
+        assert_eq!(directory.read(".pedl/train/trial.json"), before);
+        assert_eq!(directory.read(".pedl/train/events.jsonl"), over);
+        assert!(!directory.join(".pedl/train.1").exists());
+    }
 }
 
 #[test]
-fn a_trial_that_is_over_is_moved_aside() {
+fn a_trial_is_over_when_it_has_ended_with_0() {
     let directory = begun();
     let events = ".pedl/train/events.jsonl";
-    directory.write(events, "{\"event\": \"trial_ended\", \"exit_code\": 1}\n");
-    assert_eq!(
-        run(&directory, &["train.py"]).assert_code(0).stdout,
-        "4242 True\n"
-    );
-    directory.write(events, "{\"event\": \"trial_ended\", \"exit_code\": 0}\n");
-    assert!(
-        run(&directory, &["train.py"])
-            .assert_code(0)
-            .stdout
-            .ends_with(" False\n")
-    );
-    assert!(directory.join(".pedl/train.1/events.jsonl").is_file());
+    for (event, seed_is_kept) in [
+        ("{\"event\": \"trial_ended\", \"exit_code\": 1}\n", true),
+        (
+            "{\"event\": \"trial_ended\", \"exit_code\": 0, \"signal\": \"SIGTERM\"}\n",
+            true,
+        ),
+        ("{\"event\": \"trial_ended\", \"exit_code\": 0}\n", false),
+    ] {
+        directory.write(events, event);
+        let output = run(&directory, &["train.py"]).assert_code(0);
+        assert_eq!(output.stdout.starts_with("4242 "), seed_is_kept, "{output}");
+    }
 }
 
 #[test]
-fn a_trial_that_is_over_stands_in_no_command_s_way() {
-    for arguments in [&["train.py", "other"][..], &["--hp", "lr=0.1", "train.py"]] {
-        let directory = begun();
-        directory.write(
-            ".pedl/train/events.jsonl",
-            "{\"event\": \"trial_ended\", \"exit_code\": 0}\n",
-        );
-        let output = run(&directory, arguments).assert_code(0);
-        assert!(output.stdout.ends_with(" False\n"), "{output}");
-        assert!(directory.join(".pedl/train.1/trial.json").is_file());
-    }
+fn a_trial_that_is_given_up_need_not_be_understood() {
+    let directory = begun();
+    directory.write(".pedl/train/trial.json", "torn");
+    run(&directory, &["train.py"]).assert_code(65);
+    run(&directory, &["--fresh", "train.py"]).assert_code(0);
 }
 
 #[test]
@@ -292,10 +297,13 @@ fn a_script_that_ends_orderly_when_asked_to_is_continued() {
     let ended = serde_json::json!({"event": "trial_ended", "exit_code": 0, "signal": "SIGTERM"});
     assert_eq!(events(&directory).last(), Some(&ended));
 
-    run_begun(&directory, "").end().assert_code(0);
-    assert!(!directory.join("trial.1").exists(), "it was not over");
-    run_begun(&directory, "").end();
-    assert!(directory.join("trial.1").exists(), "it was over");
+    let output = run_begun(&directory, PRINT_SEEDS).end().assert_code(0);
+    assert!(
+        output.stdout.starts_with("4242 "),
+        "it was not over: {output}"
+    );
+    let output = run_begun(&directory, PRINT_SEEDS).end().assert_code(0);
+    assert!(!output.stdout.starts_with("4242 "), "it was over: {output}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl BatchChecksum {
     /// Adds an array: its shape, and its elements in C order.
     pub fn array(&mut self, shape: impl Iterator<Item = usize>, bytes: &[u8]) {
         for size in shape {
-            self.0 = crc32c_append(self.0, &size.to_le_bytes());
+            self.0 = crc32c_append(self.0, &(size as u64).to_le_bytes());
         }
         if bytes.len() <= WHOLE_BYTES {
             self.0 = crc32c_append(self.0, bytes);

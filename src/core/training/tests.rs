@@ -29,6 +29,7 @@ fn launch(trial_dir: &Path) -> Launch {
         log_format: "text".to_owned(),
         verbosity: 0,
         threads: 2,
+        replaces: None,
         resume: false,
         attempt: 0,
         library: "/library".into(),
@@ -285,6 +286,36 @@ fn a_trial_that_another_process_began_meanwhile_is_refused() {
         .begin(facts())
         .expect_err("its seed was drawn anew");
     assert_eq!((error.class(), error.exit_code()), (Class::TrialInUse, 75));
+}
+
+#[test]
+fn a_trial_that_is_replaced_is_moved_aside_when_the_next_begins_and_no_sooner() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    train(&mut training, 1);
+    save(&mut training, 1);
+    drop(training);
+    let next = Launch {
+        replaces: crate::directory::inode(&trial_dir),
+        command: vec!["other.py".to_owned()],
+        trial_seed: 8,
+        ..launch(&trial_dir)
+    };
+    let mut training = Training::new(next.clone());
+    assert!(!training.has_checkpoint(), "of the trial before");
+    assert!(trial_dir.join("latest").exists(), "nothing was moved yet");
+    training.begin(facts()).expect("the other is moved aside");
+    assert_eq!(training.resume_call(), 0);
+    assert!(trial_dir.with_extension("1").join("latest").exists());
+    train(&mut training, 1);
+    save(&mut training, 1);
+    drop(training);
+    // The same launch message a second time, after a crash: now the trial is its own.
+    let mut training = Training::new(next);
+    assert!(training.has_checkpoint());
+    training.begin(facts()).expect("it is continued");
+    assert_eq!(training.resume_call(), 1);
+    assert!(!trial_dir.with_extension("2").exists());
 }
 
 #[test]
