@@ -36,6 +36,9 @@ TRACED = 1
 # checkpoint usually comes first.
 MAX_PENDING_CALLS = 1000
 
+# Instructions whose line is known. To find the line of one takes the longer the further below it stands.
+MAX_KNOWN_SITES = 10000
+
 
 class Unrepeatable(str):
     """A cause for which two runs may differ in the last bits. What is recorded is true all the same: checkpoints go on."""
@@ -151,12 +154,18 @@ class Calls:
 
     def site_from(self, frame):
         """The id of the line of the user's code in which a frame is, or the frame that called it, and so on."""
-        site = self._sites.get((frame.f_code.co_filename, frame.f_lineno))
-        if site is not None:
-            return site
-        frame = places.user_frame(frame)
-        key = ("?", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-        site = self._sites[key] = self.trial.intern(f"{places.display_path(key[0])}:{key[1]}")
+        code, instruction = frame.f_code, frame.f_lasti
+        known = self._sites.get((id(code), instruction))
+        if known is not None:
+            return known[0]
+        user = places.user_frame(frame)
+        file, line = ("?", 0) if user is None else (user.f_code.co_filename, user.f_lineno)
+        site = self.trial.intern(f"{places.display_path(file)}:{line}")
+        if user is frame:
+            if len(self._sites) >= MAX_KNOWN_SITES:
+                self._sites.clear()
+            # The code is kept, so that no other gets its id.
+            self._sites[id(code), instruction] = site, code
         return site
 
     # -- recording and answering ---------------------------------------------------------------------------------
