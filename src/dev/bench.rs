@@ -3,8 +3,9 @@
 //! `tests/bench/batches.py` makes the smallest batches that a framework can make, so that whatever is
 //! added to one shows. For each stack it runs
 //!
-//! 1. by plain Python and by `pedl-run` in turns, since a machine that is busy with other things is
-//!    busy with both; a run is many parts, and of these the median counts. No checkpoint is due;
+//! 1. by plain Python and by `pedl-run`, both at once but never computing at the same time: they take
+//!    turns of less than a second. A machine that is busy with other things is busy with both then, and
+//!    each turn of the one is compared with the next of the other. No checkpoint is due;
 //! 2. with nothing to compute, which leaves the framework's own loop;
 //! 3. to record calls and do nothing else;
 //! 4. until a checkpoint that is taken after the last batch of interest, is killed, and is started
@@ -14,10 +15,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde::Deserialize;
 
 use crate::Options;
@@ -53,6 +56,9 @@ const RECORDINGS: u32 = 3;
 
 /// Batches in a step, as `pedl-run` has it by default. The script's numbers are multiples of it.
 const BATCHES_PER_STEP: u64 = 100;
+
+/// `PARTS` of the script.
+const PARTS: u64 = 20;
 
 /// An interval of time between checkpoints that never ends here.
 const NEVER: &str = "1e9";
@@ -185,8 +191,7 @@ impl Bench<'_> {
         let batches = self.plan.batches.to_string();
         let mut pairs = Vec::new();
         for _ in 0..self.plan.pairs {
-            let python = self.python(&["measure", &batches])?;
-            pairs.push((python, self.pedl_run(&["measure", &batches])?));
+            pairs.push(self.pair(&batches)?);
         }
         print_pairs(&pairs, self.plan);
 
@@ -208,6 +213,36 @@ impl Bench<'_> {
             print_replay(name, &self.replay(name, batches)?, &part(&empty, name));
         }
         Ok(())
+    }
+
+    /// The script by plain Python and by `pedl-run`, in turns.
+    fn pair(&mut self, batches: &str) -> Result<(Answer, Answer)> {
+        let directory = self.new_directory()?;
+        let turn = |name: &str| {
+            let path = directory.join(name);
+            mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+                .map_err(std::io::Error::from)
+                .at("create", &path)?;
+            Ok::<_, Failure>(path)
+        };
+        let (of_python, of_ours) = (turn("turn-of-python")?, turn("turn-of-pedl-run")?);
+        // Open in both ways, so that it waits for nobody, and keeps the first turn.
+        let mut first = OpenOptions::new();
+        let mut first = first
+            .read(true)
+            .write(true)
+            .open(&of_python)
+            .at("open", &of_python)?;
+        first.write_all(b".").at("write", &of_python)?;
+        let (of_python, of_ours) = (of_python.to_string_lossy(), of_ours.to_string_lossy());
+
+        let mut python = self.environment.command();
+        python.arg(self.repository.root().join(SCRIPT));
+        python.args(["measure", batches, &of_python, &of_ours]);
+        python.current_dir(&directory);
+        let python = Running::start(python, Output::Keep)?;
+        let ours = self.start(&directory, &[], &["measure", batches, &of_ours, &of_python])?;
+        Ok((self.answer(python)?, self.answer(ours)?))
     }
 
     /// The script by plain Python.
@@ -332,40 +367,37 @@ fn part(answer: &Answer, name: &str) -> Vec<f64> {
     answer.get(name).cloned().unwrap_or_default()
 }
 
+/// Of each loop: what Python takes, and how much longer the turns of `pedl-run` took than those before
+/// them. Half of the differences lie between the quartiles; the error is that of their median, which 19
+/// in 20 medians keep to.
 fn print_pairs(pairs: &[(Answer, Answer)], plan: &Plan) {
     let (runs, batches) = (plan.pairs, plan.batches);
+    println!("  {runs} pairs of {batches} batches, in {PARTS} turns each; all times in µs a batch");
     println!(
-        "  {runs} pairs of {batches} batches; all times in µs a batch, a run counts by its median part"
+        "  {:<16}{:>8}   {:>37}   {:>7}",
+        "", "python", "pedl-run minus python", "ratio"
     );
     println!(
-        "  {:<16}{:>8}   {:>28}   {:>28}",
-        "", "python", "pedl-run minus python", "least disturbed parts"
-    );
-    println!(
-        "  {:<16}{:>8}   {:>7}{:>7}{:>7}{:>7}   {:>8}{:>12}{:>8}",
-        "", "median", "min", "median", "max", "ratio", "python", "difference", "ratio"
+        "  {:<16}{:>8}   {:>10}{:>9} ± {:<6}{:>9}   {:>7}",
+        "", "median", "quartile", "median", "", "quartile", "median"
     );
     for name in LOOPS {
-        let of = |side: &Answer| median(&part(side, name));
-        let python: Vec<_> = pairs.iter().map(|pair| of(&pair.0)).collect();
-        let more: Vec<_> = pairs.iter().map(|pair| of(&pair.1) - of(&pair.0)).collect();
-        let ratios: Vec<_> = pairs.iter().map(|pair| of(&pair.1) / of(&pair.0)).collect();
-        let most = more.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let best = |side: fn(&(Answer, Answer)) -> &Answer| {
-            let parts = pairs.iter().flat_map(|pair| part(side(pair), name));
-            least(&parts.collect::<Vec<_>>())
-        };
-        let (best_python, best_ours) = (best(|pair| &pair.0), best(|pair| &pair.1));
+        let (mut python, mut more, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for (theirs, ours) in pairs {
+            for (theirs, ours) in part(theirs, name).into_iter().zip(part(ours, name)) {
+                python.push(theirs * MICROSECONDS);
+                more.push((ours - theirs) * MICROSECONDS);
+                ratios.push(ours / theirs);
+            }
+        }
+        let error = error_of_median(&more);
         println!(
-            "  {name:<16}{:>8.1}   {:>7.1}{:>7.1}{:>7.1}{:>7.3}   {:>8.1}{:>12.1}{:>8.3}",
-            median(&python) * MICROSECONDS,
-            least(&more) * MICROSECONDS,
-            median(&more) * MICROSECONDS,
-            most * MICROSECONDS,
+            "  {name:<16}{:>8.1}   {:>10.1}{:>9.1} ± {error:<6.1}{:>9.1}   {:>7.3}",
+            median(&python),
+            quantile(&more, 1, 4),
+            median(&more),
+            quantile(&more, 3, 4),
             median(&ratios),
-            best_python * MICROSECONDS,
-            (best_ours - best_python) * MICROSECONDS,
-            best_ours / best_python,
         );
     }
 }
@@ -400,20 +432,55 @@ fn least(values: &[f64]) -> f64 {
 
 /// The one in the middle of some numbers; of an even count the mean of the two.
 fn median(values: &[f64]) -> f64 {
+    let (lower, upper) = (values.len().saturating_sub(1) / 2, values.len() / 2);
+    let sorted = sorted(values);
+    match (sorted.get(lower), sorted.get(upper)) {
+        (Some(&lower), Some(&upper)) => f64::midpoint(lower, upper),
+        _ => f64::NAN,
+    }
+}
+
+/// The number below which `part` of `whole` of the numbers lie.
+fn quantile(values: &[f64], part: usize, whole: usize) -> f64 {
+    let place = (values.len() * part / whole).min(values.len().saturating_sub(1));
+    sorted(values).get(place).copied().unwrap_or(f64::NAN)
+}
+
+/// Half the width of the interval that holds the true median in 19 of 20 cases: between the numbers
+/// that stand √n left and right of the middle.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts far below 2^53"
+)]
+fn error_of_median(values: &[f64]) -> f64 {
+    let away = (values.len() as f64).sqrt().round() as usize;
+    let middle = values.len() / 2;
+    let sorted = sorted(values);
+    let lower = sorted.get(middle.saturating_sub(away)).copied();
+    let upper = sorted
+        .get((middle + away).min(values.len().saturating_sub(1)))
+        .copied();
+    lower
+        .zip(upper)
+        .map_or(f64::NAN, |(lower, upper)| (upper - lower) / 2.0)
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    match (values.len() / 2, values.len() % 2) {
-        (0, 0) => f64::NAN,
-        (middle, 0) => f64::midpoint(values[middle - 1], values[middle]),
-        (middle, _) => values[middle],
-    }
+    values
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::{LOOPS, ROWS, SCRIPT, WARM_UP_BATCHES, least, median, resumed_at};
+    use super::{
+        LOOPS, PARTS, ROWS, SCRIPT, WARM_UP_BATCHES, error_of_median, least, median, quantile,
+        resumed_at,
+    };
     use crate::repository::Repository;
 
     #[test]
@@ -421,6 +488,10 @@ mod tests {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
         assert!((median(&[4.0, 1.0]) - 2.5).abs() < f64::EPSILON);
         assert!(median(&[]).is_nan());
+        let hundred: Vec<f64> = (0..100).rev().map(f64::from).collect();
+        assert!((quantile(&hundred, 1, 4) - 25.0).abs() < f64::EPSILON);
+        assert!((error_of_median(&hundred) - 10.0).abs() < f64::EPSILON);
+        assert!(quantile(&[], 1, 4).is_nan() && error_of_median(&[]).is_nan());
         assert!((least(&[2.0, -1.0, 3.0]) + 1.0).abs() < f64::EPSILON);
     }
 
@@ -441,6 +512,7 @@ mod tests {
         let text = fs::read_to_string(path).expect("it is there");
         assert!(text.contains(&format!("ROWS, COLUMNS = {ROWS},")));
         assert!(text.contains(&format!("WARM_UP_BATCHES = {WARM_UP_BATCHES}\n")));
+        assert!(text.contains(&format!("PARTS = {PARTS}\n")));
         for name in LOOPS {
             assert!(text.contains(&format!("\"{name}\": ")), "{name}");
         }

@@ -1,6 +1,7 @@
 """The smallest batches that a framework can make, in large numbers; `cargo dev bench` runs it, with and without pedl-run.
 
-    batches.py measure COUNT             seconds of COUNT batches, by loop
+    batches.py measure COUNT MINE OTHER  seconds of COUNT batches, by loop; in turns with another process: each part
+                                         waits for a byte in the pipe MINE, and puts one into the pipe OTHER
     batches.py empty COUNT               the same, where nothing is computed: the framework's loop alone
     batches.py record COUNT              under pedl-run: seconds of recording COUNT calls
     batches.py replayed COUNT LOOP FILE  to be killed once COUNT batches are in a checkpoint, and started again;
@@ -8,17 +9,21 @@
 
 A loop is `arrays`, `Sequence` or `train_on_batch`. Before it is measured it runs for a while, so that nothing is traced
 or allocated for the first time in what is measured. The batches come in `PARTS` epochs, and seconds are given for each
-of them: other programs on the machine disturb some parts, and a median leaves these out. No output, and no callback but
-the clock, which is called once an epoch. The last line is the answer in JSON.
+of them: other programs on the machine disturb some parts, and whoever is measured in turns is disturbed alike. No
+output, and no callback but the clock, which is called once an epoch. The last line is the answer in JSON.
 """
 import json
 import os
+import select
 import sys
 import time
 
 ROWS, COLUMNS = 16, 4
 WARM_UP_BATCHES = 200
-PARTS = 10
+PARTS = 20
+
+# Longer than a part of the other process may take, with its start and its tracing.
+TURN_LIMIT_S = 600
 
 
 def is_keras2():
@@ -58,8 +63,35 @@ def sequence(x, y):
     return Batches()
 
 
-def clock():
-    """A callback that keeps the time of every epoch's beginning and end, in `times`."""
+class Turns:
+    """Turns of two processes: only one of them computes at a time."""
+
+    def __init__(self, mine, other):
+        # For both reading and writing, so that to open a pipe waits for nobody.
+        self._mine, self._other = (os.open(path, os.O_RDWR) for path in (mine, other))
+
+    def take(self):
+        ready, _, _ = select.select([self._mine], [], [], TURN_LIMIT_S)
+        if not ready:
+            raise SystemExit(f"the other process has not given its turn for {TURN_LIMIT_S} s")
+        os.read(self._mine, 1)
+
+    def give(self):
+        os.write(self._other, b".")
+
+
+class Alone:
+    """No other process is measured."""
+
+    def take(self):
+        pass
+
+    def give(self):
+        pass
+
+
+def clock(turns):
+    """A callback that keeps the time of every epoch's beginning and end, in `times`; each epoch is a turn."""
     import keras
 
     class Clock(keras.callbacks.Callback):
@@ -68,10 +100,12 @@ def clock():
             self.times = []
 
         def on_epoch_begin(self, epoch, logs=None):
+            turns.take()
             self.times.append(time.perf_counter())
 
         def on_epoch_end(self, epoch, logs=None):
             self.times.append(time.perf_counter())
+            turns.give()
 
     return Clock()
 
@@ -98,22 +132,22 @@ def train_on_batch_loop(model, x, y, epochs=1, callbacks=()):
 LOOPS = {"arrays": arrays_loop, "Sequence": sequence_loop, "train_on_batch": train_on_batch_loop}
 
 
-def seconds_of(loop, model, count):
+def seconds_of(loop, model, count, turns):
     """Seconds of a batch, for each part of `count` batches, after a warm-up."""
     loop(model, *data(WARM_UP_BATCHES))
     batches = count // PARTS
-    watch = clock()
+    watch = clock(turns)
     loop(model, *data(batches), epochs=PARTS, callbacks=[watch])
     return [(end - begin) / batches for begin, end in zip(watch.times[::2], watch.times[1::2])]
 
 
-def measure(count):
-    model = build()
-    return {name: seconds_of(loop, model, count) for name, loop in LOOPS.items()}
+def measure(count, mine, other):
+    model, turns = build(), Turns(mine, other)
+    return {name: seconds_of(loop, model, count, turns) for name, loop in LOOPS.items()}
 
 
 def empty(count):
-    return {name: seconds_of(loop, compute_nothing(build()), count) for name, loop in LOOPS.items()}
+    return {name: seconds_of(loop, compute_nothing(build()), count, Alone()) for name, loop in LOOPS.items()}
 
 
 def compute_nothing(model):
