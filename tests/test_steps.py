@@ -31,3 +31,15 @@ def test_a_finished_trial_makes_room_when_the_next_one_trains(script_run):
     assert f"the trial before is kept in `{kept}`" in ended.stderr
     assert support.Trial(kept).identity == before != run.trial.identity
     assert run.trial.count("trial_begun") == run.trial.count("trial_ended") == 1
+
+
+@pytest.mark.stack("keras")
+def test_fresh_gives_up_a_trial_that_has_lost_its_identity(script_run):
+    run = script_run(support.SCRIPTS / "two_models_by_hand.py", options=["--checkpoint-period=1", "--batches-per-step=2"])
+    run.run().check()
+    (run.trial.directory / "trial.json").unlink()
+    run.trial.directory.joinpath("events.jsonl").unlink()
+    assert "begin a new trial with `--fresh`" in run.run().check(65).stderr
+    run.options.append("--fresh")
+    run.run().check()
+    assert run.trial.directory.with_name(run.trial.directory.name + ".1").is_dir()

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::checkpoint::Store;
+use crate::checkpoint::{CHECKPOINTS, Store};
 use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::events;
 use crate::file::{self, Attempt, Lock};
@@ -147,11 +147,14 @@ impl Directory {
     }
 }
 
-/// The inode of `trial.json`, which tells one trial in a directory from the next; `None` where there is
-/// none.
+/// Tells one trial in a directory from the next: the inode of `trial.json`, or, where that is gone, of the
+/// checkpoints that are left. `None` where there is no trial.
 pub fn inode(trial_dir: &Path) -> Option<u64> {
-    let metadata = trial_dir.join(RECORD).metadata().ok()?;
-    Some(metadata.ino())
+    let metadata = trial_dir
+        .join(RECORD)
+        .metadata()
+        .or_else(|_| trial_dir.join(CHECKPOINTS).metadata());
+    Some(metadata.ok()?.ino())
 }
 
 /// Whether what is in the trial directory is the trial that this launch moves aside.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use serde_json::{Map, Value, json};
 
-use crate::checkpoint::{Captured, Snapshot, Store, Tensor};
+use crate::checkpoint::{CHECKPOINTS, Captured, Snapshot, Store, Tensor};
 use crate::error::{Bug, Result};
 use crate::events::Journal;
 use crate::file::{self, File};
@@ -109,7 +109,7 @@ impl Saver {
         let started = spawn(work);
         self.commit = Some(file::check(
             "start a thread for",
-            &PathBuf::from("checkpoints"),
+            &PathBuf::from(CHECKPOINTS),
             started,
         )?);
         Ok(())

@@ -52,11 +52,11 @@ pub struct Launch {
     pub verbosity: i8,
     /// Size of the thread pools of mathematics libraries.
     pub threads: u32,
-    /// The inode of the `trial.json` of a trial that is over or given up: it is moved aside when this
+    /// The trial that is over or given up, by its inode (`directory::inode`): it is moved aside when this
     /// one begins.
     #[serde(default)]
     pub replaces: Option<u64>,
-    /// Whether `trial.json` existed when this process was started, and is not to be replaced.
+    /// Whether the trial was begun before this process was started.
     pub resume: bool,
     /// How often this supervisor has restarted the trial.
     pub attempt: u32,

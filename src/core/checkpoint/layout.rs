@@ -7,7 +7,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const TENSORS: &str = "tensors.safetensors";
 pub(super) const STATE: &str = "state.json";
 
-const CHECKPOINTS: &str = "checkpoints";
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
 const FILES: &str = "files";
 const COMMITTED: &str = "batch-";
 const REPLACED: &str = ".replaced-";

@@ -87,6 +87,7 @@ mod crash_fs;
 mod tests;
 
 pub use fs::{FileSystem, ReadFile, RealFileSystem, Stat, WriteFile};
+pub(crate) use layout::CHECKPOINTS;
 pub use manifest::{KeptFile, Manifest, OwnFile};
 pub use reader::{Checkpoint, Newest};
 pub use writer::Captured;

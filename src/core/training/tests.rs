@@ -329,6 +329,16 @@ fn checkpoints_without_trial_json_are_refused() {
     let error = begin(&trial_dir).expect_err("nobody knows whose they are");
     assert_eq!(error.class(), Class::WrongCommand);
     assert!(!trial_dir.join("trial.json").exists());
+
+    // What the hint says helps.
+    let given_up = Launch {
+        replaces: crate::directory::inode(&trial_dir),
+        ..launch(&trial_dir)
+    };
+    Training::new(given_up)
+        .begin(facts())
+        .expect("a new trial begins");
+    assert!(trial_dir.with_extension("1").join("latest").exists());
 }
 
 #[test]
