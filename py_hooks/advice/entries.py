@@ -54,7 +54,7 @@ def _difference(calls, name, recorded, now):
     lines = [f"the replay differs from the record: {what}"]
     place = ":".join(map(str, places.user_place(2)))
     lines.append(f"  call {calls.trial.position} of the run, `{name}`, at {place}")
-    for key in edited + [key for key in different if key not in edited]:
+    for key in sorted(different, key=lambda key: key not in edited):
         lines.append("  {}: recorded {}, now {}".format(key, recorded.get(key, "none"), now.get(key, "none")))
     lines.append("  the run was stopped; the checkpoint and the log are kept")
     return "\n".join(lines), (

@@ -45,9 +45,8 @@ pub(crate) fn run(line: &CommandLine) -> Result<i32, Failure> {
     })?;
     let begun = directory.progress();
     loop {
-        let there = directory.inode();
-        launch.resume = there.is_some() && there != launch.replaces;
         let before = directory.progress();
+        launch.resume = before.inode.is_some() && before.inode != launch.replaces;
         let child = Child::start(&interpreter, &library, &launch, &line.python_arguments)?;
         let end = child.watch(&mut signals)?;
         let made_progress = directory.progress().has_new_checkpoint_since(&before);

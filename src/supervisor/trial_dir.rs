@@ -48,8 +48,8 @@ pub(super) struct Identity {
 /// Where training stands, as far as files tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Which trial it is: the next one in the same directory has another.
-    inode: Option<u64>,
+    /// Which trial it is: the next one in the same directory has another. `None` where there is none.
+    pub(super) inode: Option<u64>,
     /// The checkpoint to which `latest` points.
     latest: Option<PathBuf>,
     /// The size of the journal.

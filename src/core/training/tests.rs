@@ -61,6 +61,15 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
     (directory, trial_dir)
 }
 
+/// With a trial of one batch and its checkpoint, which no process runs.
+fn stage_after_a_batch() -> (tempfile::TempDir, PathBuf) {
+    let (directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    train(&mut training, 1);
+    save(&mut training, 1);
+    (directory, trial_dir)
+}
+
 /// What the `batch`th training call returns.
 fn logs(batch: u64) -> Encoded {
     let mut encoded = Encoded::default();
@@ -224,11 +233,7 @@ fn a_damaged_checkpoint_is_set_aside_and_the_older_one_used() {
 
 #[test]
 fn without_a_whole_checkpoint_the_run_stops_and_nothing_is_changed() {
-    let (_directory, trial_dir) = stage();
-    let mut training = begun(&trial_dir);
-    train(&mut training, 1);
-    save(&mut training, 1);
-    drop(training);
+    let (_directory, trial_dir) = stage_after_a_batch();
     let log = fs::read(trial_dir.join(LOG)).expect("it is there");
     fs::write(trial_dir.join(LOG), &log[1..]).expect("there is room");
 
@@ -290,11 +295,7 @@ fn a_trial_that_another_process_began_meanwhile_is_refused() {
 
 #[test]
 fn a_trial_that_is_replaced_is_moved_aside_when_the_next_begins_and_no_sooner() {
-    let (_directory, trial_dir) = stage();
-    let mut training = begun(&trial_dir);
-    train(&mut training, 1);
-    save(&mut training, 1);
-    drop(training);
+    let (_directory, trial_dir) = stage_after_a_batch();
     let next = Launch {
         replaces: crate::directory::inode(&trial_dir),
         command: vec!["other.py".to_owned()],
@@ -320,11 +321,7 @@ fn a_trial_that_is_replaced_is_moved_aside_when_the_next_begins_and_no_sooner() 
 
 #[test]
 fn checkpoints_without_trial_json_are_refused() {
-    let (_directory, trial_dir) = stage();
-    let mut training = begun(&trial_dir);
-    train(&mut training, 1);
-    save(&mut training, 1);
-    drop(training);
+    let (_directory, trial_dir) = stage_after_a_batch();
     fs::remove_file(trial_dir.join("trial.json")).expect("it is there");
     let error = begin(&trial_dir).expect_err("nobody knows whose they are");
     assert_eq!(error.class(), Class::WrongCommand);
