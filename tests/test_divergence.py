@@ -266,6 +266,29 @@ def test_what_a_metric_of_the_script_sees_is_true_after_a_resume(case):
 
 
 @pytest.mark.stack("keras")
+def test_batches_by_hand_repeat_whatever_the_script_does_with_their_results(case):
+    check_resume(case("plain", script=support.SCRIPTS / "batches_by_hand.py"), FIRST_FIT)
+
+
+@pytest.mark.stack("keras3")
+@pytest.mark.parametrize("mode", ["metric", "eager"])
+def test_batches_by_hand_in_which_code_of_the_script_runs_repeat(case, mode):
+    check_resume(case(mode, script=support.SCRIPTS / "batches_by_hand.py"), FIRST_FIT)
+
+
+@pytest.mark.stack("keras3")
+def test_a_batch_that_failed_and_does_not_fail_again_is_no_drift(case):
+    here = case("eager", script=support.SCRIPTS / "batches_by_hand.py")
+    run = here.run()
+    (run.directory / "fail").touch()
+    here.kill(run, FIRST_FIT)
+    (run.directory / "fail").unlink()
+    ended = run.run()
+    assert check_same_or_stopped(ended, None, "batches_by_hand.py")
+    assert "a call that failed does not fail now" in ended.stderr
+
+
+@pytest.mark.stack("keras")
 @pytest.mark.parametrize("rows", [slice(None), slice(200, 201)], ids=["all-rows", "one-row"])
 @pytest.mark.parametrize("source", ["arrays", "by-hand"])
 def test_other_data_from_a_file_that_nobody_saw_opened_is_no_drift(case, source, rows):

@@ -19,14 +19,15 @@ import contextlib
 import os
 import sys
 import threading
-import time
+from time import monotonic
 
-from py_hooks.advice import places
+from py_hooks.advice import fingerprint, places
 from py_hooks.refusal import Refusal
 
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
 
-STEP_ENDED, CHECKPOINT_DUE = 1, 2
+# Bits of what the trial says is due.
+STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED = 1, 2, 4, 8
 
 # Lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of the batch, where the
 # script itself passed one.
@@ -55,12 +56,16 @@ class Calls:
         replaying: calls are answered from the log.
         epoch: of the running fit, from 0; None outside of one.
         batches: training calls so far, made or answered.
-        traces: how often a layer's Python ran, ever; the difference over a call tells whether it traced.
+        traces: how often something was built, ever: a layer's Python ran, or an op was made. The difference over a call
+            tells whether it traced.
+        cleaned: how often a variable was written by Python, and so left the stale ones: whoever marked some before has
+            to mark them again.
         streams: the random streams of this process.
         arguments: checksum of the batch that the running entry was given; 0 where it was given none.
         entries: sites of the script's calls into the framework that are under way, innermost last.
         main_thread: identity of the thread whose calls are recorded.
         skipped: whether any call of this replay was answered without being made.
+        sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
 
     def __init__(self, trial, streams, native_error):
@@ -70,7 +75,7 @@ class Calls:
         self.replaying = False
         self.begun = False
         self.batches = 0
-        self.traces = 0
+        self.traces = self.cleaned = 0
         self.skipped = False
         self.epoch = None
         self.entries = []
@@ -86,7 +91,8 @@ class Calls:
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
-        self._sites = {}
+        self.sites = {}
+        self._codes = []
         self.main_thread = threading.main_thread().ident
 
     # -- the beginning -----------------------------------------------------------------------------------------
@@ -155,24 +161,27 @@ class Calls:
     def site_from(self, frame):
         """The id of the line of the user's code in which a frame is, or the frame that called it, and so on."""
         code, instruction = frame.f_code, frame.f_lasti
-        known = self._sites.get((id(code), instruction))
+        known = self.sites.get((id(code), instruction))
         if known is not None:
-            return known[0]
+            return known
         user = places.user_frame(frame)
         file, line = ("?", 0) if user is None else (user.f_code.co_filename, user.f_lineno)
         site = self.trial.intern(f"{places.display_path(file)}:{line}")
         if user is frame:
-            if len(self._sites) >= MAX_KNOWN_SITES:
-                self._sites.clear()
-            # The code is kept, so that no other gets its id.
-            self._sites[id(code), instruction] = site, code
+            if len(self.sites) >= MAX_KNOWN_SITES:
+                self.sites.clear()
+                del self._codes[:]
+            self.sites[id(code), instruction] = site
+            # Kept, so that no other gets its id.
+            self._codes.append(code)
         return site
 
     # -- recording and answering ---------------------------------------------------------------------------------
 
-    def record(self, kind, identity, arguments, value):
+    def record(self, kind, identity, arguments, value, site=None):
         """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
-        site = self.entries[-1] if self.entries else self.site()
+        if site is None:
+            site = self.entries[-1] if self.entries else self.site()
         self._pending.append((kind, identity, site, self.streams.draws, arguments, value))
         if len(self._pending) >= MAX_PENDING_CALLS:
             self.append_pending()
@@ -247,25 +256,73 @@ class Calls:
         for type_name in opaque or ():
             self.refuse_exactness(f"a call returned `{type_name}`, which cannot be recorded")
         if self.trial.log_exceeded:
-            self.refuse_exactness("the log of calls is over its limit (`--log-limit`)")
+            self._refuse_longer_log()
+
+    def _refuse_longer_log(self):
+        self.refuse_exactness("the log of calls is over its limit (`--log-limit`)")
 
     # -- training calls ----------------------------------------------------------------------------------------
 
     def trained(self):
         """A training call was recorded: counts the batch, and does what is due at this boundary."""
         self.batches += 1
-        due = self.trial.batch_done(time.monotonic())
+        due = self.trial.batch_done(monotonic())
         if due:
             self.append_pending()
-            if due & STEP_ENDED:
-                self.trial.end_step(self.epoch)
-            if due & CHECKPOINT_DUE and self._takes_checkpoints:
-                self.save()
+            self._do(due)
+
+    def record_batch(self, function, site, is_traced, values, named_values, result):
+        """`record` and, for a training call, `trained`, of a call on a batch that was made whole: in one go.
+
+        Its result is converted at once, since it is the script's to change. The caller keeps `depth` above 0.
+
+        Args:
+            function: the compute function.
+            site: the script's line.
+            is_traced: whether the call built something.
+            values: the batch, as the call was given it.
+            named_values: the part of it that has names.
+            result: what the call returned.
+        """
+        if self._pending:
+            self.append_pending()
+        kind = function.kind
+        try:
+            due = self.trial.record_batch(
+                kind, function.identity, site, self.streams.draws, is_traced, values, named_values, result, monotonic()
+            )
+        except self._ours as error:
+            stop_with(self, error)
+        if due & NOT_RECORDED:
+            arguments = self.checksum_of(values, named_values) | is_traced
+            self.record(kind, function.identity, arguments, result, site)
+            self.append_pending()
+            if kind == TRAIN:
+                self.trained()
+            return
+        if kind == TRAIN:
+            self.batches += 1
+        if due:
+            self._do(due)
+
+    def _do(self, due):
+        """Does what is due after a call whose record is appended."""
+        if due & STEP_ENDED:
+            self.trial.end_step(self.epoch)
+        if due & LOG_EXCEEDED:
+            self._refuse_longer_log()
+        if due & CHECKPOINT_DUE and self._takes_checkpoints:
+            self.save()
+
+    def checksum_of(self, values, named_values):
+        """The checksum of a batch, an even number, whatever is in it."""
+        checksum = self.trial.batch_checksum(values, named_values)
+        return checksum or fingerprint.quick(values + tuple(named_values.values())) & ~TRACED
 
     def trained_before(self):
         """A training call was answered from the log: counts the batch."""
         self.batches += 1
-        self.trial.batch_done(time.monotonic())
+        self.trial.batch_done(monotonic())
 
     # -- state ---------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,6 @@
         reads outside of these                                    -> Variable.value (JAX), a resource read (TensorFlow)
 
 Files: `v*.py` are the generations (WHERE, data); `facts.py` names their differences; `advice.py` are the entry points
-of all generations; `compute.py`, `variables.py`, `passes.py` are what happens below them in Keras 3;
-`graph.py` and `enqueuers.py` in Keras 2.
+of all generations, `functions.py` the compute functions below them; `compute.py`, `variables.py`, `passes.py` are what
+only Keras 3 has there, `graph.py` and `enqueuers.py` what only Keras 2 has.
 """

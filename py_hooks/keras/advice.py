@@ -46,29 +46,54 @@ def _batch_call(name, attribute):
 
     @binding
     def advice(original):
-        # Runs once a batch, where each call of a function would be felt: `recordable` is written out.
+        # Runs once a batch, where each call of a function would be felt: those that are short are written out.
         def entry(model, *args, **kwargs):
             calls = recorder.CALLS
             if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
                 return original(model, *args, **kwargs)
-            if not calls.begun:
-                # A batch is arrays, whatever it was made from.
-                entries.announce(calls, sources.causes(model, {}))
-            batch = args + tuple(kwargs.values()) if kwargs else args
-            checksum = (calls.trial.batch_checksum(batch) or fingerprint.quick(batch)) & ~recorder.TRACED
-            calls.entries.append(calls.site_from(sys._getframe(1)))
-            outer, calls.arguments = calls.arguments, checksum
+            function = getattr(model, attribute, None)
+            if not getattr(function, "answers_batches", False) or calls.replaying:
+                return _first_or_replayed(calls, name, original, model, args, kwargs, function)
+            frame = sys._getframe(1)
+            site = calls.sites.get((id(frame.f_code), frame.f_lasti)) or calls.site_from(frame)
+            traces = calls.traces
+            calls.depth += 1
             try:
-                if getattr(model, attribute, None) is None:
-                    entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
-                return original(model, *args, **kwargs)
+                result = original(model, *args, **kwargs)
+            except Exception:
+                # Made in a replay too, where it has to raise too.
+                arguments = calls.checksum_of(args, kwargs) | recorder.TRACED
+                calls.record(function.kind, function.identity, arguments, None, site)
+                raise
+            else:
+                if function.cleaned != calls.cleaned:
+                    function.note_changes(calls)
+                calls.record_batch(function, site, calls.traces > traces, args, kwargs, result)
             finally:
-                calls.entries.pop()
-                calls.arguments = outer
+                calls.depth -= 1
+            return result
 
         return entry
 
     return _named(advice, name)
+
+
+def _first_or_replayed(calls, name, original, model, args, kwargs, function):
+    """A call for one batch that the framework's own code takes to the compute function; and any in a replay."""
+    if not calls.begun:
+        # A batch is arrays, whatever it was made from.
+        entries.announce(calls, sources.causes(model, {}))
+    calls.entries.append(calls.site_from(sys._getframe(2)))
+    outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
+    try:
+        if function is None:
+            entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
+        if calls.replaying and getattr(function, "answers_batches", False):
+            return function.answer_batch(calls, lambda: original(model, *args, **kwargs))
+        return original(model, *args, **kwargs)
+    finally:
+        calls.entries.pop()
+        calls.arguments = outer
 
 
 def _named(advice, name):

@@ -5,33 +5,14 @@ the state of the model (lists of arrays), on TensorFlow it works on the variable
 
 Source: keras 3.15.1, keras/src/backend/jax/trainer.py and keras/src/backend/tensorflow/trainer.py.
 """
-import weakref
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.data import skip
 from py_hooks.engine.patch import binding
+from py_hooks.keras.functions import MODELS, ComputeFunction, runs_user_code
 from py_hooks.keras.passes import DatasetPass, Skipped
 from py_hooks.keras.variables import VARIABLES
-
-_NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
-
-
-class _Models:
-    """Models by number, in the order of their first compute call; never by address, which is used again."""
-
-    def __init__(self):
-        self._numbers = weakref.WeakKeyDictionary()
-        self._next = 0
-
-    def number(self, model):
-        if model not in self._numbers:
-            self._numbers[model] = self._next
-            self._next += 1
-        return self._numbers[model]
-
-
-MODELS = _Models()
 
 
 def _maker(name, attribute, kind):
@@ -67,62 +48,17 @@ make_test_function = _maker("make_test_function", "test_function", recorder.TEST
 make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
 
 
-class ComputeFunction:
-    """A compute function of one model: called live, or answered from the log.
-
-    Args:
-        model: the model; held weakly, since it holds this object.
-        kind: TRAIN, TEST or PREDICT.
-        function: what the framework made.
-    """
+class VariableFunction(ComputeFunction):
+    """A compute function of Keras 3, whatever the backend."""
 
     def __init__(self, model, kind, function):
-        self.model = weakref.ref(model)
-        self.kind = kind
-        self.function = function
-        self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.number(model)}")
-        self._cleaned = None
+        ComputeFunction.__init__(self, model, kind, function)
+        self._is_known = False
 
-    def _pass_by(self, calls):
-        """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
-        if not calls.depth and self.kind == recorder.TRAIN:
-            calls.refuse_exactness("a model is trained in a thread of the script's own")
-
-    def _made(self, calls, traced, result):
-        """Records a call that was made, and counts the batch."""
-        calls.record(self.kind, self.identity, calls.arguments | traced, result)
-        if self._cleaned != VARIABLES.cleaned:
-            self._mark_stale()
-        if self.kind == recorder.TRAIN:
-            calls.trained()
-
-    def _must_be_made(self, calls):
-        """Whether the record says that the call traced, so that it must be made again in the replay."""
-        return calls.next_arguments() & recorder.TRACED
-
-    def _recorded_result(self, calls, result, traced):
-        """The recorded result of a call that was made again. Its own is equal if nothing was skipped before it."""
-        if calls.skipped:
-            return self._answer(calls, traced)
-        calls.check(self.kind, self.identity, calls.arguments | traced, result)
-        return result
-
-    def _answer(self, calls, traced=0):
-        return calls.answer(self.kind, self.identity, calls.arguments | traced)
-
-    def _replayed(self, calls):
-        """Counts an answered call, and ends the replay if it was the last one. True if it was."""
-        if self._cleaned != VARIABLES.cleaned:
-            self._mark_stale()
-        if self.kind == recorder.TRAIN:
-            calls.trained_before()
-        return calls.answered()
-
-    def _mark_stale(self):
-        """Notes which variables the call changed: the first time, and when Python has written one since."""
+    def changed(self, calls):
+        """Notes which variables a call changes."""
         if self.kind != recorder.PREDICT:
             VARIABLES.mark_stale(self._changed())
-        self._cleaned = VARIABLES.cleaned
 
     def _changed(self):
         """The variables that the call changes: all but the learning rate, which only Python writes."""
@@ -135,8 +71,53 @@ class ComputeFunction:
                 variables += [variable for variable in model.optimizer.variables if variable is not rate]
         return variables
 
+    def pass_by(self, calls):
+        """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
+        if not calls.depth and self.kind == recorder.TRAIN:
+            calls.refuse_exactness("a model is trained in a thread of the script's own")
 
-class JaxFunction(ComputeFunction):
+    def record(self, calls, traced, result):
+        """Records a call of the framework's loop that was made."""
+        calls.record(self.kind, self.identity, calls.arguments | traced, result)
+        if not self._is_known:
+            self._know(calls, result)
+        self.count_made(calls)
+
+    def replay(self, calls, live, iterator):
+        """A call of the framework's loop in a replay: made if the record says so, else its batch is skipped.
+
+        Returns:
+            What `live` returned, or None; and the recorded result.
+        """
+        made = None
+        if self.must_be_made(calls):
+            traced, made = self.make(calls, live)
+            result = self.recorded(calls, calls.arguments | traced, self.result_of(made))
+        else:
+            skip(iterator)
+            result = self.answer(calls, calls.arguments)
+        if not self._is_known:
+            self._know(calls, result)
+        return made, result
+
+    def result_of(self, returned):
+        """The part of what the framework's function returns that is recorded."""
+        return returned
+
+    def _know(self, calls, result):
+        """After the first call: everything is built, and the names of the metrics are known."""
+        self._is_known = True
+        model = self.model()
+        if runs_user_code(model):
+            return
+        self.answers_batches = True
+        if isinstance(result, dict):
+            # In the order in which calls for one batch return them; alone, a value has no name.
+            names = model._flatten_metrics_in_order({name: name for name in result})
+            calls.trial.metric_names(self.identity, names if isinstance(names, list) else [names])
+
+
+class JaxFunction(VariableFunction):
     """On JAX: `function(state, iterator)` returns `(result, state)`; the variables may be empty meanwhile."""
 
     _state = None
@@ -145,34 +126,26 @@ class JaxFunction(ComputeFunction):
         """The call of the framework's loop."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
-            self._pass_by(calls)
+            self.pass_by(calls)
             return self.function(state, iterator)
         if calls.replaying:
             return self._replay(calls, state, iterator)
-        traced, result, state = self._make(calls, state, iterator)
+        traced, (result, state) = self.make(calls, lambda: self.function(state, iterator))
         VARIABLES.in_flight, self._state = self, state
-        self._made(calls, traced, result)
+        self.record(calls, traced, result)
         VARIABLES.in_flight = self._state = None
         return result, state
 
-    def _make(self, calls, state, iterator):
-        traces = calls.traces
-        calls.depth += 1
-        try:
-            result, state = self.function(state, iterator)
-        finally:
-            calls.depth -= 1
-        return (recorder.TRACED if calls.traces > traces else 0), result, state
+    def result_of(self, returned):
+        """Without the state."""
+        return returned[0]
 
     def _replay(self, calls, state, iterator):
-        if self._must_be_made(calls):
-            traced, result, state = self._make(calls, state, iterator)
-            result = self._recorded_result(calls, result, traced)
-        else:
-            skip(iterator)
-            result = self._answer(calls)
+        made, result = self.replay(calls, lambda: self.function(state, iterator), iterator)
+        if made is not None:
+            state = made[1]
         VARIABLES.in_flight, self._state = self, state
-        if self._replayed(calls):
+        if self.count_answered(calls):
             state = self._restored(state)
         VARIABLES.in_flight = self._state = None
         return result, state
@@ -204,46 +177,29 @@ class JaxFunction(ComputeFunction):
         )
 
 
-class TensorFlowFunction(ComputeFunction):
+class TensorFlowFunction(VariableFunction):
     """On TensorFlow: `function(iterator)` (a list of elements for predict) works on the variables."""
 
     def __call__(self, iterator):
         """The call of the framework's loop."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
-            self._pass_by(calls)
+            self.pass_by(calls)
             return self.function(_live(iterator))
         if calls.replaying:
-            return self._replay(calls, iterator)
-        traced, result = self._make(calls, iterator)
-        self._made(calls, traced, result)
+            _, result = self.replay(calls, lambda: self.function(_live(iterator)), iterator)
+            self.count_answered(calls)
+            return result
+        traced, result = self.make(calls, lambda: self.function(_live(iterator)))
+        self.record(calls, traced, result)
         return result
 
-    def _make(self, calls, iterator):
-        traces = calls.traces
-        calls.depth += 1
-        try:
-            result = self.function(_live(iterator))
-        finally:
-            calls.depth -= 1
-        return (recorder.TRACED if calls.traces > traces else 0), result
-
-    def _replay(self, calls, iterator):
-        if self._must_be_made(calls):
-            traced, result = self._make(calls, iterator)
-            result = self._recorded_result(calls, result, traced)
-        else:
-            skip(iterator)
-            result = self._answer(calls)
-        self._replayed(calls)
-        return result
-
-    def _answer(self, calls, traced=0):
+    def answer(self, calls, arguments):
         """Predict calls `.numpy()` on what it gets; the others only convert to floats."""
         tensor = None
         if self.kind == recorder.PREDICT:
             from keras.src.backend import convert_to_tensor as tensor
-        return calls.answer(self.kind, self.identity, calls.arguments | traced, tensor)
+        return calls.answer(self.kind, self.identity, arguments, tensor)
 
 
 def _live(iterator):

@@ -9,38 +9,39 @@ Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/pyt
 """
 import contextlib
 import sys
+from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries
 from py_hooks.engine.patch import binding
 from py_hooks.keras import sources
-from py_hooks.keras.compute import MODELS
 from py_hooks.keras.enqueuers import SkippedBatch
+from py_hooks.keras.functions import ComputeFunction, has_own_metrics, runs_user_code
 from py_hooks.tensorflow import graphs, sessions
 
-_NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
+_KINDS = (recorder.TRAIN, recorder.TEST, recorder.PREDICT)
 
 # Marks `arguments` as the size of a batch that the framework fed; a checksum of the script's own batch has 32 bits.
 _SIZE = 1 << 40
 
 
-def make_train_function(original, model):
-    """`Model._make_train_function`: wraps what it sets, and orders what reads the optimizer's count of batches."""
-    if isinstance(getattr(model, "train_function", None), GraphFunction):
-        original(model)
-        return
-    with _ordered_updates(model):
-        _make(original, model, "train_function", recorder.TRAIN)
+def _maker(name, attribute, kind):
+    @binding
+    def advice(original):
+        def make(model):
+            if isinstance(getattr(model, attribute, None), GraphFunction):
+                original(model)
+            elif kind == recorder.TRAIN:
+                with _ordered_updates(model):
+                    _make(original, model, attribute, kind)
+            else:
+                _make(original, model, attribute, kind)
 
+        return make
 
-def make_test_function(original, model):
-    """`Model._make_test_function`: wraps what it sets."""
-    _make(original, model, "test_function", recorder.TEST)
-
-
-def make_predict_function(original, model):
-    """`Model._make_predict_function`: wraps what it sets."""
-    _make(original, model, "predict_function", recorder.PREDICT)
+    advice.__name__ = name
+    advice.__doc__ = f"`Model._{name}`: wraps what it sets; for training, orders what reads the optimizer's count of batches."
+    return advice
 
 
 def _make(original, model, attribute, kind):
@@ -55,74 +56,55 @@ def _make(original, model, attribute, kind):
         setattr(model, attribute, GraphFunction(model, kind, function))
 
 
-class GraphFunction:
-    """A compute function of one model: called live, or answered from the log. Else it is what Keras made.
+make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
+make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
+make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
 
-    Args:
-        model: the model; its number names the function in records.
-        kind: TRAIN, TEST or PREDICT.
-        function: what Keras made.
-    """
+
+class GraphFunction(ComputeFunction):
+    """A compute function of one model: called live, or answered from the log. Else it is what Keras made."""
 
     def __init__(self, model, kind, function):
-        calls = recorder.CALLS
-        self._function = function
-        self._kind = kind
-        self._identity = calls.trial.intern(f"{_NAMES[kind]} model {MODELS.number(model)}")
+        ComputeFunction.__init__(self, model, kind, function)
         self._graph = graphs.of(function.outputs[0].graph)
         self._effects = None
-        self._cleaned = None
-        self.resets_quietly = all(type(metric).__module__.startswith("keras.") for metric in getattr(model, "metrics", ()))
+        self.answers_batches = not runs_user_code(model)
+        self.resets_quietly = not has_own_metrics(model)
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         if kind != recorder.PREDICT:
-            calls.trial.metric_names(self._identity, list(model.metrics_names))
+            recorder.CALLS.trial.metric_names(self.identity, list(model.metrics_names))
 
     def __getattr__(self, name):
-        if "_function" not in self.__dict__:
+        if "function" not in self.__dict__:
             raise AttributeError(name)
-        return getattr(self._function, name)
+        return getattr(self.function, name)
 
     def __call__(self, inputs):
         """Runs the function for one batch, or gives its recorded result."""
         calls = recorder.CALLS
-        if not calls.recordable():
-            return self._function(inputs)
+        if calls.depth or get_ident() != calls.main_thread:
+            return self.function(inputs)
         arguments = calls.arguments or _batch_size(inputs)
         if calls.replaying:
-            return self._answer(calls, arguments)
-        calls.depth += 1
-        try:
-            result = self._function(inputs)
-        finally:
-            calls.depth -= 1
-        calls.record(self._kind, self._identity, arguments, result)
-        if self._gives_arrays:
+            result = self.answer(calls, arguments)
+            self.count_answered(calls)
+            return result
+        _, result = self.make(calls, lambda: self.function(inputs))
+        calls.record(self.kind, self.identity, arguments, result)
+        if self._gives_arrays or calls.arguments:
             # They are the script's to change.
             calls.append_pending()
-        if self._cleaned != self._graph.cleaned:
-            self._changed(calls)
-        if self._kind == recorder.TRAIN:
-            calls.trained()
+        self.count_made(calls)
         return result
 
-    def _answer(self, calls, arguments):
-        result = calls.answer(self._kind, self._identity, arguments)
-        if self._cleaned != self._graph.cleaned:
-            self._changed(calls)
-        if self._kind == recorder.TRAIN:
-            calls.trained_before()
-        calls.answered()
-        return result
-
-    def _changed(self, calls):
-        """Notes which variables the call changed: the first time, and when Python has written one since."""
+    def changed(self, calls):
+        """Notes which variables a call changes."""
         if self._effects is None:
             self._effects = self._find_effects(calls)
         self._graph.changed(self._effects.writes)
-        self._cleaned = self._graph.cleaned
 
     def _find_effects(self, calls):
-        function = self._function
+        function = self.function
         fetches = list(function.outputs) + [function.updates_op] + list(function.fetches)
         effects = self._graph.effects(fetches, list(function.inputs))
         for kind in effects.hidden_streams:
@@ -162,16 +144,21 @@ def _batch_size(inputs):
 def recorded_batch_size(calls):
     """How many rows the batch of the next answered call has; 0 where the next record is no such call."""
     record = calls.trial.peek() if calls.replaying else None
-    if record is None or record[0] not in _NAMES or not record[2] & _SIZE:
+    if record is None or record[0] not in _KINDS or not record[2] & _SIZE:
         return 0
     return (record[2] & ~_SIZE) >> 1
 
 
-def standardize_user_data(original, model, x, *args, **kwargs):
+@binding
+def standardize_user_data(original):
     """`Model._standardize_user_data`: what stands for a batch that nobody looks at has no form to check."""
-    if isinstance(x, SkippedBatch):
-        return [x], [], []
-    return original(model, x, *args, **kwargs)
+
+    def standardize(model, x, *args, **kwargs):
+        if isinstance(x, SkippedBatch):
+            return [x], [], []
+        return original(model, x, *args, **kwargs)
+
+    return standardize
 
 
 # -- the order of updates ----------------------------------------------------------------------------------------------

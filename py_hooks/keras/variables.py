@@ -22,7 +22,6 @@ class Variables:
         in_flight: on JAX, while a batch's checkpoint may be taken or put in, the `JaxFunction` that knows the values
             that live outside the variables; else None.
         restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
-        cleaned: how often a variable left the stale ones: whoever marked some before has to mark them again.
     """
 
     def __init__(self):
@@ -31,7 +30,6 @@ class Variables:
         self.restored = {}
         self._references = {}
         self._stale = set()
-        self.cleaned = 0
         self._values = {}
         self._created = 0
 
@@ -65,7 +63,7 @@ class Variables:
     def written(self, variable):
         """Notes that Python wrote the variable: its value is true, in a replay too."""
         self._stale.difference_update(self._keys(variable))
-        self.cleaned += 1
+        recorder.CALLS.cleaned += 1
 
     def _keys(self, variable):
         """What stands for a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""

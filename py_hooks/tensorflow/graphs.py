@@ -4,6 +4,9 @@ Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
 """
 import contextlib
 
+from py_hooks.advice import calls as recorder
+from py_hooks.engine.patch import binding
+
 # Ids of our ops. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so ours
 # must not count.
 _FIRST_OWN_ID = 1 << 40
@@ -16,6 +19,17 @@ _LOOKS_AT_NO_VALUE = ("VarIsInitializedOp", "VariableShape", "IsVariableInitiali
 _READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 _WRITES = ("AssignVariableOp", "Assign")
 _READS_FILES = ("Restore", "RestoreV2", "RestoreSlice", "ReadFile")
+
+
+@binding
+def count_op(original):
+    """`Graph._add_op`: an op was made. Inside a recorded call it has to be made in a replay too."""
+
+    def counted(graph, op):
+        recorder.CALLS.traces += 1
+        return original(graph, op)
+
+    return counted
 
 
 def of(graph):
@@ -31,14 +45,12 @@ class Graph:
 
     Attributes:
         stale: names of the variables whose value a replay does not know, since training changed them.
-        cleaned: how often a variable left `stale`.
         random_states: the ops that set the states of random ops first, in order of creation.
     """
 
     def __init__(self, graph):
         self.graph = graph
         self.stale = set()
-        self.cleaned = 0
         self.random_states = []
         self._own_id = _FIRST_OWN_ID
         self._algorithm = None
@@ -140,7 +152,7 @@ class Graph:
         """Notes variables that Python wrote: their values are true, in a replay too."""
         if not self.stale.isdisjoint(names):
             self.stale.difference_update(names)
-            self.cleaned += 1
+            recorder.CALLS.cleaned += 1
 
     # -- fetches ---------------------------------------------------------------------------------------------------
 

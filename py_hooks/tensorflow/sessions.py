@@ -31,6 +31,7 @@ class Sessions:
 
     def add(self, session):
         """Numbers a session that was just made."""
+        session._pedl_known = graphs.of(session.graph)
         session._pedl_initialized = 0
         self._references.append(weakref.ref(session))
 
@@ -52,7 +53,7 @@ class Sessions:
 
     def initialize(self, session):
         """Sets the states of random ops that were made since the session's last run."""
-        states = graphs.of(session._graph).random_states
+        states = session._pedl_known.random_states
         made = session._pedl_initialized
         if made < len(states):
             session._pedl_initialized = len(states)
@@ -193,7 +194,8 @@ def run(original):
     """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
 
     def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
-        SESSIONS.initialize(session)
+        if session._pedl_initialized < len(session._pedl_known.random_states):
+            SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth or not calls.begun or handle is not None:
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
@@ -201,7 +203,7 @@ def run(original):
         def live():
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
-        effects = graphs.of(session.graph).effects(fetch_list + target_list, list(feed_dict))
+        effects = session._pedl_known.effects(fetch_list + target_list, list(feed_dict))
         return _through_door(calls, session, effects, list(feed_dict.values()), live)
 
     return do_run
@@ -222,14 +224,16 @@ class _Callable:
         self._effects = None
 
     def __call__(self, *args, **kwargs):
-        SESSIONS.initialize(self._session)
+        session = self._session
+        if session._pedl_initialized < len(session._pedl_known.random_states):
+            SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth or not calls.begun:
             return self._function(*args, **kwargs)
         if self._effects is None:
             self._effects = self._find_effects()
         return _through_door(
-            calls, self._session, self._effects, list(args), lambda: self._function(*args, **kwargs)
+            calls, session, self._effects, list(args), lambda: self._function(*args, **kwargs)
         )
 
     def _find_effects(self):
@@ -248,7 +252,7 @@ def make_callable(original, session, fetches, feed_list=None, accept_options=Fal
 
 
 def _through_door(calls, session, effects, feeds, live):
-    known = graphs.of(session.graph)
+    known = session._pedl_known
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
         if unknown:

@@ -9,7 +9,7 @@ Call paths (read from 1.15.5):
     tf.train.Optimizer.minimize        -> Optimizer.apply_gradients                   said to be without checkpoints
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.tensorflow import random_ops, sessions
+from py_hooks.tensorflow import graphs, random_ops, sessions
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 _SESSION = "tensorflow.python.client.session"
@@ -24,6 +24,7 @@ PATCHES = (
     Patch(_RANDOM,    "random_uniform_int",              random_ops.random_uniform_int,        "keep the state of a random op"),
     Patch(_RANDOM,    "random_shuffle",                  random_ops.random_shuffle,            "keep the state of a random op"),
     Patch(_RANDOM,    "multinomial",                     random_ops.multinomial,               "keep the state of a random op"),
+    Patch("tensorflow.python.framework.ops", "Graph._add_op", graphs.count_op,                "see which calls build"),
     Patch(_SESSION,   "BaseSession.__init__",            sessions.created,                     "number the sessions"),
     Patch(_SESSION,   "BaseSession.__del__",             sessions.deleted,                     "let forked children end"),
     Patch(_SESSION,   "BaseSession._Callable.__del__",   sessions.deleted,                     "let forked children end"),

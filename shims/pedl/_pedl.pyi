@@ -1,5 +1,5 @@
 """Types of the extension module `_pedl`. It is imported as a top-level module, by `py_hooks` alone."""
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 
@@ -71,7 +71,19 @@ class Trial:
     def flush(self) -> None: ...
 
     @staticmethod
-    def batch_checksum(values: Tuple[object, ...]) -> int: ...
+    def batch_checksum(values: Tuple[object, ...], named_values: Dict[str, object]) -> int: ...
+    def record_batch(
+        self,
+        kind: int,
+        identity: int,
+        site: int,
+        draws: int,
+        is_traced: bool,
+        values: Tuple[object, ...],
+        named_values: Dict[str, object],
+        value: object,
+        now_s: float,
+    ) -> int: ...
 
     # Steps and events.
     def batch_done(self, now_s: float) -> int: ...

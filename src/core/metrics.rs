@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::calls::value::{Decoder, Leaf, Malformed, Token};
 use crate::calls::{Tables, TextId};
@@ -18,7 +19,7 @@ const TRAIN: &str = "train ";
 pub(crate) struct Averages {
     sums: Vec<Sum>,
     /// Names of the items, for calls that return a list.
-    names: HashMap<TextId, Vec<String>>,
+    names: HashMap<TextId, Arc<[String]>>,
 }
 
 #[derive(Debug)]
@@ -32,7 +33,7 @@ struct Sum {
 impl Averages {
     /// Tells the names of what a call returns as a list.
     pub(crate) fn set_names(&mut self, identity: TextId, names: Vec<String>) {
-        self.names.insert(identity, names);
+        self.names.insert(identity, names.into());
     }
 
     /// Adds what a call returned. Anything but scalars is left out.
@@ -81,12 +82,11 @@ impl Averages {
                 }
             }
             Token::List(count) | Token::Tuple(count) => {
-                for place in 0..count {
+                let Some(names) = self.names.get(&identity).cloned() else {
+                    return Ok(());
+                };
+                for (place, name) in names.iter().enumerate().take(count) {
                     let Some(scalar) = scalar(&value.node()?) else {
-                        return Ok(());
-                    };
-                    let names = self.names.get(&identity);
-                    let Some(name) = names.and_then(|names| names.get(place)).cloned() else {
                         return Ok(());
                     };
                     self.add_scalar(identity, place, name.as_bytes(), scalar);

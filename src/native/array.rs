@@ -1,21 +1,24 @@
 #![expect(
     unsafe_code,
-    reason = "numpy tells where the memory of arrays is by pointers"
+    reason = "numpy says where the memory of arrays is by pointers in them"
 )]
 //! The memory of numpy arrays. The only unsafe code of this crate.
 //!
-//! Before Python 3.11 the stable ABI has no buffer protocol. `__array_struct__` tells where the memory
-//! is: a capsule without a name, which holds the array, around numpy's `PyArrayInterface`.
+//! Before Python 3.11 the stable ABI has no buffer protocol, and `__array_struct__` of numpy allocates a
+//! capsule for each look. So the fields of the array itself are read. Extension modules that numpy's
+//! headers compile into do the same (`PyArray_DATA`), so numpy 1 and 2 both keep them where they are;
+//! [`check_layout`] compares them with what numpy says of an array before the first is read.
 //!
-//! Source: the array interface protocol, version 3, "C-struct access", of numpy's reference.
+//! Source: numpy 1.16 - 2.3, `PyArrayObject_fields` in numpy/core/include/numpy/ndarraytypes.h.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::slice;
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::ffi::PyObject;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::numpy::{Dtype, Numpy};
 
@@ -23,31 +26,73 @@ use crate::numpy::{Dtype, Numpy};
 const C_CONTIGUOUS: c_int = 0x1;
 const WRITEABLE: c_int = 0x400;
 
-/// What `PyArrayInterface.two` always is.
-const SANITY: c_int = 2;
-
-/// The kinds of elements that are numbers of numpy's own: truth values, integers, floats and complex
-/// numbers.
-const NUMBERS: &[u8] = b"biufc";
-
-/// `PyArrayInterface` of numpy.
+/// `PyArrayObject_fields` of numpy, up to the flags.
 #[repr(C)]
-struct Interface {
-    two: c_int,
+struct Object {
+    head: PyObject,
+    fields: Fields,
+}
+
+/// The part of it that is numpy's own.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Fields {
+    data: *mut u8,
     rank: c_int,
-    kind: u8,
-    itemsize: c_int,
-    flags: c_int,
     shape: *const isize,
     strides: *const isize,
-    data: *mut c_void,
-    descr: *const c_void,
+    base: *mut PyObject,
+    dtype: *mut PyObject,
+    flags: c_int,
+}
+
+impl Fields {
+    /// The fields of a `numpy.ndarray`.
+    fn of(array: &Bound<'_, PyAny>, numpy: &Numpy) -> PyResult<Self> {
+        let py = array.py();
+        if !array.is_exact_instance(numpy.ndarray.bind(py))
+            && !array.is_instance(numpy.ndarray.bind(py))?
+        {
+            return Err(inconsistent());
+        }
+        // SAFETY: an instance of `numpy.ndarray`, and of any class derived from it, begins with these
+        // fields; `check_layout` has made sure of it, or of an object that is at least so large. It is
+        // alive, and this thread holds the GIL, so nobody writes them.
+        Ok(unsafe { (*array.as_ptr().cast::<Object>()).fields })
+    }
+}
+
+/// Whether arrays lie in memory as is thought here: compares the fields of one with what numpy says of it.
+pub(crate) fn check_layout(py: Python<'_>, numpy: &Numpy) -> PyResult<()> {
+    let size: usize = numpy.ndarray.bind(py).getattr("__basicsize__")?.extract()?;
+    if size < size_of::<Object>() {
+        return Err(inconsistent());
+    }
+    let whole = numpy.zeros.bind(py).call1(((3, 5), "<i2"))?;
+    let part = whole.get_item(1)?.call_method1("reshape", ((1, 5),))?;
+    part.call_method1("setflags", (false,))?;
+    for array in [whole, part] {
+        let fields = Fields::of(&array, numpy)?;
+        let interface = array.getattr("__array_interface__")?;
+        let data: usize = interface.get_item("data")?.get_item(0)?.extract()?;
+        let rank: c_int = array.getattr("ndim")?.extract()?;
+        let flags: c_int = array.getattr("flags")?.getattr("num")?.extract()?;
+        let dtype = array.getattr("dtype")?;
+        if fields.data.addr() != data
+            || fields.rank != rank
+            || fields.dtype != dtype.as_ptr()
+            || fields.flags & (C_CONTIGUOUS | WRITEABLE) != flags & (C_CONTIGUOUS | WRITEABLE)
+        {
+            return Err(inconsistent());
+        }
+    }
+    Ok(())
 }
 
 /// An array whose elements lie one after the other, in C order.
 pub(crate) struct View<'py> {
-    /// Holds the array, and what `shape` points to.
-    _owner: Bound<'py, PyCapsule>,
+    /// Holds the memory.
+    _array: Bound<'py, PyAny>,
     shape: *const isize,
     rank: usize,
     data: *mut u8,
@@ -58,65 +103,55 @@ pub(crate) struct View<'py> {
 }
 
 impl<'py> View<'py> {
-    /// A view of an array, or of a copy of it in C order; `None` for arrays of structures.
+    /// A view of an array, or of a copy of it in C order.
     ///
     /// Args:
-    ///     `array`: a `numpy.ndarray`, or a scalar of numpy's; of no class that has an `__array_struct__`
-    ///         of its own.
-    pub(crate) fn of(array: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+    ///     `array`: a `numpy.ndarray`, or a scalar of numpy's.
+    pub(crate) fn of(array: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = array.py();
         let numpy = Numpy::get(py)?;
-        let view = if numpy.warns_of_struct && array.hasattr(intern!(py, "setflags"))? {
-            // What `numpy.broadcast_arrays` returned warns when it is asked, since it may be written.
-            let view = array.call_method0(intern!(py, "view"))?;
-            view.call_method1(intern!(py, "setflags"), (false,))?;
-            Self::of_contiguous(&view)?
-        } else {
-            Self::of_contiguous(array)?
-        };
-        if view.is_some() {
+        if array.is_exact_instance(numpy.ndarray.bind(py))
+            && let Some(view) = Self::of_contiguous(array)?
+        {
             return Ok(view);
         }
-        Self::of_contiguous(&numpy.ascontiguousarray.bind(py).call1((array,))?)
+        // Of a scalar it has all bytes, those between numbers too.
+        let array = array.call_method0(intern!(py, "__array__"))?;
+        if let Some(view) = Self::of_contiguous(&array)? {
+            return Ok(view);
+        }
+        let array = numpy.ascontiguousarray.bind(py).call1((array,))?;
+        Self::of_contiguous(&array)?.ok_or_else(inconsistent)
     }
 
-    /// A view; `None` where numpy does not say that the elements lie one after the other.
+    /// A view; `None` where the elements do not lie one after the other.
     fn of_contiguous(array: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
-        let owner = array
-            .getattr(intern!(array.py(), "__array_struct__"))?
-            .cast_into::<PyCapsule>()?;
-        let interface = owner.pointer_checked(None)?.cast::<Interface>();
-        // SAFETY: numpy documents that the capsule of `__array_struct__` points to this struct, and
-        // frees it with the capsule, which is alive here. The caller keeps classes with such an
-        // attribute of their own away.
-        let interface = unsafe { interface.as_ref() };
-        let (Ok(rank), Ok(itemsize)) = (
-            usize::try_from(interface.rank),
-            usize::try_from(interface.itemsize),
-        ) else {
-            return Err(inconsistent());
-        };
-        if interface.two != SANITY
-            || interface.data.is_null()
-            || (rank > 0 && interface.shape.is_null())
-        {
-            return Err(inconsistent());
-        }
-        if interface.flags & C_CONTIGUOUS == 0 {
+        let py = array.py();
+        let numpy = Numpy::get(py)?;
+        let elements = numpy.elements_of(Fields::of(array, numpy)?.dtype.addr(), || {
+            array.getattr(intern!(py, "dtype"))
+        })?;
+        // Again, since Python code may have run.
+        let fields = Fields::of(array, numpy)?;
+        if fields.flags & C_CONTIGUOUS == 0 {
             return Ok(None);
         }
+        let rank = usize::try_from(fields.rank).map_err(|_| inconsistent())?;
+        if fields.data.is_null() || (rank > 0 && fields.shape.is_null()) {
+            return Err(inconsistent());
+        }
         let view = Self {
-            shape: interface.shape,
+            shape: fields.shape,
             rank,
-            data: interface.data.cast(),
+            data: fields.data,
             size: 0,
-            is_writeable: interface.flags & WRITEABLE != 0,
-            is_of_numbers: NUMBERS.contains(&interface.kind),
-            _owner: owner,
+            is_writeable: fields.flags & WRITEABLE != 0,
+            is_of_numbers: elements.are_numbers,
+            _array: array.clone(),
         };
         let size = view
             .shape()
-            .try_fold(itemsize, usize::checked_mul)
+            .try_fold(elements.size, usize::checked_mul)
             .ok_or_else(inconsistent)?;
         Ok(Some(Self { size, ..view }))
     }
@@ -126,7 +161,8 @@ impl<'py> View<'py> {
         let shape = if self.rank == 0 {
             &[]
         } else {
-            // SAFETY: numpy says that `rank` numbers begin there; they live as long as the capsule.
+            // SAFETY: numpy keeps `rank` numbers there, as long as the array lives and is not given
+            // another shape, which takes Python code; no caller runs any while it looks at them.
             unsafe { slice::from_raw_parts(self.shape, self.rank) }
         };
         shape.iter().map(|size| size.cast_unsigned())
@@ -135,7 +171,7 @@ impl<'py> View<'py> {
     /// Calls `read` with its bytes. `read` must not call into Python, which might write them or free them.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
         // SAFETY: numpy says that the elements begin there, and it is contiguous, so `size` bytes do.
-        // The array is alive with the capsule. No Python writes meanwhile: this thread holds the GIL,
+        // The array is alive. No Python writes meanwhile: this thread holds the GIL,
         // and no caller's `read` lets go of it. Threads of native code could; a script whose arrays are
         // written by them while it passes them on has no defined values under plain Python either.
         read(unsafe { slice::from_raw_parts(self.data, self.size) })
@@ -151,8 +187,7 @@ pub(crate) fn with_bytes<T>(
     array: &Bound<'_, PyAny>,
     read: impl FnOnce(&[u8]) -> T,
 ) -> PyResult<T> {
-    let view = View::of(array)?.ok_or_else(inconsistent)?;
-    Ok(view.read(read))
+    Ok(View::of(array)?.read(read))
 }
 
 /// Makes an array whose bytes `fill` writes.

@@ -9,6 +9,11 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
+use crate::array;
+
+/// The kinds of dtypes whose elements are numbers of numpy's own.
+const NUMBERS: &str = "biufc";
+
 static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
 
 /// What is used of numpy.
@@ -20,14 +25,13 @@ pub(crate) struct Numpy {
     pub(crate) asarray: Py<PyAny>,
     pub(crate) zeros: Py<PyAny>,
     pub(crate) ascontiguousarray: Py<PyAny>,
-    /// Whether asking an array for `__array_struct__` may warn, before 1.21.
-    pub(crate) warns_of_struct: bool,
     number: Py<PyType>,
     dtype: Py<PyAny>,
     /// Makes a scalar of numpy's own dtypes from its bytes; what pickles of scalars call.
     scalar: Py<PyAny>,
     /// By address; what they are of is kept alive, so that the address stays its own.
     names: Known<usize, (Py<PyAny>, Option<Name>)>,
+    elements: Known<usize, (Py<PyAny>, Elements)>,
     scalars: Known<usize, (Py<PyAny>, Arc<str>)>,
     dtypes: Known<Box<str>, Arc<Dtype>>,
 }
@@ -41,6 +45,15 @@ pub(crate) struct Name {
     pub(crate) long: Arc<str>,
     /// Whether its elements are references to Python objects.
     pub(crate) is_object: bool,
+}
+
+/// The elements of an array.
+#[derive(Clone, Copy)]
+pub(crate) struct Elements {
+    /// Bytes of one.
+    pub(crate) size: usize,
+    /// Whether they are numbers of numpy's own: truth values, integers, floats or complex numbers.
+    pub(crate) are_numbers: bool,
 }
 
 /// A dtype of a text.
@@ -62,7 +75,7 @@ impl Numpy {
                 .getattr("float32")?
                 .call1((0,))?
                 .call_method0("__reduce__")?;
-            Ok(Self {
+            let known = Self {
                 ndarray: class("ndarray")?,
                 generic: class("generic")?,
                 float32: class("float32")?,
@@ -70,16 +83,16 @@ impl Numpy {
                 asarray: numpy.getattr("asarray")?.unbind(),
                 zeros: numpy.getattr("zeros")?.unbind(),
                 ascontiguousarray: numpy.getattr("ascontiguousarray")?.unbind(),
-                warns_of_struct: is_before_1_21(
-                    &numpy.getattr("__version__")?.extract::<String>()?,
-                ),
                 number: class("number")?,
                 dtype: numpy.getattr("dtype")?.unbind(),
                 scalar: reduced.get_item(0)?.unbind(),
                 names: Known::default(),
+                elements: Known::default(),
                 scalars: Known::default(),
                 dtypes: Known::default(),
-            })
+            };
+            array::check_layout(py, &known)?;
+            Ok(known)
         })
     }
 
@@ -113,6 +126,30 @@ impl Numpy {
         Ok(name)
     }
 
+    /// The elements of arrays of a dtype.
+    ///
+    /// Args:
+    ///     `address`: where the dtype is.
+    ///     `dtype`: gives it; called where it is not known yet.
+    pub(crate) fn elements_of<'py>(
+        &self,
+        address: usize,
+        dtype: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Elements> {
+        if let Some(known) = self.elements.get(&address, |(_, elements)| *elements) {
+            return Ok(known);
+        }
+        let dtype = dtype()?;
+        let kind: String = dtype.getattr("kind")?.extract()?;
+        let elements = Elements {
+            size: dtype.getattr("itemsize")?.extract()?,
+            are_numbers: NUMBERS.contains(&kind),
+        };
+        let address = dtype.as_ptr().addr();
+        self.elements.insert(address, (dtype.unbind(), elements));
+        Ok(elements)
+    }
+
     /// The dtype of all scalars of a class, as a text; `None` where it is not one and the same.
     pub(crate) fn dtype_of_scalars(
         &self,
@@ -127,7 +164,7 @@ impl Numpy {
         let dtype = scalar.getattr("dtype")?;
         // Scalars of timedelta64 are numbers as well, each with a unit of its own.
         let kind: String = dtype.getattr("kind")?.extract()?;
-        let name = if "biufc".contains(&kind) {
+        let name = if NUMBERS.contains(&kind) {
             self.name_of(&dtype)?
         } else {
             None
@@ -210,15 +247,6 @@ impl Numpy {
             Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// Whether a version of numpy is older than 1.21; one that cannot be read counts as such.
-fn is_before_1_21(version: &str) -> bool {
-    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
-    match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(major), Some(minor)) => (major, minor) < (1, 21),
-        _ => true,
     }
 }
 

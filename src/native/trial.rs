@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pedl_core::calls::value::Encoded;
-use pedl_core::calls::{Answer, Call};
+use pedl_core::calls::{Answer, Call, kind};
 use pedl_core::checkpoint::Tensor;
 use pedl_core::directory::Facts;
+use pedl_core::sequencer::Boundary;
 use pedl_core::training::Training;
 use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
 use pedl_core::workload::Workload;
@@ -26,9 +27,11 @@ use crate::error::{Error, IntoPython};
 use crate::numpy::Numpy;
 use crate::{array, batch, convert, log};
 
-/// Bits of what `batch_done` returns.
+/// Bits of what `batch_done` and `record_batch` return.
 const STEP_ENDED: u8 = 1;
 const CHECKPOINT_DUE: u8 = 2;
+const LOG_EXCEEDED: u8 = 4;
+const NOT_RECORDED: u8 = 8;
 
 /// What identifies a call: kind, identity, site, draws, arguments.
 type Key = (u8, u32, u32, u64, u64);
@@ -187,11 +190,14 @@ impl Trial {
         convert::text_bytes(text, |bytes| self.training().intern(bytes).number())
     }
 
-    /// A checksum of a batch: of its numpy arrays of numbers and their shapes, None, True and False. 0 where
-    /// there is anything else in it.
+    /// A checksum of a batch, an even number: of its numpy arrays of numbers and their shapes, None, True and
+    /// False. 0 where there is anything else in it.
     #[staticmethod]
-    fn batch_checksum(values: &Bound<'_, PyTuple>) -> PyResult<u32> {
-        batch::checksum(values)
+    fn batch_checksum(
+        values: &Bound<'_, PyTuple>,
+        named_values: &Bound<'_, PyDict>,
+    ) -> PyResult<u32> {
+        batch::checksum(values, named_values)
     }
 
     /// Appends calls `(kind, identity, site, draws, arguments, value)`. Returns the names of the types
@@ -220,6 +226,58 @@ impl Trial {
         }
         put_back(&self.encoded, encoded);
         Ok(opaque)
+    }
+
+    /// Appends a call on one batch, and counts the batch if it is a training call.
+    ///
+    /// Args:
+    ///     `is_traced`: the lowest bit of its arguments; the others are the checksum of its batch.
+    ///     `values`, `named_values`: the batch, as the call was given it.
+    ///     `value`: what the call returned.
+    ///     `now_s`: as of `batch_done`.
+    ///
+    /// Returns what `batch_done` does; bit 2: the log is longer than `--log-limit`; bit 3: there is something in
+    /// the batch or in the value that is not for here, and nothing was done.
+    #[expect(clippy::too_many_arguments, reason = "they are what identifies a call")]
+    fn record_batch(
+        &self,
+        py: Python<'_>,
+        kind: u8,
+        identity: u32,
+        site: u32,
+        draws: u64,
+        is_traced: bool,
+        values: &Bound<'_, PyTuple>,
+        named_values: &Bound<'_, PyDict>,
+        value: &Bound<'_, PyAny>,
+        now_s: f64,
+    ) -> PyResult<u8> {
+        if self.is_inert() {
+            return Ok(0);
+        }
+        let checksum = batch::checksum(values, named_values)?;
+        let mut encoded = take(&self.encoded);
+        encoded.clear();
+        let mut opaque = Vec::new();
+        convert::encode(value, &mut encoded.encoder(), &mut opaque)?;
+        let due = if checksum != 0 && opaque.is_empty() {
+            let arguments = u64::from(checksum) | u64::from(is_traced);
+            let key = (kind, identity, site, draws, arguments);
+            self.with(py, |training| {
+                training.append(&call_of(training, key)?, &encoded)?;
+                let due = if kind == kind::TRAIN {
+                    bits_of(training.batch_done(now_s)?)
+                } else {
+                    0
+                };
+                let is_exceeded = training.is_log_exceeded();
+                Ok(due | if is_exceeded { LOG_EXCEEDED } else { 0 })
+            })?
+        } else {
+            NOT_RECORDED
+        };
+        put_back(&self.encoded, encoded);
+        Ok(due)
     }
 
     /// What the next record returned, if it is of this call.
@@ -297,14 +355,7 @@ impl Trial {
         if self.is_inert() {
             return Ok(0);
         }
-        let boundary = self.with(py, |training| training.batch_done(now_s))?;
-        let step_ended = if boundary.step_ended.is_some() {
-            STEP_ENDED
-        } else {
-            0
-        };
-        let is_due = matches!(boundary.next, Workload::CheckpointModel { .. });
-        Ok(step_ended | if is_due { CHECKPOINT_DUE } else { 0 })
+        self.with(py, |training| training.batch_done(now_s).map(bits_of))
     }
 
     /// The names of what a call returns as a list.
@@ -483,6 +534,16 @@ impl Trial {
         }
         Ok(())
     }
+}
+
+fn bits_of(boundary: Boundary) -> u8 {
+    let step_ended = if boundary.step_ended.is_some() {
+        STEP_ENDED
+    } else {
+        0
+    };
+    let is_due = matches!(boundary.next, Workload::CheckpointModel { .. });
+    step_ended | if is_due { CHECKPOINT_DUE } else { 0 }
 }
 
 fn call_of(training: &Training, key: Key) -> pedl_core::Result<Call> {

@@ -274,6 +274,10 @@ class WatchedTrial:
         self.kinds.update(record[0] for record in records)
         return self._trial.append(records)
 
+    def record_batch(self, kind, *call):
+        self.kinds[kind] += 1
+        return self._trial.record_batch(kind, *call)
+
 
 class Watch:
     """Counts entries, records, calls of patched targets and computations from its making on."""
@@ -284,6 +288,9 @@ class Watch:
         self._calls = recorder.CALLS
         self._calls.entries = Counted(self._calls.entries)
         self._calls.trial = WatchedTrial(self._calls.trial)
+        # A call on a batch that is recorded whole is one of the user's.
+        self._whole_calls = 0
+        self._record_batch, self._calls.record_batch = self._calls.record_batch, self._count_whole_call
         self._rows = {}
         self._wrappers = set()
         for _, rows in generations():
@@ -293,11 +300,16 @@ class Watch:
                 self._wrappers.add(function.__code__)
         self.reached = collections.Counter()
 
+    def _count_whole_call(self, *call):
+        self._whole_calls += 1
+        self._record_batch(*call)
+
     def state(self):
         """All counts as they are now."""
         self._calls.append_pending()
         counts = collections.Counter({KINDS[kind]: n for kind, n in self._calls.trial.kinds.items() if kind in KINDS})
-        counts.update({"entries": self._calls.entries.count, "computed": times_computed()})
+        entries = self._calls.entries.count + self._whole_calls
+        counts.update({"entries": entries, "computed": times_computed()})
         counts.update(self.reached)
         return counts
 

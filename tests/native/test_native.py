@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import pytest
 import support
@@ -335,7 +336,7 @@ def test_the_types_name_what_there_is(native):
 def test_the_quick_checksum_of_a_batch(native):
     numpy = pytest.importorskip("numpy")
     x = numpy.arange(12, dtype="float32").reshape(4, 3)
-    checksum = native.Trial.batch_checksum
+    checksum = partial(native.Trial.batch_checksum, named_values={})
     assert checksum((x, None)) == checksum((x.copy(), None)) != 0
     large = numpy.zeros(100000)
     others = [(x,), (x.reshape(3, 4), None), (x + 1, None), (x, x), (x[::-1].copy(), None), (x, True), (x, False)]
@@ -351,7 +352,7 @@ def test_the_quick_checksum_of_a_batch(native):
 
 def test_how_a_batch_lies_in_memory_makes_no_difference(native):
     numpy = pytest.importorskip("numpy")
-    checksum = native.Trial.batch_checksum
+    checksum = partial(native.Trial.batch_checksum, named_values={})
     x = numpy.arange(60, dtype="float32").reshape(10, 6)
     readonly = x.copy()
     readonly.flags.writeable = False
@@ -364,7 +365,7 @@ def test_how_a_batch_lies_in_memory_makes_no_difference(native):
 
 def test_arrays_that_warn_when_they_may_be_written_are_read_in_silence(native):
     numpy = pytest.importorskip("numpy")
-    checksum = native.Trial.batch_checksum
+    checksum = partial(native.Trial.batch_checksum, named_values={})
     shared, _ = numpy.broadcast_arrays(numpy.arange(3.0), numpy.zeros((3,)))
     spread, _ = numpy.broadcast_arrays(numpy.arange(3.0), numpy.zeros((2, 3)))
     with warnings.catch_warnings():

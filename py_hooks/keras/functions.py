@@ -1,0 +1,163 @@
+"""A model's compute function, all generations of Keras: made, or answered from the log.
+
+A compute function (`train_function` and its siblings) runs one batch. There are two ways to it:
+
+    the framework's loop calls it       the function itself is recorded and answered: the loop runs in a replay too
+    the script calls `train_on_batch`   the whole call is, with what the script gets from it: in a replay nothing of the
+                                        framework runs
+
+The second way needs a function that was called before, so that everything is built, and a call in which none of the
+script's own code runs. Other such calls go the first way.
+"""
+import weakref
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import places
+
+_NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
+
+# What a call for one batch does besides computing, and a model's class may do in its own way.
+_OVERRIDABLE = (
+    "reset_metrics", "_flatten_metrics_in_order", "_standardize_user_data",
+    "make_train_function", "make_test_function", "make_predict_function",
+    "_make_train_function", "_make_test_function", "_make_predict_function",
+)
+
+
+class _Models:
+    """Models by number, in the order of their first compute call; never by address, which is used again."""
+
+    def __init__(self):
+        self._numbers = weakref.WeakKeyDictionary()
+        self._next = 0
+
+    def number(self, model):
+        if model not in self._numbers:
+            self._numbers[model] = self._next
+            self._next += 1
+        return self._numbers[model]
+
+
+MODELS = _Models()
+
+
+class ComputeFunction:
+    """A compute function of one model.
+
+    Args:
+        model: the model; held weakly, since it holds this object.
+        kind: TRAIN, TEST or PREDICT.
+        function: what the framework made.
+
+    Attributes:
+        identity: its id in records.
+        answers_batches: whether a call of the script for one batch can be answered whole, from now on.
+        cleaned: the recorder's `cleaned` when the changes were noted last; None before the first call.
+    """
+
+    def __init__(self, model, kind, function):
+        self.model = weakref.ref(model)
+        self.kind = kind
+        self.function = function
+        self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.number(model)}")
+        self.answers_batches = False
+        self.cleaned = None
+
+    # -- what the generations know ---------------------------------------------------------------------------------
+
+    def changed(self, calls):
+        """Notes which variables a call changes: the first time, and when Python has written one since."""
+        raise NotImplementedError
+
+    def answer(self, calls, arguments):
+        """The recorded result of a call."""
+        return calls.answer(self.kind, self.identity, arguments)
+
+    # -- recording and answering -----------------------------------------------------------------------------------
+
+    def make(self, calls, live):
+        """Makes a call. Returns `TRACED` if it built something, else 0; and what the call returned."""
+        traces = calls.traces
+        calls.depth += 1
+        try:
+            result = live()
+        finally:
+            calls.depth -= 1
+        return (recorder.TRACED if calls.traces > traces else 0), result
+
+    def note_changes(self, calls):
+        """A call was made or answered: notes what it changed, where that is not noted."""
+        if self.cleaned != calls.cleaned:
+            self.changed(calls)
+            self.cleaned = calls.cleaned
+
+    def count_made(self, calls):
+        """A call was made and recorded: notes what it changed, and counts the batch."""
+        self.note_changes(calls)
+        if self.kind == recorder.TRAIN:
+            calls.trained()
+
+    def count_answered(self, calls):
+        """A call was answered: the same. Ends the replay if it was the last one, and returns whether it was."""
+        self.note_changes(calls)
+        if self.kind == recorder.TRAIN:
+            calls.trained_before()
+        return calls.answered()
+
+    def must_be_made(self, calls):
+        """Whether the record of the next call says that it built something, so that it is made in the replay too."""
+        return calls.next_arguments() & recorder.TRACED
+
+    def recorded(self, calls, arguments, result):
+        """The recorded result of a call that was made again. Its own is equal if nothing was skipped before it."""
+        if calls.skipped:
+            return self.answer(calls, arguments)
+        calls.check(self.kind, self.identity, arguments, result)
+        return result
+
+    # -- one batch of the script's own -----------------------------------------------------------------------------
+
+    def answer_batch(self, calls, live):
+        """A call of the script for one batch, in a replay: answered, or made by `live` if its record says so."""
+        arguments = calls.arguments
+        if not self.must_be_made(calls):
+            result = self.answer(calls, arguments)
+        else:
+            try:
+                traced, result = self.make(calls, live)
+            except Exception:
+                calls.check(self.kind, self.identity, arguments | recorder.TRACED, None)
+                calls.answered()
+                raise
+            result = self.recorded(calls, arguments | traced, result)
+            if result is None:
+                self._say_it_raised(calls)
+        self.count_answered(calls)
+        return result
+
+    def _say_it_raised(self, calls):
+        place = ":".join(map(str, places.user_place(2)))
+        recorder.stop(
+            calls,
+            76,
+            "the replay differs from the record: a call that failed does not fail now\n"
+            f"  call {calls.trial.position} of the run, {_NAMES[self.kind]} on a batch, at {place}\n"
+            "  recorded: it raised an exception\n"
+            "  now: it returned\n"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "look for what it depends on, such as memory that was short; `--fresh` begins a new trial",
+        )
+
+
+def runs_user_code(model):
+    """Whether a call for one batch runs code of the script besides what it computes: an own metric's, or an override."""
+    own = [kind for kind in type(model).__mro__ if not kind.__module__.startswith(("keras.", "builtins"))]
+    return has_own_metrics(model) or any(name in vars(kind) for kind in own for name in _OVERRIDABLE)
+
+
+def has_own_metrics(holder):
+    """Whether any metric of a model, or within a metric, is not Keras's."""
+    return any(
+        not type(metric).__module__.startswith("keras.") or has_own_metrics(metric)
+        for metric in getattr(holder, "metrics", ())
+    )
