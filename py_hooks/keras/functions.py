@@ -78,12 +78,26 @@ class ComputeFunction:
     def make(self, calls, live):
         """Makes a call. Returns `TRACED` if it built something, else 0; and what the call returned."""
         traces = calls.traces
-        calls.depth += 1
         try:
-            result = live()
-        finally:
-            calls.depth -= 1
+            calls.depth += 1
+            try:
+                result = live()
+            finally:
+                calls.depth -= 1
+        except Exception:
+            if calls.arguments:
+                self._failed(calls)
+            raise
         return (recorder.TRACED if calls.traces > traces else 0), result
+
+    def _failed(self, calls):
+        """A call on a batch of the script's own raised. It is made in a replay too, and has to raise there too."""
+        call = self.kind, self.identity, calls.arguments | recorder.TRACED, None
+        if not calls.replaying:
+            calls.record(*call)
+            return
+        calls.check(*call)
+        calls.answered()
 
     def note_changes(self, calls):
         """A call was made or answered: notes what it changed, where that is not noted."""
@@ -111,7 +125,10 @@ class ComputeFunction:
     def recorded(self, calls, arguments, result):
         """The recorded result of a call that was made again. Its own is equal if nothing was skipped before it."""
         if calls.skipped:
-            return self.answer(calls, arguments)
+            recorded = self.answer(calls, arguments)
+            if recorded is None:
+                self._say_it_failed(calls)
+            return recorded
         calls.check(self.kind, self.identity, arguments, result)
         return result
 
@@ -123,19 +140,12 @@ class ComputeFunction:
         if not self.must_be_made(calls):
             result = self.answer(calls, arguments)
         else:
-            try:
-                traced, result = self.make(calls, live)
-            except Exception:
-                calls.check(self.kind, self.identity, arguments | recorder.TRACED, None)
-                calls.answered()
-                raise
+            traced, result = self.make(calls, live)
             result = self.recorded(calls, arguments | traced, result)
-            if result is None:
-                self._say_it_raised(calls)
         self.count_answered(calls)
         return result
 
-    def _say_it_raised(self, calls):
+    def _say_it_failed(self, calls):
         place = ":".join(map(str, places.user_place(2)))
         recorder.stop(
             calls,

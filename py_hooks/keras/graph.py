@@ -84,6 +84,8 @@ class GraphFunction(ComputeFunction):
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
             return self.function(inputs)
+        if calls.replaying and calls.arguments:
+            return self.answer_batch(calls, lambda: self.function(inputs))
         arguments = calls.arguments or _batch_size(inputs)
         if calls.replaying:
             result = self.answer(calls, arguments)
@@ -123,7 +125,10 @@ def reset_metrics(original):
     """
 
     def reset(model):
-        calls, function = recorder.CALLS, getattr(model, "train_function", None)
+        calls = recorder.CALLS
+        if calls.depth:
+            return original(model)
+        function = getattr(model, "train_function", None)
         if not isinstance(function, GraphFunction) or not function.resets_quietly:
             return original(model)
         calls.depth += 1

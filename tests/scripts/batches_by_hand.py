@@ -32,7 +32,7 @@ class Counting(keras.metrics.Mean if mode == "metric" else object):
 
 class Stepping(keras.models.Model):
     def train_step(self, *args):
-        if len(losses) == 21 and os.path.exists("fail"):
+        if len(losses) == 15 and os.path.exists("fail"):
             raise OSError("no sensor")
         return super().train_step(*args)
 
@@ -52,7 +52,7 @@ for _ in range(16):
             if len(losses) % 20 == 5:
                 model.train_on_batch(batch[:, :5], y[start : start + 8])
             results = model.train_on_batch(batch, y=y[start : start + 8])
-        except (ValueError, OSError) as error:
+        except Exception as error:
             losses.append(type(error).__name__)
             continue
         losses.append([float(result) for result in results])
