@@ -256,10 +256,7 @@ impl Trial {
             return Ok(0);
         }
         let checksum = batch::checksum(values, named_values)?;
-        let mut encoded = take(&self.encoded);
-        encoded.clear();
-        let mut opaque = Vec::new();
-        convert::encode(value, &mut encoded.encoder(), &mut opaque)?;
+        let (encoded, opaque) = self.encode(value)?;
         let due = if checksum != 0 && opaque.is_empty() {
             let arguments = u64::from(checksum) | u64::from(is_traced);
             let key = (kind, identity, site, draws, arguments);
@@ -317,9 +314,7 @@ impl Trial {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.refuse_in_child()?;
-        let mut encoded = take(&self.encoded);
-        encoded.clear();
-        convert::encode(value, &mut encoded.encoder(), &mut Vec::new())?;
+        let (encoded, _) = self.encode(value)?;
         let mut answer = take(&self.answer);
         let key = (kind, identity, site, draws, arguments);
         self.with(py, |training| {
@@ -521,6 +516,15 @@ impl Trial {
 
     fn training(&self) -> MutexGuard<'_, Training> {
         self.training.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A value in the lent buffer, and the names of the types in it that cannot be recorded.
+    fn encode(&self, value: &Bound<'_, PyAny>) -> PyResult<(Encoded, Vec<String>)> {
+        let mut encoded = take(&self.encoded);
+        encoded.clear();
+        let mut opaque = Vec::new();
+        convert::encode(value, &mut encoded.encoder(), &mut opaque)?;
+        Ok((encoded, opaque))
     }
 
     /// Whether this is a forked child. Before the trial begins nothing depends on it.
