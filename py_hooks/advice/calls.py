@@ -9,7 +9,8 @@ Invariants
 - Only the main thread's calls are recorded, and only outermost ones: what a recorded call does inside (`depth` > 0)
   belongs to it.
 - A record is only needed up to a checkpoint. So what a call returned is kept as it is (on its device, unconverted)
-  and is converted and appended at the next boundary, in one go.
+  and is converted and appended at the next boundary, in one go. Not what a call for one batch returned to the script,
+  which may change it: that is converted at once (`record_batch`).
 - Nothing is answered by guess. A call that differs from its record in kind, identity, place in the script, random
   numbers drawn or arguments ends the process with exit code 76 and both sides.
 - A call that traced (ran the user's Python in it) runs again in a replay, because tracing creates variables and

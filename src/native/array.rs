@@ -9,7 +9,7 @@
 //! headers compile into do the same (`PyArray_DATA`), so numpy 1 and 2 both keep them where they are;
 //! [`check_layout`] compares them with what numpy says of an array before the first is read.
 //!
-//! Source: numpy 1.16 - 2.3, `PyArrayObject_fields` in numpy/core/include/numpy/ndarraytypes.h.
+//! Source: `PyArrayObject_fields` in ndarraytypes.h of numpy; tried with 1.18.5 and 2.4.6.
 
 use std::ffi::c_int;
 use std::slice;
