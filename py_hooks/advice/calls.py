@@ -273,7 +273,7 @@ class Calls:
             self._do(due)
 
     def record_batch(self, function, site, is_traced, values, named_values, result):
-        """`record` and, for a training call, `trained`, of a call on a batch that was made whole: in one go.
+        """A call on a batch that was made whole: `record`, the changes noted, and for a training call `trained`.
 
         Its result is converted at once, since it is the script's to change. The caller keeps `depth` above 0.
 
@@ -285,6 +285,8 @@ class Calls:
             named_values: the part of it that has names.
             result: what the call returned.
         """
+        if function.cleaned != self.cleaned:
+            function.note_changes(self)
         if self._pending:
             self.append_pending()
         kind = function.kind

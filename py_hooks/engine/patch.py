@@ -34,11 +34,9 @@ class Patch:
         advice: `(original, *args, **kwargs)`, where the first of `args` is the target's `self` for methods; or what
             `binding` marks.
         why: what it is for, in a few words; `pedl-run hooks` and errors print it.
-        optional: some versions of the generation have no such target, and so nothing to intercept there.
     """
 
-    def __init__(self, module, attribute, advice, why, optional=False):
-        self.optional = optional
+    def __init__(self, module, attribute, advice, why):
         self.module = module
         self.attribute = attribute
         self.advice = advice
@@ -99,13 +97,7 @@ def install(generation, backend=None):
         PatchTargetMissing: a target does not exist; then nothing was patched.
     """
     patches = generation.patches + (generation.backends[backend] if generation.backends else ())
-    resolved = []
-    for patch in patches:
-        try:
-            resolved.append(_resolve(generation, patch) + (patch.advice,))
-        except PatchTargetMissing:
-            if not patch.optional:
-                raise
+    resolved = [_resolve(generation, patch) + (patch.advice,) for patch in patches]
     wrapped = [(owner, name, _wrap(raw, advice)) for owner, name, raw, advice in resolved]
     installed = []
     for owner, name, wrapper in wrapped:

@@ -11,6 +11,7 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries, fingerprint
 from py_hooks.engine.patch import binding
 from py_hooks.keras import sources
+from py_hooks.keras.enqueuers import SkippedBatch
 
 
 def _call(name):
@@ -50,6 +51,8 @@ def _batch_call(name, attribute):
         def entry(model, *args, **kwargs):
             calls = recorder.CALLS
             if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
+                if calls.replaying:
+                    return _replayed_in_a_loop(attribute, original, model, args, kwargs)
                 return original(model, *args, **kwargs)
             function = getattr(model, attribute, None)
             if not getattr(function, "answers_batches", False) or calls.replaying:
@@ -66,8 +69,6 @@ def _batch_call(name, attribute):
                 calls.record(function.kind, function.identity, arguments, None, site)
                 raise
             else:
-                if function.cleaned != calls.cleaned:
-                    function.note_changes(calls)
                 calls.record_batch(function, site, calls.traces > traces, args, kwargs, result)
             finally:
                 calls.depth -= 1
@@ -76,6 +77,13 @@ def _batch_call(name, attribute):
         return entry
 
     return _named(advice, name)
+
+
+def _replayed_in_a_loop(attribute, original, model, args, kwargs):
+    """A call that the framework's loop makes, in a replay: with a batch that was not built there is nothing to do."""
+    if args and isinstance(args[0], SkippedBatch):
+        return getattr(model, attribute).answer_skipped(args[0])
+    return original(model, *args, **kwargs)
 
 
 def _first_or_replayed(calls, name, original, model, args, kwargs, function):

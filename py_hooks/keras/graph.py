@@ -15,8 +15,7 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries
 from py_hooks.engine.patch import binding
 from py_hooks.keras import sources
-from py_hooks.keras.enqueuers import SkippedBatch
-from py_hooks.keras.functions import ComputeFunction, has_own_metrics, runs_user_code
+from py_hooks.keras.functions import ComputeFunction, runs_user_code
 from py_hooks.tensorflow import graphs, sessions
 
 _KINDS = (recorder.TRAIN, recorder.TEST, recorder.PREDICT)
@@ -69,7 +68,6 @@ class GraphFunction(ComputeFunction):
         self._graph = graphs.of(function.outputs[0].graph)
         self._effects = None
         self.answers_batches = not runs_user_code(model)
-        self.resets_quietly = not has_own_metrics(model)
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         if kind != recorder.PREDICT:
             recorder.CALLS.trial.metric_names(self.identity, list(model.metrics_names))
@@ -99,6 +97,11 @@ class GraphFunction(ComputeFunction):
         self.count_made(calls)
         return result
 
+    def answer_skipped(self, batch):
+        """What the `..._on_batch` that the framework's loop calls returns for a batch that was not built."""
+        outputs = self([batch])
+        return outputs[0] if len(outputs) == 1 else outputs
+
     def changed(self, calls):
         """Notes which variables a call changes."""
         if self._effects is None:
@@ -116,30 +119,6 @@ class GraphFunction(ComputeFunction):
         return effects
 
 
-@binding
-def reset_metrics(original):
-    """`Model.reset_metrics` (from 2.3.0 on): what Keras's own metrics set is not the script's, and nothing is recorded.
-
-    Nor do their values become known by it: whoever reads them makes a recorded call. A metric of the script's own may
-    do anything here, so that it is seen as what the script does.
-    """
-
-    def reset(model):
-        calls = recorder.CALLS
-        if calls.depth:
-            return original(model)
-        function = getattr(model, "train_function", None)
-        if not isinstance(function, GraphFunction) or not function.resets_quietly:
-            return original(model)
-        calls.depth += 1
-        try:
-            return original(model)
-        finally:
-            calls.depth -= 1
-
-    return reset
-
-
 def _batch_size(inputs):
     """The size of a batch as it stands in records: how many rows its first array has."""
     shape = getattr(inputs[0], "shape", ()) if inputs else ()
@@ -152,18 +131,6 @@ def recorded_batch_size(calls):
     if record is None or record[0] not in _KINDS or not record[2] & _SIZE:
         return 0
     return (record[2] & ~_SIZE) >> 1
-
-
-@binding
-def standardize_user_data(original):
-    """`Model._standardize_user_data`: what stands for a batch that nobody looks at has no form to check."""
-
-    def standardize(model, x, *args, **kwargs):
-        if isinstance(x, SkippedBatch):
-            return [x], [], []
-        return original(model, x, *args, **kwargs)
-
-    return standardize
 
 
 # -- the order of updates ----------------------------------------------------------------------------------------------

@@ -35,8 +35,6 @@ PATCHES = (
     Patch(_MODEL,   "Model._make_train_function",  graph.make_train_function,       "record and answer training calls"),
     Patch(_MODEL,   "Model._make_test_function",   graph.make_test_function,        "record and answer test calls"),
     Patch(_MODEL,   "Model._make_predict_function", graph.make_predict_function,    "record and answer predict calls"),
-    Patch(_MODEL,   "Model.reset_metrics",         graph.reset_metrics,             "keep Keras's writes out", optional=True),
-    Patch(_MODEL,   "Model._standardize_user_data", graph.standardize_user_data,    "let skipped batches through"),
     Patch(_MODEL,   "Model.get_weights",           advice.get_weights,              "record and answer reads of weights"),
     Patch(_MODEL,   "Model.save",                  advice.save,                     "keep saved models with checkpoints"),
     Patch(_MODEL,   "Model.save_weights",          advice.save,                     "keep saved models with checkpoints"),

@@ -211,37 +211,26 @@ def run(original):
 
 def make_callable_from_options(original, session, options):
     """`BaseSession._make_callable_from_options`: what `K.function` runs."""
-    return _Callable(session, options, original(session, options))
+    function, known, effects = original(session, options), session._pedl_known, None
 
-
-class _Callable:
-    """A session's callable, whose calls go through the door."""
-
-    def __init__(self, session, options, function):
-        self._session = session
-        self._options = options
-        self._function = function
-        self._effects = None
-
-    def __call__(self, *args, **kwargs):
-        session = self._session
-        if session._pedl_initialized < len(session._pedl_known.random_states):
+    def through_door(*args, **kwargs):
+        nonlocal effects
+        if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth or not calls.begun:
-            return self._function(*args, **kwargs)
-        if self._effects is None:
-            self._effects = self._find_effects()
-        return _through_door(
-            calls, session, self._effects, list(args), lambda: self._function(*args, **kwargs)
-        )
+            return function(*args, **kwargs)
+        effects = effects or _effects_of_callable(session.graph, options)
+        return _through_door(calls, session, effects, list(args), lambda: function(*args, **kwargs))
 
-    def _find_effects(self):
-        graph, options = self._session.graph, self._options
-        fetches = [graph.as_graph_element(name) for name in list(options.fetch) + list(options.target)]
-        feeds = [graph.as_graph_element(name) for name in options.feed]
-        connections = [(pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection]
-        return graphs.of(graph).effects(fetches, feeds, connections)
+    return through_door
+
+
+def _effects_of_callable(graph, options):
+    fetches = [graph.as_graph_element(name) for name in list(options.fetch) + list(options.target)]
+    feeds = [graph.as_graph_element(name) for name in options.feed]
+    connections = [(pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection]
+    return graphs.of(graph).effects(fetches, feeds, connections)
 
 
 def make_callable(original, session, fetches, feed_list=None, accept_options=False):

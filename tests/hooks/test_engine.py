@@ -273,15 +273,6 @@ def test_a_patched_target_looks_like_the_original(toy):
     assert inspect.unwrap(after) is before[0]
 
 
-def test_a_target_that_not_all_versions_have_may_be_missing(toy):
-    rows = [patch.Patch("toy", "Base.not_there", counting([]), "see it", optional=True), row("Base.start", counting([]))]
-    before = toy.Base.start
-    uninstall = patch.install(generation(*rows))
-    assert toy.Base.start is not before
-    uninstall()
-    assert toy.Base.start is before
-
-
 def test_an_advice_may_be_bound_to_its_original_once(toy):
     bound, seen = [], []
 
