@@ -365,7 +365,7 @@ fn unknown_option(name: &str) -> Failure {
     let wanted = &name[2..];
     let mut close: Vec<_> = FLAGS
         .iter()
-        .map(|flag| (distance(wanted, flag.name), flag.name))
+        .map(|flag| (strsim::levenshtein(wanted, flag.name), flag.name))
         .filter(|(edits, known)| {
             // Two slips of the finger, or a word that was not typed to its end.
             *edits <= 2 && *edits < known.len() || (wanted.len() > 2 && known.starts_with(wanted))
@@ -384,22 +384,6 @@ fn unknown_option(name: &str) -> Failure {
             close.join(" or ")
         ))
     }
-}
-
-/// The number of insertions, deletions and replacements between two words (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other = other.as_bytes();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (above, letter) in one.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = above + 1;
-        for (column, candidate) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *candidate);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

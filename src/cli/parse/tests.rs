@@ -162,10 +162,3 @@ fn a_slip_of_the_finger_is_answered_with_the_nearest_option() {
     );
     assert_eq!(hint("--steps"), "`pedl-run --help` lists the options");
 }
-
-#[test]
-fn distance_counts_edits() {
-    assert_eq!(distance("", "abc"), 3);
-    assert_eq!(distance("kitten", "sitting"), 3);
-    assert_eq!(distance("fresh", "fresh"), 0);
-}

@@ -1,0 +1,37 @@
+//! Experiment configurations: what a YAML file asks for, and which trials follow from it.
+//!
+//! ```text
+//! text ── yaml ──> nodes with positions ── check (by the table in fields) ──> JSON, complete
+//!                                                                               │
+//!                              hyperparameter, searcher, random  <── Experiment ┘
+//! ```
+//!
+//! - `yaml`: YAML 1.2 to a tree in which every key and value knows its line and column.
+//! - `fields`: THE table of fields: names, types, ranges, defaults. Checks, schema and defaults come from it.
+//! - `check`: compares a tree with the table, and fills in the defaults.
+//! - `schema`: the table as a JSON Schema, for editors.
+//! - `experiment`: the configuration as this program uses it, and the trials of its search.
+//! - `hyperparameter`, `searcher`: how values are drawn, and how long trials train.
+//! - `random`: numpy's generator, from which everything is drawn.
+//! - `problem`: what is wrong with a file, and where.
+//!
+//! Nothing here touches a disk, prints, or knows Python. Field names, defaults and the order in which
+//! random numbers are drawn are those of PEDL, so that its configurations mean here what they meant
+//! there, bit for bit.
+
+mod check;
+mod experiment;
+mod fields;
+mod hyperparameter;
+mod problem;
+mod random;
+mod schema;
+mod searcher;
+mod yaml;
+
+pub use experiment::{CheckpointPolicy, Entrypoint, Experiment, Trial};
+pub use hyperparameter::Hyperparameter;
+pub use problem::Problem;
+pub use random::RandomState;
+pub use schema::schema;
+pub use searcher::{Bracket, Mode, Searcher};
