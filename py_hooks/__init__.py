@@ -7,6 +7,8 @@ Four words, four places:
     advice       WHAT    `advice/`, `<library>/`     functions `(original, target, *args, **kwargs)`
     engine       HOW     `engine/`                   post-import hook, patching, choice of the generation
 
+Beside them, `options/` makes hyperparameters defaults of the script's command line.
+
 The life of a process, from the first line of Python to the last:
 
     boot.start(launch)             the host calls it before the script; nothing but an import hook is installed

@@ -22,6 +22,7 @@ class _Process:
         self._streams = None
         self._output = None
         self._files = None
+        self._offer = None
 
     def streams(self):
         """The random streams of this process, made when the first generator is imported."""
@@ -57,6 +58,19 @@ class _Process:
         from py_hooks import libraries
 
         libraries.fix_thread_pools(name, self.trial.threads)
+
+    def offer_hyperparameters(self, module):
+        """A library that reads command lines was imported: its options take hyperparameters as defaults."""
+        from py_hooks import options
+
+        if self._offer is None:
+            self._offer = options.Offer(self.trial)
+        options.intercept(module.__name__, self._offer)
+
+    def tell_hyperparameters(self):
+        """Says which options took hyperparameters, once there is training."""
+        if self._offer is not None:
+            self._offer.tell()
 
     def intercept(self, module):
         from py_hooks import libraries
@@ -96,6 +110,9 @@ def start(launch_text):
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
+    if process.trial.hyperparameters != "{}":
+        for library in ("argparse", "absl.flags", "click"):
+            finder.when_imported(library, process.offer_hyperparameters)
 
 
 def _end(process, pid):

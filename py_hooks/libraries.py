@@ -46,6 +46,7 @@ def begin(process):
     calls.at_begin.append(lambda: output.begin(trial.directory, calls.replaying))
     calls.state_providers.append(("inputs", files.inputs))
     calls.at_begin.append(files.begin)
+    calls.at_begin.append(process.tell_hyperparameters)
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
     calls.files = files
     calls.at_stop += [files.put_back, lambda: output.end(trial.directory)]

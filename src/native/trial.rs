@@ -87,6 +87,13 @@ impl Trial {
         self.launch.trial_dir.to_string_lossy()
     }
 
+    /// The hyperparameters by name, JSON; `{}` where there are none.
+    #[getter]
+    fn hyperparameters(&self) -> PyResult<String> {
+        serde_json::to_string(&self.launch.hyperparameters)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
     /// Seed of everything the script leaves unseeded, below 2**31.
     #[getter]
     fn seed(&self) -> u32 {

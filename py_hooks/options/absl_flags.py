@@ -1,0 +1,53 @@
+"""absl.flags: hyperparameters become defaults of the flags when the command line is parsed.
+
+Flags that libraries define, absl's own `--verbosity` among them, are not the script's.
+
+Source: absl-py 2.5.1, absl/flags/_flagvalues.py.
+"""
+import sys
+
+from py_hooks.engine.patch import Generation, Patch, binding, install
+from py_hooks.options.offer import AmbiguousOption, UnfitValue, as_text, is_the_scripts
+
+
+def intercept(offer):
+    """Has the flags of the script take their defaults from an offer."""
+
+    @binding
+    def parse(original):
+        def parse_with_hyperparameters(flags, argv, known_only=False):
+            try:
+                _set_defaults(offer, flags)
+            except (AmbiguousOption, UnfitValue) as error:
+                offer.stop(error)
+            return original(flags, argv, known_only)
+
+        return parse_with_hyperparameters
+
+    install(Generation("absl-py", "0.1", "on", None, (
+        Patch("absl.flags", "FlagValues.__call__", parse, "take hyperparameters as defaults"),
+    )))
+
+
+def _set_defaults(offer, flags):
+    from absl.flags import IllegalFlagValueError
+
+    names = {f"--{name}": name for name in flags if _defines(flags.find_module_defining_flag(name))}
+    for option, hyperparameter in offer.match([(option, [name]) for option, name in names.items()]):
+        try:
+            flags.set_default(names[option], _default(offer.values[hyperparameter]))
+        except IllegalFlagValueError as error:
+            raise offer.unfit(hyperparameter, option, f"a value that the flag takes: {error}") from error
+        offer.took(hyperparameter, option)
+
+
+def _defines(name):
+    """Whether flags of this module are the script's. absl calls the script what it was started as."""
+    module = sys.modules.get(name)
+    return module is None or is_the_scripts(name, getattr(module, "__file__", None))
+
+
+def _default(value):
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    return value if value is None or isinstance(value, bool) else as_text(value)

@@ -1,0 +1,94 @@
+"""argparse: hyperparameters become defaults of a parser when it parses.
+
+Source: Lib/argparse.py of CPython 3.7 to 3.13: `parse_args` and the parsers of subcommands call `parse_known_args`.
+"""
+from py_hooks.engine.patch import Generation, Patch, binding, install
+from py_hooks.options.offer import AmbiguousOption, UnfitValue, as_text, called_by_the_script
+
+
+def intercept(offer):
+    """Has the parsers of the script take their defaults from an offer."""
+
+    @binding
+    def parse(original):
+        def parse_with_hyperparameters(parser, args=None, namespace=None):
+            if called_by_the_script("argparse"):
+                try:
+                    _set_defaults(offer, parser)
+                except (AmbiguousOption, UnfitValue) as error:
+                    offer.stop(error)
+            return original(parser, args, namespace)
+
+        return parse_with_hyperparameters
+
+    install(Generation("argparse", "3.7", "on", None, (
+        Patch("argparse", "ArgumentParser.parse_known_args", parse, "take hyperparameters as defaults"),
+    )))
+
+
+def _set_defaults(offer, parser):
+    actions, options, destinations = {}, [], set()
+    for action in parser._actions:
+        if not action.option_strings or action.dest in ("help", "version", "==SUPPRESS=="):
+            continue
+        longest = max(action.option_strings, key=len)
+        actions[longest] = action
+        options.extend((longest, [name]) for name in action.option_strings)
+        if action.dest not in destinations:
+            destinations.add(action.dest)
+            options.append((longest, ["", action.dest]))
+    for option, hyperparameter in offer.match(options):
+        action = actions[option]
+        default = _default(offer, action, option, hyperparameter)
+        parser.set_defaults(**{action.dest: default})
+        action.required = False
+        offer.took(hyperparameter, option)
+
+
+def _default(offer, action, option, hyperparameter):
+    """What a value is as the default of an action: what parsing it would give."""
+    value = offer.values[hyperparameter]
+    if action.nargs == 0:
+        return _switched(offer, action, option, hyperparameter)
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        raise offer.unfit(hyperparameter, option, "a value that can be typed")
+    if action.nargs not in (None, "?") or type(action).__name__ in ("_AppendAction", "_ExtendAction"):
+        items = value if isinstance(value, list) else [value]
+        return [_converted(offer, action, option, hyperparameter, item) for item in items]
+    if isinstance(value, list):
+        raise offer.unfit(hyperparameter, option, "one value, as the option takes")
+    if action.choices is not None or action.type in (None, bool):
+        return _converted(offer, action, option, hyperparameter, value)
+    # argparse converts a default that is text, once, and reports what does not fit as it does for the command line.
+    return as_text(value)
+
+
+def _switched(offer, action, option, hyperparameter):
+    """The default of an option that takes no value."""
+    value = offer.values[hyperparameter]
+    if isinstance(value, bool):
+        # `--no-augment` may set `augment` to False: named by the option itself, true means that it is given.
+        is_named_by_option = hyperparameter.replace("-", "_") != action.dest and action.const is not None
+        return (action.const if value else action.default) if is_named_by_option else value
+    if type(action).__name__ == "_CountAction" and isinstance(value, int):
+        return value
+    raise offer.unfit(hyperparameter, option, "true or false")
+
+
+def _converted(offer, action, option, hyperparameter, value):
+    if action.type is None:
+        # A script that converts nothing expects text, or what its own default is.
+        converted = value if type(value) is type(action.default) else as_text(value)
+    elif action.type is bool:
+        converted = value
+    else:
+        try:
+            converted = action.type(as_text(value))
+        except (TypeError, ValueError) as error:
+            name = getattr(action.type, "__name__", repr(action.type))
+            raise offer.unfit(hyperparameter, option, f"a value that `{name}` takes: {error}") from error
+    if action.choices is not None and converted not in action.choices:
+        raise offer.unfit(hyperparameter, option, "one of " + ", ".join(map(repr, action.choices)))
+    return converted

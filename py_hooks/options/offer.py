@@ -1,0 +1,139 @@
+"""The hyperparameters of this trial, as they are offered to the parsers of the script."""
+import json
+import os
+import sys
+
+from py_hooks.advice import places
+from py_hooks.refusal import Refusal
+
+
+class AmbiguousOption(Refusal):
+    """A hyperparameter may mean several options, or several hyperparameters one option."""
+
+    exit_code = 65
+
+
+class UnfitValue(Refusal):
+    """An option of the script cannot be given the value of a hyperparameter."""
+
+    exit_code = 65
+
+
+class Offer:
+    """What is offered, and what was taken.
+
+    Args:
+        trial: the native trial.
+    """
+
+    def __init__(self, trial):
+        self.values = json.loads(trial.hyperparameters)
+        self._trial = trial
+        self._taken = {}
+        self._is_told = False
+
+    def match(self, options):
+        """Which options are named by a hyperparameter.
+
+        Args:
+            options: `(key, names)` for each option: `key` tells options apart, `names` are those it may be called by,
+                the best first.
+
+        Yields:
+            (key, hyperparameter): the option, and the hyperparameter that is its default.
+
+        Raises:
+            AmbiguousOption: more than one pair is possible.
+        """
+        options = [(key, [_plain(name) for name in names]) for key, names in options]
+        taken = {}
+        for hyperparameter in sorted(self.values):
+            key = self._option_of(hyperparameter, options)
+            if key is None:
+                continue
+            if key in taken:
+                raise AmbiguousOption(
+                    f"the hyperparameters `{taken[key]}` and `{hyperparameter}` both name the option `{key}`\n"
+                    "  the script was stopped before it read its command line",
+                    "leave one of them out",
+                )
+            taken[key] = hyperparameter
+        yield from taken.items()
+
+    def _option_of(self, hyperparameter, options):
+        wanted = _plain(hyperparameter)
+        most = max((len(names) for _, names in options), default=0)
+        for rank in range(most):
+            found = sorted({key for key, names in options if names[rank:rank + 1] == [wanted]})
+            if len(found) > 1:
+                raise AmbiguousOption(
+                    f"the hyperparameter `{hyperparameter}` names {len(found)} options: "
+                    + ", ".join(f"`{key}`" for key in found)
+                    + "\n  the script was stopped before it read its command line",
+                    "name the hyperparameter as one of them is spelled",
+                )
+            if found:
+                return found[0]
+        return None
+
+    def took(self, hyperparameter, option):
+        """An option has its default from a hyperparameter: said with the first lines of the run, or now."""
+        if self._taken.get(hyperparameter) == option:
+            return
+        self._taken[hyperparameter] = option
+        if self._is_told:
+            self._say(hyperparameter, option)
+
+    def tell(self):
+        """Says what was taken so far. A script that trains nothing is not told anything."""
+        self._is_told = True
+        for hyperparameter, option in self._taken.items():
+            self._say(hyperparameter, option)
+
+    def _say(self, hyperparameter, option):
+        value = json.dumps(self.values[hyperparameter])
+        self._trial.log(f"hyperparameter {hyperparameter}={value} is the default of the option `{option}`")
+
+    def unfit(self, hyperparameter, option, expected):
+        """The error for a value that an option cannot be given."""
+        value = json.dumps(self.values[hyperparameter])
+        return UnfitValue(
+            f"the hyperparameter `{hyperparameter}` is `{value}`, and names the option `{option}` of the script\n"
+            f"  expected: {expected}\n"
+            "  the script was stopped before it read its command line",
+            f"give another value, as in `--hp {hyperparameter}=VALUE`, or rename the hyperparameter",
+        )
+
+    def stop(self, error):
+        """Ends the process for an error of ours: no traceback, no handlers of the script."""
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        self._trial.log_error(str(error), error.hint)
+        os._exit(error.exit_code)
+
+
+def called_by_the_script(library):
+    """Whether a function of a library was called by the script, and not by another library.
+
+    Args:
+        library: the top module of the library, whose own frames do not count.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (library, "py_hooks"):
+        frame = frame.f_back
+    return frame is not None and is_the_scripts(frame.f_globals.get("__name__"), frame.f_code.co_filename)
+
+
+def is_the_scripts(module, filename):
+    """Whether a module is the script, or one that the user wrote for it."""
+    return module == "__main__" or (filename is not None and places.is_user_file(filename))
+
+
+def as_text(value):
+    """A value as it would be typed."""
+    return value if isinstance(value, str) else repr(value)
+
+
+def _plain(name):
+    return name.lstrip("-").replace("-", "_")
