@@ -15,6 +15,9 @@ EXIT_BUG = 70
 
 def start(launch):
     """Starts the interceptions with the launch message of the host, a JSON text."""
+    # Behind everything else: no name of ours stands before one of the script's, and with `-E` it is the same.
+    library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:] = [entry for entry in sys.path if entry != library] + [library]
     try:
         from py_hooks import boot
 

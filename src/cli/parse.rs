@@ -1,7 +1,8 @@
 //! From arguments and environment to what shall be run.
 //!
 //! The command line has two languages: options of ours (long only) and options of CPython, in any
-//! order, up to the program; everything after the program belongs to the program. CPython's options
+//! order, up to the program; everything after the program belongs to the program. After the word
+//! `python` (`pedl-run --exact python -u train.py`) there are only CPython's. CPython's options
 //! are recognised only as far as is needed to find the program, and passed on as they were typed:
 //! what is wrong with them CPython says itself.
 
@@ -172,10 +173,18 @@ impl Parser {
             }
             return Ok(());
         }
-        let flag = FLAGS
-            .iter()
-            .find(|flag| &name[2..] == flag.name)
-            .ok_or_else(|| unknown_option(name))?;
+        let flag = FLAGS.iter().find(|flag| &name[2..] == flag.name);
+        if let Some(python) = &self.line.python_word {
+            // What follows it is Python's: its help, its version, and what it does not know.
+            return match flag.filter(|flag| flag.variable().is_some()) {
+                None => {
+                    self.line.python_arguments.push(word);
+                    Ok(())
+                }
+                Some(_) => Err(misplaced_option(name, python)),
+            };
+        }
+        let flag = flag.ok_or_else(|| unknown_option(name))?;
         if self.given.contains(&flag.name) && !flag.repeatable {
             return Err(usage(format!("`{name}` is given twice"))
                 .detail("each option may be given once, but for `--hp` and `--no-hooks`"));
@@ -357,6 +366,12 @@ fn is_python_word(word: &OsStr) -> bool {
 
 fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, what).hint("`pedl-run --help` lists the options")
+}
+
+fn misplaced_option(name: &str, python: &OsStr) -> Failure {
+    let python = python.to_string_lossy();
+    let what = format!("`{name}` stands behind `{python}`, where the options are Python's");
+    usage(what).detail(format!("expected: pedl-run {name} ... {python} SCRIPT"))
 }
 
 fn unknown_option(name: &str) -> Failure {

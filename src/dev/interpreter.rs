@@ -59,6 +59,15 @@ impl Interpreter {
         })
     }
 
+    /// The one of exactly this version, `3.11.7` say; none is no error.
+    pub(crate) fn exactly(version: &str) -> Option<Self> {
+        let (minor, _) = version.rsplit_once('.')?;
+        candidates(minor)
+            .iter()
+            .filter_map(|candidate| Self::at(candidate).ok())
+            .find(|found| found.version == version)
+    }
+
     /// Whether it is of this version, `3.11` say.
     fn is(&self, version: &str) -> bool {
         self.version

@@ -13,6 +13,7 @@
 mod bench;
 mod campaign;
 mod check;
+mod conformance;
 mod demo;
 mod environment;
 mod events;
@@ -60,6 +61,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--stack NAME]... [--source NAME]... [--kills 10] [--epochs N]",
         help: "kill trainings at random moments, for every source of batches; takes hours",
         run: campaign::run,
+    },
+    Command {
+        name: "conformance",
+        arguments: "[--python VERSION]... [--mode MODE]... [--file NAME]...",
+        help: "CPython's own tests with pedl-run in place of python; takes hours, goes on where it was",
+        run: conformance::run,
     },
     Command {
         name: "check",

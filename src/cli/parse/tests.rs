@@ -144,6 +144,22 @@ fn the_environment_stands_behind_the_command_line() {
 }
 
 #[test]
+fn behind_the_word_python_options_are_pythons() {
+    for word in ["--help", "--version", "--unknown", "--help-env"] {
+        let line = parsed(&["--exact", "python3", word]);
+        assert!(line.options.exact);
+        assert_eq!(line.options.action, Action::Run);
+        assert_eq!(line.python_arguments, [word]);
+    }
+    let failure = parse_words(&["python3", "--fresh", "t.py"]).expect_err("it is ours");
+    assert_eq!(
+        failure.to_string(),
+        "error: `--fresh` stands behind `python3`, where the options are Python's\n  \
+         expected: pedl-run --fresh ... python3 SCRIPT\nhint: `pedl-run --help` lists the options"
+    );
+}
+
+#[test]
 fn a_slip_of_the_finger_is_answered_with_the_nearest_option() {
     let hint = |word| {
         parse_words(&[word, "t.py"])

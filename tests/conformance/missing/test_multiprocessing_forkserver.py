@@ -1,0 +1,4 @@
+"""Lib/test/test_multiprocessing_forkserver.py of CPython, which some installations lack."""
+from test import _test_multiprocessing
+
+_test_multiprocessing.install_tests_in_module_dict(globals(), "forkserver")

@@ -1,0 +1,119 @@
+"""Runs one file of CPython's own tests, and writes what became of each test as one JSON object a line.
+
+    python run_file.py RESULTS EXECUTABLE FILE [TEST...]
+
+EXECUTABLE is what the tests start as Python; FILE is a name such as `test_signal`; with TESTs only these are run. It is
+run by every Python that pedl-run supports, by itself and under pedl-run, so it uses nothing of one version only.
+"""
+import importlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# What a test may ask for: not the network, sound, a screen, or gigabytes.
+RESOURCES = ["cpu", "decimal", "subprocess", "walltime"]
+
+
+class Recorder(unittest.TestResult):
+    """Writes each test's outcome when it has ended; one that has begun and not ended took the process with it."""
+
+    def __init__(self, path):
+        unittest.TestResult.__init__(self)
+        self._file = open(path, "a")
+        self._outcome = None
+        self._text = ""
+
+    def write(self, **fields):
+        """Adds a line."""
+        self._file.write(json.dumps(fields, sort_keys=True) + "\n")
+        self._file.flush()
+
+    def startTest(self, test):  # noqa: N802  unittest's name
+        """Notes that it has begun."""
+        self._outcome, self._text = "ok", ""
+        self.write(test=test.id(), outcome="began")
+
+    def stopTest(self, test):  # noqa: N802
+        """Notes what became of it."""
+        self.write(test=test.id(), outcome=self._outcome, text=self._text[-4000:])
+
+    def _failed(self, outcome, error):
+        self._outcome = outcome
+        self._text += "".join(traceback.format_exception(*error))
+
+    def addError(self, test, err):  # noqa: N802
+        """An exception; also of `setUpClass` and `setUpModule`, which are no tests."""
+        if self._outcome is None:
+            text = "".join(traceback.format_exception(*err))
+            self.write(test=test.id(), outcome="error", text=text[-4000:])
+        self._failed("error", err)
+
+    def addFailure(self, test, err):  # noqa: N802
+        """A failed assertion."""
+        self._failed("failure", err)
+
+    def addSkip(self, test, reason):  # noqa: N802
+        """Left out."""
+        self._outcome, self._text = "skipped", reason
+
+    def addExpectedFailure(self, test, err):  # noqa: N802
+        """Known to fail."""
+        self._outcome = "expected failure"
+
+    def addUnexpectedSuccess(self, test):  # noqa: N802
+        """Known to fail, and did not."""
+        self._outcome = "unexpected success"
+
+    def addSubTest(self, test, subtest, err):  # noqa: N802
+        """A part of a test."""
+        if err is not None:
+            self._failed("failure" if issubclass(err[0], test.failureException) else "error", err)
+
+
+def tests_of(name):
+    """The module of a file of tests. Some installations lack a few, which are three lines long."""
+    import test
+
+    test.__path__.append(os.path.join(HERE, "missing"))
+    return importlib.import_module("test." + name)
+
+
+def selected(suite, wanted):
+    """The tests of a suite that are wanted by name."""
+    for part in suite:
+        if isinstance(part, unittest.TestSuite):
+            yield from selected(part, wanted)
+        elif part.id() in wanted:
+            yield part
+
+
+def main():
+    """Runs the file."""
+    results, sys.executable, name = sys.argv[1:4]
+    wanted = set(sys.argv[4:])
+    results = os.path.abspath(results)
+    # The tests are part of the standard library, not of this folder.
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
+    sys.argv[:] = ["python -m test"]
+    from test import support
+
+    support.verbose = 1
+    support.use_resources = RESOURCES
+    recorder = Recorder(results)
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        suite = unittest.defaultTestLoader.loadTestsFromModule(tests_of(name))
+        if wanted:
+            suite = unittest.TestSuite(selected(suite, wanted))
+        suite.run(recorder)
+        os.chdir(HERE)
+    recorder.write(done=True)
+
+
+if __name__ == "__main__":
+    main()
