@@ -96,7 +96,7 @@ def install(generation, backend=None):
     Raises:
         PatchTargetMissing: a target does not exist; then nothing was patched.
     """
-    patches = generation.patches + (generation.backends[backend] if generation.backends else ())
+    patches = _rows(generation, backend)
     resolved = [_resolve(generation, patch) + (patch.advice,) for patch in patches]
     wrapped = [(owner, name, _wrap(raw, advice)) for owner, name, raw, advice in resolved]
     installed = []
@@ -110,6 +110,22 @@ def install(generation, backend=None):
             step.undo()
 
     return uninstall
+
+
+def targets(generation, backend=None):
+    """`(row, error)` for every row of a generation; the error is None where the target is there."""
+    found = []
+    for patch in _rows(generation, backend):
+        try:
+            _resolve(generation, patch)
+            found.append((patch, None))
+        except PatchTargetMissing as error:
+            found.append((patch, error.__cause__))
+    return found
+
+
+def _rows(generation, backend):
+    return generation.patches + (generation.backends[backend] if generation.backends else ())
 
 
 def _resolve(generation, patch):

@@ -5,6 +5,8 @@
 //! python. A test has to come out the same. One that does not is run again by itself, since many depend on
 //! the time; if it still differs, it has to be on the list of known differences, which names the cause.
 //!
+//! A short part of it, the gate, belongs to `cargo dev test`.
+//!
 //! Results are kept below the cache directory in `conformance/`, in a file for each executable, so that a
 //! run that was interrupted goes on where it was.
 
@@ -24,6 +26,7 @@ use crate::failure::{At as _, Failure, Result};
 use crate::interpreter::Interpreter;
 use crate::process::{self, Output, Running};
 use crate::repository::Repository;
+use crate::summary::Counts;
 
 /// One file of tests; those of multiprocessing take two minutes on an idle machine.
 const FILE_LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -31,9 +34,10 @@ const FILE_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// The ways of running a test: python itself, and the modes of `pedl-run`.
 const WAYS: [&str; 3] = ["python", "embed", "exec"];
 
-/// What tests start as python. With `-I`, `-E` or `-S` exec mode is refused, and `--mode auto` embeds.
+/// What tests start as python. With `-I`, `-E` or `-S` exec mode is refused, and `--mode auto` embeds; on
+/// Python 3.7 they are refused altogether, so that python itself runs there.
 const WRAPPER: &str = r#"#!/bin/sh
-mode=MODE
+isolated=
 value=
 for word; do
     if [ "$value" ]; then
@@ -44,12 +48,13 @@ for word; do
         -X | -W | --check-hash-based-pycs) value=next ;;
         -X* | -W* | --*) ;;
         -c* | -m* | -) break ;;
-        -*[IES]*) mode=embed ;;
+        -*[IES]*) isolated=yes ;;
         -*) ;;
         *) break ;;
     esac
 done
-exec 'EXECUTABLE' --quiet --mode "$mode" 'PYTHON' "$@"
+[ "$isolated" ] && exec ISOLATED "$@"
+exec 'EXECUTABLE' --quiet --mode MODE 'PYTHON' "$@"
 "#;
 
 /// The list of what is run.
@@ -58,6 +63,8 @@ exec 'EXECUTABLE' --quiet --mode "$mode" 'PYTHON' "$@"
 struct List {
     pythons: Vec<String>,
     files: Vec<String>,
+    gate_pythons: Vec<String>,
+    gate_files: Vec<String>,
     #[serde(default, rename = "difference")]
     differences: Vec<Difference>,
 }
@@ -123,6 +130,16 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         let mut values = options.all(name).peekable();
         values.peek().is_none() || values.any(|value| value == found)
     };
+    let modes: Vec<_> = WAYS[1..]
+        .iter()
+        .copied()
+        .filter(|mode| chosen("mode", mode))
+        .collect();
+    let files: Vec<_> = list
+        .files
+        .iter()
+        .filter(|file| chosen("file", file))
+        .collect();
     let mut good = true;
     for version in list
         .pythons
@@ -130,23 +147,32 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         .filter(|version| chosen("python", version))
     {
         println!("\n{version}");
-        let Some(interpreter) = Interpreter::exactly(version) else {
-            println!("  skipped: no Python {version} was found");
-            continue;
-        };
-        for file in list.files.iter().filter(|file| chosen("file", file)) {
-            if !has_file(&interpreter, file)? {
-                println!("  {file:<36} skipped: this Python was installed without it");
-                continue;
+        match Interpreter::exactly(version) {
+            Some(interpreter) => {
+                good &= campaign.files(&list, &interpreter, &files, &modes)?.good();
             }
-            let expected = campaign.outcomes(&interpreter, "python", file)?;
-            for mode in WAYS[1..].iter().filter(|mode| chosen("mode", mode)) {
-                let found = campaign.outcomes(&interpreter, mode, file)?;
-                good &= campaign.compare(&list, &interpreter, &expected, &found)?;
-            }
+            None => println!("  skipped: no Python {version} was found"),
         }
     }
     Ok(good)
+}
+
+/// The part that belongs to `cargo dev test`: a few short files, on the oldest and the newest Python.
+pub(crate) fn gate(repository: &Repository, executable: &Path) -> Result<Counts> {
+    let list = read_list(repository)?;
+    let campaign = Campaign::new(repository, executable)?;
+    let files: Vec<_> = list.gate_files.iter().collect();
+    let mut counts = Counts::default();
+    for version in &list.gate_pythons {
+        println!("\n{version}");
+        if let Some(interpreter) = Interpreter::find(std::slice::from_ref(version)) {
+            counts += campaign.files(&list, &interpreter, &files, &WAYS[1..])?;
+        } else {
+            println!("  skipped: no Python {version} was found");
+            counts += Counts::SKIPPED;
+        }
+    }
+    Ok(counts)
 }
 
 fn read_list(repository: &Repository) -> Result<List> {
@@ -201,6 +227,35 @@ impl Campaign {
             results: directory.join("results.jsonl"),
             wrappers,
         })
+    }
+
+    /// Runs files by one Python in all ways, and compares.
+    fn files(
+        &self,
+        list: &List,
+        interpreter: &Interpreter,
+        files: &[&String],
+        modes: &[&str],
+    ) -> Result<Counts> {
+        let mut counts = Counts::default();
+        if interpreter.version.starts_with("3.7.") {
+            println!(
+                "  -I, -E and -S are refused on Python 3.7; where tests use them, python itself runs"
+            );
+        }
+        for file in files {
+            if !has_file(interpreter, file)? {
+                println!("  {file:<36} skipped: this Python was installed without it");
+                counts += Counts::SKIPPED;
+                continue;
+            }
+            let expected = self.outcomes(interpreter, "python", file)?;
+            for mode in modes {
+                let found = self.outcomes(interpreter, mode, file)?;
+                counts += self.compare(list, interpreter, &expected, &found)?;
+            }
+        }
+        Ok(counts)
     }
 
     /// What became of the tests of a file: known already, or found out now.
@@ -289,7 +344,13 @@ impl Campaign {
             .join(format!("{}-{mode}", interpreter.version));
         fs::create_dir_all(&directory).at("create", &directory)?;
         let wrapper = directory.join("python");
+        let isolated = if interpreter.version.starts_with("3.7.") {
+            "'PYTHON'"
+        } else {
+            "'EXECUTABLE' --quiet --mode embed 'PYTHON'"
+        };
         let text = WRAPPER
+            .replace("ISOLATED", isolated)
             .replace("MODE", mode)
             .replace("EXECUTABLE", &self.executable.to_string_lossy())
             .replace("PYTHON", &interpreter.path.to_string_lossy());
@@ -301,14 +362,14 @@ impl Campaign {
         Ok(wrapper)
     }
 
-    /// Compares, prints a line, and what differs below it. Whether all of that is known.
+    /// Compares, prints a line, and what differs below it. What differs without a known cause has failed.
     fn compare(
         &self,
         list: &List,
         interpreter: &Interpreter,
         expected: &Outcomes,
         found: &Outcomes,
-    ) -> Result<bool> {
+    ) -> Result<Counts> {
         let mut differing = different(expected, found);
         let first = differing.len();
         if !differing.is_empty() {
@@ -365,7 +426,12 @@ impl Campaign {
         if let Some(how) = broke_off {
             println!("      BROKE OFF: {how}");
         }
-        Ok(unknown == 0 && broke_off.is_none())
+        Ok(Counts {
+            failed: unknown as u64,
+            passed: tests.saturating_sub(unknown) as u64,
+            errors: u64::from(broke_off.is_some()),
+            ..Counts::default()
+        })
     }
 }
 

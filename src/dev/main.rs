@@ -53,7 +53,7 @@ static COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[--stack NAME]... [-- PYTEST ARGUMENTS]",
-        help: "build, run all Rust tests, then the Python tests on each stack of tests/matrix.toml",
+        help: "build, run all Rust tests, some of CPython's own, and the Python tests on each stack",
         run: test::run,
     },
     Command {

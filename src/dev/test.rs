@@ -1,7 +1,7 @@
 //! `cargo dev test`: everything that is tested by a program, in one command.
 //!
-//! First the executable is built, optimised, as it is released; then come the Rust tests, then the
-//! Python tests once for each stack of `tests/matrix.toml`, with this executable. A stack without an
+//! First the executable is built, optimised, as it is released; then come the Rust tests, the gate of
+//! `cargo dev conformance`, and the Python tests once for each stack of `tests/matrix.toml`, with this executable. A stack without an
 //! interpreter is left out by name. The last line adds up all parts in pytest's words.
 
 use std::ffi::OsString;
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Options;
+use crate::conformance;
 use crate::environment::Environment;
 use crate::failure::Result;
 use crate::interpreter::Interpreter;
@@ -19,6 +20,9 @@ use crate::summary::Counts;
 
 /// The name by which `--stack` chooses the Rust tests.
 const RUST: &str = "rust";
+
+/// The name by which `--stack` chooses the gate of `cargo dev conformance`.
+const CONFORMANCE: &str = "conformance";
 
 /// Building and running the Rust tests.
 const RUST_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -49,13 +53,17 @@ struct Session {
     started: Instant,
 }
 
-/// Runs the tests; `--stack NAME` (again and again) only those, `rust` for the Rust tests.
+/// Runs the tests; `--stack NAME` (again and again) only those, `rust` for the Rust tests and
+/// `conformance` for CPython's.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack"])?;
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
     let chosen: Vec<&str> = options.all("stack").collect();
-    for name in chosen.iter().filter(|name| **name != RUST) {
+    for name in chosen
+        .iter()
+        .filter(|name| ![RUST, CONFORMANCE].contains(name))
+    {
         matrix.stack(name)?;
     }
     let wanted = |name: &str| chosen.is_empty() || chosen.contains(&name);
@@ -68,7 +76,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         .collect();
     let session = Session {
         repository,
-        pytest_arguments: options.rest,
+        pytest_arguments: options.rest.clone(),
         started: Instant::now(),
     };
 
@@ -93,6 +101,16 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     }
     if let Some(executable) = executable {
         println!("{}", executable.display());
+        if wanted(CONFORMANCE) {
+            headline("conformance with CPython");
+            let started = Instant::now();
+            parts.push(Part {
+                name: "conformance with CPython".to_owned(),
+                counts: conformance::gate(&session.repository, &executable)?,
+                remark: String::new(),
+                took: started.elapsed(),
+            });
+        }
         for stack in &stacks {
             parts.push(session.stack(stack, &executable)?);
         }

@@ -94,6 +94,21 @@ struct Found {
 
 /// Finds the interpreter for a command line. `cache` is where answers of interpreters are kept.
 pub(crate) fn choose(line: &CommandLine, cache: &Path) -> Result<Interpreter, Failure> {
+    let (interpreter, source) = find(line, cache)?;
+    tracing::debug!(
+        "python {} at {}, found by {source}; {}",
+        interpreter.version,
+        interpreter.executable.display(),
+        match &interpreter.library {
+            Some(library) => format!("embedded from {}", library.display()),
+            None => "executed".to_owned(),
+        }
+    );
+    Ok(interpreter)
+}
+
+/// The same, and in words by what it was found.
+pub(crate) fn find(line: &CommandLine, cache: &Path) -> Result<(Interpreter, String), Failure> {
     let (path, source) =
         discover::find(line.options.python.as_deref(), line.python_word.as_deref())?;
     let found = examine(&path, cache)
@@ -105,16 +120,7 @@ pub(crate) fn choose(line: &CommandLine, cache: &Path) -> Result<Interpreter, Fa
         library,
         full_version: found.full_version,
     };
-    tracing::debug!(
-        "python {} at {}, found by {source}; {}",
-        interpreter.version,
-        interpreter.executable.display(),
-        match &interpreter.library {
-            Some(library) => format!("embedded from {}", library.display()),
-            None => "executed".to_owned(),
-        }
-    );
-    Ok(interpreter)
+    Ok((interpreter, source.to_string()))
 }
 
 /// Embeds the interpreter into this process and runs the script; returns the exit code. `arguments`

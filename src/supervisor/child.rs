@@ -2,13 +2,14 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use pedl_core::trial::{LAUNCH_VARIABLE, Launch};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, getpid, wait};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::signals::Signals;
 use super::unexpected;
@@ -56,7 +57,7 @@ impl Child {
             .args(python_arguments)
             .env(START_VARIABLE, to_json(&start)?)
             .env(LAUNCH_VARIABLE, to_json(launch)?)
-            .env(CONTEXT_VARIABLE, context(launch))
+            .env(CONTEXT_VARIABLE, to_json(&context(launch))?)
             .env("PYTHONPATH", python_path(interpreter, library));
         if !user_set_hash_seed() {
             command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
@@ -122,17 +123,30 @@ fn python_path(interpreter: &Interpreter, library: &Library) -> OsString {
 }
 
 /// What a script may ask about its trial (`shims/pedl`).
-fn context(launch: &Launch) -> String {
+fn context(launch: &Launch) -> Value {
     json!({
         "trial_id": launch.trial_id,
         "experiment_id": launch.experiment_id,
         "trial_seed": launch.trial_seed,
         "hyperparameters": launch.hyperparameters,
     })
-    .to_string()
 }
 
+/// JSON of ASCII alone: Python decodes the environment by the locale, which may know nothing else.
 fn to_json(message: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string(message)
-        .map_err(|error| Failure::bug("a message cannot be written").detail(error.to_string()))
+    let text = serde_json::to_string(message)
+        .map_err(|error| Failure::bug("a message cannot be written").detail(error.to_string()))?;
+    let mut ascii = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
+        } else {
+            // Outside of strings JSON is ASCII already; there `\u` stands for a unit of UTF-16.
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // A string takes everything.
+                let _ = write!(ascii, "\\u{unit:04x}");
+            }
+        }
+    }
+    Ok(ascii)
 }

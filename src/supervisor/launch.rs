@@ -23,7 +23,7 @@ use crate::interpreter::Interpreter;
 use crate::library::Library;
 
 /// Where trials are kept if `--trial-dir` does not say.
-const TRIALS: &str = ".pedl";
+pub(crate) const TRIALS: &str = ".pedl";
 
 /// The one experiment and trial of a script that is run by itself.
 const ONLY: u64 = 1;

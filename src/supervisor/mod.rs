@@ -32,6 +32,7 @@ use crate::cli::parse::CommandLine;
 use crate::failure::{Exit, Failure};
 use crate::{interpreter, library};
 use child::{Child, End};
+pub(crate) use launch::TRIALS;
 use signals::Signals;
 
 /// Runs the script of a command line to its end and returns the exit code.

@@ -313,6 +313,28 @@ fn arguments_may_be_any_bytes() {
     }
 }
 
+/// In a locale without UTF-8 the environment, by which the trial process is told everything, is decoded to
+/// surrogates.
+#[test]
+fn arguments_and_hyperparameters_survive_a_locale_without_utf8() {
+    for host in hosts() {
+        let directory = Dir::new();
+        let print =
+            "import sys, pedl; print(ascii(sys.argv[1:]), ascii(pedl.get_hyperparameter('name')))";
+        let command = host
+            .pedl_run()
+            .args(["--hp", "name=h\u{e9}\u{20ac}\u{1f600}"]);
+        let output = command
+            .args(["-X", "utf8=0", "-c", print, "h\u{e9}"])
+            .env("LC_ALL", "C")
+            .env("PYTHONCOERCECLOCALE", "0")
+            .current_dir(directory.path())
+            .output();
+        let expected = "['h\\udcc3\\udca9'] 'h\\xe9\\u20ac\\U0001f600'\n";
+        assert_eq!(output.assert_code(0).stdout, expected, "{host}");
+    }
+}
+
 #[test]
 fn the_hash_seed_is_drawn_anew_for_a_fresh_run() {
     let directory = Dir::new();

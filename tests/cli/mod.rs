@@ -5,3 +5,4 @@ mod like_python;
 mod signals;
 mod trials;
 mod usage;
+mod verbs;

@@ -1,0 +1,184 @@
+"""What is intercepted, for people: run by the host in an interpreter of its own, never in a trial process.
+
+    hooks [LIBRARY [VERSION [NAME]]]    the interceptions of a library
+    check [LIBRARY]                     whether each of them is there, in the versions that are installed
+    doctor                              the frameworks that are installed here, and what becomes of each
+
+Exit codes are those of the host: 0, 64 for a name that nobody knows, 69 where something cannot be intercepted.
+"""
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+
+from py_hooks.engine import patch, version
+from py_hooks.registry import GENERATIONS
+
+# Frameworks that scripts train with and that are not intercepted.
+_NOT_INTERCEPTED = ("torch", "flax", "mxnet")
+
+
+def main(arguments):
+    """Prints what is asked for. Returns the exit code."""
+    verb, words = arguments[0], arguments[1:]
+    try:
+        return {"hooks": _hooks, "check": _check, "doctor": _doctor}[verb](*words)
+    except version.UnsupportedVersion as error:
+        return _error(69, str(error), error.hint)
+
+
+def _error(code, message, hint):
+    sys.stdout.flush()
+    sys.stderr.write(f"pedl: error: {message}\nhint: {hint}\n")
+    return code
+
+
+def _libraries():
+    return sorted({row[0] for row in GENERATIONS})
+
+
+def _range(first, last):
+    return f"{first} and later" if last == "on" else f"{first} - {last}"
+
+
+# -- the rows ----------------------------------------------------------------------------------------------------------
+
+
+def _hooks(library=None, found=None, name=None):
+    if library is None:
+        for distribution, first, last, module in GENERATIONS:
+            print("{:<11} {:<17} py_hooks/{}.py".format(distribution, _range(first, last), module.replace(".", "/")))
+        return 0
+    if library not in _libraries():
+        known = ", ".join(_libraries())
+        return _error(64, f"no library `{library}` is intercepted\n  known: {known}", "`pedl hooks` lists them")
+    rows = [row for row in GENERATIONS if row[0] == library]
+    if found is not None:
+        rows = [row for row in rows if version.covers(row[1], row[2], found)]
+        if not rows:
+            known = ", ".join(_range(row[1], row[2]) for row in GENERATIONS if row[0] == library)
+            return _error(69, f"{library} `{found}` is not a version pedl-run can intercept\n  known: {known}",
+                          "install a listed version")
+    shown = 0
+    for _, first, last, module in rows:
+        lines = _lines(module, name)
+        if lines:
+            what = f"{library} {found} is generation" if found else library
+            print("{} {}   py_hooks/{}.py".format(what, _range(first, last), module.replace(".", "/")))
+            print("\n".join(lines))
+        shown += len(lines)
+    if not shown:
+        return _error(64, f"nothing named `{name}` is intercepted in {library}", f"`pedl hooks {library}` lists all")
+    return 0
+
+
+def _lines(module, name):
+    """A line for each row of a generation that is named so: target, row, advice, why."""
+    source = importlib.import_module("py_hooks." + module)
+    text = inspect.getsource(source).splitlines()
+    rows = [("", patch) for patch in source.GENERATION.patches]
+    for backend in sorted(source.GENERATION.backends or {}):
+        rows += [(f" (on {backend})", patch) for patch in source.GENERATION.backends[backend]]
+    cells = [
+        (repr(row), f"row {_row_number(text, row)}", f"-> {_place(row.advice)}", row.why + backend)
+        for backend, row in rows
+        if name is None or name in row.attribute.split(".")
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return ["  " + "   ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
+
+
+def _row_number(text, row):
+    quoted = f'"{row.attribute}"'
+    module = f'"{row.module}"'
+    numbers = [number for number, line in enumerate(text, 1) if quoted in line]
+    exact = [number for number in numbers if module in text[number - 1]]
+    return (exact or numbers or [0])[0]
+
+
+def _place(advice):
+    code = inspect.unwrap(advice).__code__
+    folder = os.path.dirname(os.path.abspath(__file__))
+    return f"{os.path.relpath(code.co_filename, folder)}:{code.co_firstlineno} {advice.__name__}"
+
+
+# -- what is installed -------------------------------------------------------------------------------------------------
+
+
+def _check(library=None):
+    missing = 0
+    for name in [library] if library else _libraries():
+        module = _imported(name)
+        if module is None:
+            continue
+        chosen = version.choose(name, module.__version__, GENERATIONS, os.path.dirname(module.__file__))
+        generation = importlib.import_module("py_hooks." + chosen).GENERATION
+        targets = patch.targets(generation, _backend(generation))
+        for row, error in targets:
+            if error is not None:
+                missing += 1
+                print(f"{name} {module.__version__}: {row!r} is not there: {error}")
+        print(f"{name} {module.__version__}: {len(targets)} interceptions, {missing} missing")
+    return 69 if missing else 0
+
+
+def _doctor():
+    code = 0
+    for name in _libraries():
+        module = _imported(name)
+        if module is None:
+            continue
+        try:
+            chosen = version.choose(name, module.__version__, GENERATIONS, os.path.dirname(module.__file__))
+        except version.UnsupportedVersion as error:
+            known = [_range(first, last) for library, first, last, _ in GENERATIONS if library == name]
+            print(f"{name:<12} {module.__version__}: NOT a version that can be intercepted ({', '.join(known)})")
+            print(f"{'':<12} {error.hint}")
+            code = error.exit_code
+            continue
+        generation = importlib.import_module("py_hooks." + chosen).GENERATION
+        backend = _backend(generation)
+        on = f" on {backend}" if backend else ""
+        if backend is not None and backend not in generation.backends:
+            print(f"{name:<12} {module.__version__}{on}: NOT a backend that can be intercepted")
+            code = 69
+            continue
+        number = len(patch.targets(generation, backend))
+        print(f"{name:<12} {module.__version__}{on}: intercepted in {number} places (`pedl hooks {name}`)")
+        for cause in _causes(name):
+            print(f"{'':<12} not exact: {cause}")
+    for name in _NOT_INTERCEPTED:
+        if importlib.util.find_spec(name) is not None:
+            print(f"{name:<12} not intercepted: it runs as under python, without checkpoints and resume")
+    return code
+
+
+def _imported(name):
+    """The library, imported; None, and a line, where it is not there or broken."""
+    if importlib.util.find_spec(name) is None:
+        print(f"{name:<12} not installed")
+        return None
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # noqa: BLE001  whatever a broken installation raises is what there is to say
+        print(f"{name:<12} installed, and cannot be imported: {type(error).__name__}: {error}")
+        return None
+
+
+def _backend(generation):
+    if not generation.backends:
+        return None
+    return importlib.import_module(generation.facts.backend_module).backend()
+
+
+def _causes(name):
+    """What is known here, before any training, that keeps a run from being exact."""
+    if name == "tensorflow":
+        tensorflow = sys.modules[name]
+        if tensorflow.__version__.startswith("1."):
+            yield "TensorFlow 1 runs several operations at once; `--exact` imposes one at a time"
+        elif tensorflow.config.list_physical_devices("GPU"):
+            yield "there is a GPU, where exact resume was not tried"
+    if name == "keras" and "jax" in sys.modules and sys.modules["jax"].default_backend() != "cpu":
+        yield "JAX uses a {}, where exact resume was not tried".format(sys.modules["jax"].default_backend())

@@ -1,0 +1,321 @@
+//! The verbs of `pedl`: the same executable under its other name.
+//!
+//! One table; help and completions come from it. What a verb says about Python it asks Python, in an
+//! interpreter of its own (`py_hooks/report.py`), so that no script and no trial is touched.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+
+use super::flags::FLAGS;
+use super::parse::{self, CommandLine};
+use super::report;
+use crate::failure::{Exit, Failure};
+use crate::library::Library;
+use crate::{interpreter, library};
+
+/// The name by which the verbs are reached.
+const NAME: &str = "pedl";
+
+/// Bytes that `pedl doctor` writes where trials would be.
+const PROBE_BYTES: usize = 64 << 10;
+
+/// One verb.
+struct Verb {
+    name: &'static str,
+    arguments: &'static str,
+    help: &'static str,
+    /// Gets what follows the name; returns the exit code.
+    run: fn(&[OsString]) -> Result<i32, Failure>,
+}
+
+/// All of them, in the order of the help.
+static VERBS: &[Verb] = &[
+    Verb {
+        name: "run",
+        arguments: "[OPTIONS] [PYTHON OPTIONS] SCRIPT [ARGS]...",
+        help: "what `pedl-run` does; `pedl-run --help` lists its options",
+        run: |arguments| super::run_script(arguments.to_vec()),
+    },
+    Verb {
+        name: "hooks",
+        arguments: "[--python PATH] [--check] [LIBRARY [VERSION [NAME]]]",
+        help: "where a library is intercepted, by which code, and why",
+        run: hooks,
+    },
+    Verb {
+        name: "doctor",
+        arguments: "[--python PATH] [--mode MODE] [--schema]",
+        help: "what a run would use here, and what it could not do; or the schema of configurations",
+        run: doctor,
+    },
+    Verb {
+        name: "completions",
+        arguments: "bash|zsh|fish",
+        help: "completions of pedl and pedl-run for a shell, to be sourced",
+        run: completions,
+    },
+];
+
+/// Whether this process was started by the name of the verbs.
+pub(super) fn is_asked_for() -> bool {
+    let name = env::args_os().next().unwrap_or_default();
+    Path::new(&name).file_name() == Some(OsStr::new(NAME))
+}
+
+/// Does what a command line of `pedl` asks for, and returns the exit code.
+pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
+    let Some((first, rest)) = arguments.split_first() else {
+        return Ok(report::answer(&help()));
+    };
+    let first = first.to_string_lossy();
+    match &*first {
+        "--help" | "help" => return Ok(report::answer(&help())),
+        "--version" => return Ok(report::answer(super::VERSION)),
+        _ => {}
+    }
+    let verb = VERBS
+        .iter()
+        .find(|verb| verb.name == first)
+        .ok_or_else(|| {
+            let names: Vec<_> = VERBS
+                .iter()
+                .map(|verb| format!("`{}`", verb.name))
+                .collect();
+            usage(format!("there is no verb `{first}`"))
+                .detail(format!("expected: {}", names.join(", ")))
+        })?;
+    (verb.run)(rest)
+}
+
+fn help() -> String {
+    let mut text = String::from("usage: pedl VERB [ARGUMENTS]...\n\n");
+    for verb in VERBS {
+        let call = format!("pedl {} {}", verb.name, verb.arguments);
+        let _ = writeln!(text, "  {}\n      {}", call.trim_end(), verb.help);
+    }
+    text
+}
+
+fn usage(what: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, what).hint("`pedl --help` lists the verbs")
+}
+
+/// The options of `pedl-run` in front of a verb's own words, and these words; without a switch of the
+/// verb's own, which is told apart.
+fn take_apart(
+    arguments: &[OsString],
+    switch: &str,
+) -> Result<(CommandLine, Vec<OsString>, bool), Failure> {
+    let others: Vec<_> = arguments
+        .iter()
+        .filter(|word| *word != switch)
+        .cloned()
+        .collect();
+    let is_given = others.len() < arguments.len();
+    // A verb needs no script, but a command line of `pedl-run` does.
+    let others = others.into_iter().chain(["-".into()]);
+    let line = parse::parse(others, |name| env::var_os(name))?;
+    let mut words = line.python_arguments.clone();
+    words.pop();
+    Ok((line, words, is_given))
+}
+
+fn hooks(arguments: &[OsString]) -> Result<i32, Failure> {
+    let (line, words, is_check) = take_apart(arguments, "--check")?;
+    let most = if is_check { 1 } else { 3 };
+    if words.len() > most {
+        let what = format!("`{}` is a word too many", words[most].to_string_lossy());
+        return Err(usage(what)
+            .detail("expected: pedl hooks [LIBRARY [VERSION [NAME]]], or --check [LIBRARY]"));
+    }
+    let library = library::locate()?;
+    let (python, _) = interpreter::find(&line, &library.cache)?;
+    ask(
+        &python.executable,
+        &library,
+        if is_check { "check" } else { "hooks" },
+        &words,
+    )
+}
+
+fn doctor(arguments: &[OsString]) -> Result<i32, Failure> {
+    let (line, words, is_schema) = take_apart(arguments, "--schema")?;
+    if let Some(word) = words.first() {
+        return Err(usage(format!(
+            "`{}` is a word too many",
+            word.to_string_lossy()
+        )));
+    }
+    if is_schema {
+        let schema = serde_json::to_string_pretty(&pedl_experiment::schema()).map_err(|error| {
+            Failure::bug("the schema cannot be written").detail(error.to_string())
+        })?;
+        return Ok(report::answer(&format!("{schema}\n")));
+    }
+    let library = library::locate()?;
+    let (python, source) = interpreter::find(&line, &library.cache)?;
+    let mut text = format!(
+        "{:<12} {}",
+        "pedl-run",
+        super::VERSION.trim_start_matches("pedl-run ")
+    );
+    let executable = python.executable.display();
+    let _ = writeln!(
+        text,
+        "{:<12} {} at {executable}, found by {source}",
+        "python", python.version
+    );
+    let _ = match &python.library {
+        Some(path) => writeln!(text, "{:<12} embed: {} is loaded", "mode", path.display()),
+        None => writeln!(
+            text,
+            "{:<12} exec: Python is in the executable, which is run",
+            "mode"
+        ),
+    };
+    let _ = writeln!(text, "{:<12} {}", "library", library.directory.display());
+    let directory = crate::supervisor::TRIALS;
+    let outcome = probe(Path::new(directory));
+    let _ = match &outcome {
+        Ok(milliseconds) => writeln!(
+            text,
+            "{:<12} ./{directory}: can be written, synced, renamed and locked ({milliseconds:.1} ms for {} KiB)",
+            "trials",
+            PROBE_BYTES >> 10,
+        ),
+        Err(error) => writeln!(
+            text,
+            "{:<12} ./{directory}: NOT usable: {error}; name another with --trial-dir",
+            "trials"
+        ),
+    };
+    report::answer(&text);
+    let code = ask(&python.executable, &library, "doctor", &[])?;
+    Ok(if outcome.is_err() {
+        Exit::CannotCreate as i32
+    } else {
+        code
+    })
+}
+
+/// Does once what a checkpoint does, in a directory that is taken away again. Returns milliseconds.
+fn probe(trials: &Path) -> io::Result<f64> {
+    // The nearest directory that is there: a doctor leaves nothing behind.
+    let parent: PathBuf = if trials.is_dir() {
+        trials.into()
+    } else {
+        ".".into()
+    };
+    let directory = parent.join(format!(".pedl-doctor-{}", std::process::id()));
+    fs::create_dir(&directory)?;
+    let started = Instant::now();
+    let outcome = (|| {
+        let staged = directory.join("staged");
+        let mut file = File::create(&staged)?;
+        file.write_all(&vec![0; PROBE_BYTES])?;
+        file.sync_all()?;
+        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&staged, directory.join("committed"))?;
+        File::open(&directory)?.sync_all()
+    })();
+    let took = started.elapsed();
+    fs::remove_dir_all(&directory)?;
+    outcome.map(|()| took.as_secs_f64() * 1e3)
+}
+
+/// Runs `py_hooks/report.py` in an interpreter; its output is ours.
+fn ask(python: &Path, library: &Library, verb: &str, words: &[OsString]) -> Result<i32, Failure> {
+    const REPORT: &str =
+        "import sys; from py_hooks import report; sys.exit(report.main(sys.argv[1:]))";
+    let mut path = env::var_os("PYTHONPATH")
+        .filter(|path| !path.is_empty())
+        .unwrap_or_default();
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push(&library.directory);
+    let status = Command::new(python)
+        .args(["-c", REPORT, verb])
+        .args(words)
+        .env("PYTHONPATH", path)
+        .env("TF_CPP_MIN_LOG_LEVEL", "3")
+        .status()
+        .map_err(|error| {
+            Failure::new(
+                Exit::Interpreter,
+                format!("cannot run `{}`", python.display()),
+            )
+            .detail(error.to_string())
+        })?;
+    status.code().ok_or_else(|| {
+        Failure::new(
+            Exit::Interpreter,
+            format!("`{}` {status}", python.display()),
+        )
+        .hint("import the frameworks in it by hand: one of them may be broken")
+    })
+}
+
+fn completions(arguments: &[OsString]) -> Result<i32, Failure> {
+    let [shell] = arguments else {
+        return Err(usage("`pedl completions` needs the name of a shell")
+            .detail("expected: bash, zsh or fish"));
+    };
+    let options: Vec<_> = FLAGS
+        .iter()
+        .map(|flag| format!("--{}", flag.name))
+        .collect();
+    let verbs: Vec<_> = VERBS.iter().map(|verb| verb.name).collect();
+    let (options, verbs) = (options.join(" "), verbs.join(" "));
+    let text = match &*shell.to_string_lossy() {
+        "bash" => format!(
+            "_pedl_run() {{\n    local word=\"${{COMP_WORDS[COMP_CWORD]}}\"\n    if [[ $word == --* ]]; then\n        \
+             COMPREPLY=($(compgen -W \"{options}\" -- \"$word\"))\n    else\n        \
+             COMPREPLY=($(compgen -f -- \"$word\"))\n    fi\n}}\n\
+             _pedl() {{\n    if ((COMP_CWORD == 1)); then\n        \
+             COMPREPLY=($(compgen -W \"{verbs}\" -- \"${{COMP_WORDS[1]}}\"))\n    else\n        _pedl_run\n    fi\n}}\n\
+             complete -o filenames -F _pedl_run pedl-run\ncomplete -o filenames -F _pedl pedl\n"
+        ),
+        "zsh" => format!(
+            "autoload -U compinit && compinit\n\
+             _pedl_run_options=({options})\n_pedl_verbs=({verbs})\n\
+             _pedl_run() {{ if [[ $words[CURRENT] == --* ]]; then compadd -- $_pedl_run_options; else _files; fi }}\n\
+             _pedl() {{ if ((CURRENT == 2)); then compadd -- $_pedl_verbs; else _pedl_run; fi }}\n\
+             compdef _pedl_run pedl-run\ncompdef _pedl pedl\n"
+        ),
+        "fish" => {
+            let mut text = String::new();
+            for flag in FLAGS {
+                let value = if flag.value.is_some() { " -r" } else { "" };
+                let _ = writeln!(
+                    text,
+                    "complete -c pedl-run -l {}{value} -d '{}'",
+                    flag.name, flag.help
+                );
+            }
+            for verb in VERBS {
+                let _ = writeln!(
+                    text,
+                    "complete -c pedl -n __fish_use_subcommand -f -a {} -d '{}'",
+                    verb.name, verb.help
+                );
+            }
+            text
+        }
+        other => {
+            return Err(usage(format!(
+                "`{other}` is no shell that completions are made for"
+            ))
+            .detail("expected: bash, zsh or fish"));
+        }
+    };
+    Ok(report::answer(&text))
+}

@@ -1,0 +1,170 @@
+//! The executable under its other name, `pedl`.
+
+use std::os::unix::fs::symlink;
+
+use crate::support::{Dir, Output, TestCommand, python};
+
+/// Runs `pedl` in an empty directory.
+fn pedl(arguments: &[&str]) -> Output {
+    let directory = Dir::new();
+    let output = pedl_in(&directory, arguments);
+    assert_eq!(directory.list(), ["pedl"], "nothing is left behind");
+    output
+}
+
+fn pedl_in(directory: &Dir, arguments: &[&str]) -> Output {
+    let name = directory.join("pedl");
+    if !name.exists() {
+        symlink(env!("CARGO_BIN_EXE_pedl-run"), &name).expect("a link can be made");
+    }
+    TestCommand::new(&name)
+        .args(arguments)
+        .env("PEDL_PYTHON", &python().path)
+        .current_dir(directory.path())
+        .output()
+}
+
+#[test]
+fn without_a_verb_the_verbs_are_listed() {
+    for arguments in [&[][..], &["--help"], &["help"]] {
+        let output = pedl(arguments).assert_code(0).assert_stderr("");
+        for verb in ["run", "hooks", "doctor", "completions"] {
+            assert!(output.stdout.contains(&format!("  pedl {verb} ")), "{verb}");
+        }
+        assert!(output.stdout.lines().all(|line| line.len() <= 90));
+    }
+}
+
+#[test]
+fn a_verb_that_nobody_knows_is_refused() {
+    pedl(&["frobnicate"]).assert_code(64).assert_stderr(
+        "pedl: error: there is no verb `frobnicate`\n  \
+         expected: `run`, `hooks`, `doctor`, `completions`\nhint: `pedl --help` lists the verbs\n",
+    );
+}
+
+#[test]
+fn run_is_what_pedl_run_does() {
+    let output = pedl(&[
+        "run",
+        "-c",
+        "import sys; print(sys.argv); sys.exit(7)",
+        "--x",
+    ]);
+    assert_eq!(output.assert_code(7).stdout, "['-c', '--x']\n");
+}
+
+#[test]
+fn a_newcomer_finds_where_fit_generator_is_intercepted() {
+    let output = pedl(&["hooks", "keras", "2.3.1", "fit_generator"]);
+    let text = output.assert_code(0).assert_stderr("").stdout;
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "keras 2.3.1 is generation 2.2.5 - 2.3.1   py_hooks/keras/v2_2_5_to_v2_3_1.py"
+    );
+    assert_eq!(lines.len(), 2, "{text}");
+    let words: Vec<_> = lines[1].split_whitespace().collect();
+    assert_eq!(
+        words[..2],
+        ["keras.engine.training:Model.fit_generator", "row"]
+    );
+    assert_eq!(words[5], "fit_generator");
+    // The row and the line are those of the source.
+    let row: usize = words[2].parse().expect("a number");
+    let source = |path: &str| {
+        let path = format!("{}/py_hooks/{path}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect("it is there")
+    };
+    let generation = source("keras/v2_2_5_to_v2_3_1.py");
+    assert!(
+        generation
+            .lines()
+            .nth(row - 1)
+            .is_some_and(|line| line.contains("fit_generator"))
+    );
+    let (file, line) = words[4].split_once(':').expect("a place");
+    let line: usize = line.parse().expect("a number");
+    assert!(
+        source(file)
+            .lines()
+            .nth(line)
+            .is_some_and(|line| line.contains("def advice"))
+    );
+}
+
+#[test]
+fn all_rows_of_all_libraries_are_listed() {
+    let text = pedl(&["hooks"]).assert_code(0).stdout;
+    assert!(text.contains("keras       2.2.5 - 2.3.1     py_hooks/keras/v2_2_5_to_v2_3_1.py\n"));
+    for library in ["keras", "tensorflow"] {
+        let text = pedl(&["hooks", library]).assert_code(0).stdout;
+        assert!(text.lines().count() > 20, "{text}");
+        assert!(!text.contains("row 0 "), "{text}");
+    }
+}
+
+#[test]
+fn hooks_says_what_it_does_not_know() {
+    pedl(&["hooks", "kears"]).assert_code(64).assert_stderr(
+        "pedl: error: no library `kears` is intercepted\n  known: keras, tensorflow\n\
+         hint: `pedl hooks` lists them\n",
+    );
+    pedl(&["hooks", "keras", "2.4.0"])
+        .assert_code(69)
+        .assert_stderr(
+            "pedl: error: keras `2.4.0` is not a version pedl-run can intercept\n  \
+         known: 2.2.5 - 2.3.1, 3.13.0 and later\nhint: install a listed version\n",
+        );
+    pedl(&["hooks", "keras", "2.3.1", "fti"]).assert_code(64).assert_stderr(
+        "pedl: error: nothing named `fti` is intercepted in keras\nhint: `pedl hooks keras` lists all\n",
+    );
+}
+
+#[test]
+fn doctor_says_what_a_run_would_use() {
+    let text = pedl(&["doctor"]).assert_code(0).assert_stderr("").stdout;
+    let path = python().path.display().to_string();
+    assert!(text.contains(&path), "{text}");
+    for heading in [
+        "pedl-run",
+        "python",
+        "mode",
+        "library",
+        "trials",
+        "keras",
+        "tensorflow",
+    ] {
+        assert!(
+            text.lines().any(|line| line.starts_with(heading)),
+            "{heading}: {text}"
+        );
+    }
+}
+
+#[test]
+fn doctor_prints_the_schema_of_configurations() {
+    let text = pedl(&["doctor", "--schema"]).assert_code(0).stdout;
+    let schema: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(schema["properties"]["batches_per_step"]["default"], 100);
+    assert_eq!(schema["required"], serde_json::json!(["searcher"]));
+}
+
+#[test]
+fn completions_are_what_the_shell_understands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let text = pedl(&["completions", shell]).assert_code(0).stdout;
+        assert!(
+            text.contains("doctor") && text.contains("checkpoint-seconds"),
+            "{shell}"
+        );
+    }
+    let script = pedl(&["completions", "bash"]).stdout
+        + "COMP_WORDS=(pedl-run --checkpoint-s); COMP_CWORD=1; _pedl_run; echo ${COMPREPLY[@]}\n";
+    let output = TestCommand::new("bash").stdin(&script).output();
+    assert_eq!(output.assert_code(0).stdout, "--checkpoint-seconds\n");
+    pedl(&["completions", "tcsh"]).assert_code(64).assert_stderr(
+        "pedl: error: `tcsh` is no shell that completions are made for\n  expected: bash, zsh or fish\n\
+         hint: `pedl --help` lists the verbs\n",
+    );
+}
