@@ -56,10 +56,14 @@ def _hooks(library=None, found=None, name=None):
     rows = [row for row in GENERATIONS if row[0] == library]
     if found is not None:
         rows = [row for row in rows if version.covers(row[1], row[2], found)]
-        if not rows:
-            known = ", ".join(_range(row[1], row[2]) for row in GENERATIONS if row[0] == library)
-            return _error(69, f"{library} `{found}` is not a version pedl-run can intercept\n  known: {known}",
-                          "install a listed version")
+    if not rows:
+        known = ", ".join(_range(row[1], row[2]) for row in GENERATIONS if row[0] == library)
+        what = f"{library} `{found}` is not a version pedl-run can intercept\n  known: {known}"
+        return _error(69, what, "install a listed version")
+    return _print_rows(library, found, name, rows)
+
+
+def _print_rows(library, found, name, rows):
     shown = 0
     for _, first, last, module in rows:
         lines = _lines(module, name)

@@ -24,14 +24,14 @@ class Recorder(unittest.TestResult):
 
     def __init__(self, path):
         unittest.TestResult.__init__(self)
-        self._file = open(path, "a")
+        self._path = path
         self._outcome = None
         self._text = ""
 
     def write(self, **fields):
         """Adds a line."""
-        self._file.write(json.dumps(fields, sort_keys=True) + "\n")
-        self._file.flush()
+        with open(self._path, "a") as lines:
+            lines.write(json.dumps(fields, sort_keys=True) + "\n")
 
     def startTest(self, test):  # noqa: N802  unittest's name
         """Notes that it has begun."""
