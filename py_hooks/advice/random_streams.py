@@ -8,7 +8,7 @@ see only what the script itself draws.
 What is drawn from the operating system instead of a seed comes from the trial: the first state of the global
 generators, and the entropy of generators made without a seed (`default_rng()`, `RandomState()`, `Random()`). It is
 chosen at random once for each trial, so a script without seeds stays as random as it is under python, and repeats
-in a replay. `os.urandom` itself is never touched.
+in a replay. A forked child draws other entropy than its parent and its siblings. `os.urandom` itself is never touched.
 """
 import hashlib
 import os
@@ -16,6 +16,7 @@ import struct
 import sys
 import threading
 
+from py_hooks.advice import places
 from py_hooks.refusal import Refusal
 
 _LOCAL = threading.local()
@@ -124,6 +125,10 @@ class Streams:
         self.seed = trial_seed
         self.draws = 0
         self._entropy_drawn = {}
+        self._forks = {}
+        # Which child of which fork this process is; nothing in the process that trains.
+        self._descent = ()
+        self._fork = None
         self._keys = 0
         self.passes = 0
         self.in_array_pipeline = False
@@ -137,6 +142,20 @@ class Streams:
         """Gives `random` a first state of the trial. Runs right after its import."""
         random.seed(mix(self.seed, "start", "python"))
         self._replace_entropy(random.Random)
+        # After the handler of `random` itself, which has given the child a new state, by the parent's descent.
+        os.register_at_fork(before=self._before_fork, after_in_child=lambda: self._after_fork(random))
+
+    def _before_fork(self):
+        # By place, as entropy is; of all forks the script itself asked for, or `multiprocessing` for it.
+        place = places.user_place(1)
+        number = self._forks[place] = self._forks.get(place, 0) + 1
+        self._fork = place, number
+
+    def _after_fork(self, random):
+        self._descent += (self._fork,)
+        self._forks = {}
+        self._entropy_drawn = {}
+        random.seed()
 
     def seed_numpy(self, mtrand):
         """Gives numpy's global generator a first state of the trial. Runs right after its import."""
@@ -168,7 +187,8 @@ class Streams:
         place = _caller_place()
         drawn = self._entropy_drawn[place] = self._entropy_drawn.get(place, 0) + 1
         words = range((bits + 63) // 64)
-        value = sum(mix(self.seed, "entropy", place, drawn, word) << (64 * word) for word in words)
+        key = (self.seed, "entropy", place, drawn) + self._descent
+        value = sum(mix(*key, word) << (64 * word) for word in words)
         return value & ((1 << bits) - 1)
 
     def new_key(self):

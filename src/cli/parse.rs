@@ -292,9 +292,9 @@ impl Parser {
         }
         if self.line.program == Program::None {
             self.line.num_python_options = self.line.python_arguments.len();
-            // CPython would read standard input; for a command that was typed to see what it does,
-            // usage is the better answer.
-            if self.line.python_arguments.is_empty() {
+            // CPython would read standard input, and does so after the word `python`; for a command that was
+            // typed to see what it does, usage is the better answer.
+            if self.line.python_arguments.is_empty() && self.line.python_word.is_none() {
                 return Err(usage("no script is given").detail(
                     "expected: a script, `-m MODULE`, `-c CODE`, or `-` for standard input",
                 ));

@@ -313,6 +313,40 @@ fn arguments_may_be_any_bytes() {
     }
 }
 
+/// Python gives each child a new state of `random`, and names temporary files by it.
+#[test]
+fn forked_children_draw_other_numbers() {
+    let code = "
+import os, random, sys
+for number in range(3):
+    sys.stdout.flush()
+    if os.fork() == 0:
+        print(random.random(), random.Random().random())
+        if number == 1:
+            sys.stdout.flush()
+            if os.fork() == 0:
+                print(random.random(), random.Random().random())
+            else:
+                os.wait()
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
+print(random.random(), random.Random().random())
+";
+    for host in hosts() {
+        let directory = Dir::new();
+        let command = host.pedl_run().args(["-c", code]);
+        let output = command
+            .current_dir(directory.path())
+            .output()
+            .assert_code(0);
+        let mut numbers: Vec<_> = output.stdout.split_whitespace().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 10, "{host}: {}", output.stdout);
+    }
+}
+
 /// In a locale without UTF-8 the environment, by which the trial process is told everything, is decoded to
 /// surrogates.
 #[test]

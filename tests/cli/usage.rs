@@ -77,7 +77,7 @@ fn what_is_missing_or_too_much_is_said() {
     let no_script = "pedl: error: no script is given\n  \
         expected: a script, `-m MODULE`, `-c CODE`, or `-` for standard input\n";
     assert_refused(&[], &format!("{no_script}{hint}"));
-    assert_refused(&["--fresh", "python"], &format!("{no_script}{hint}"));
+    assert_refused(&["--fresh"], &format!("{no_script}{hint}"));
     assert_refused(
         &["--trial-dir"],
         &format!("pedl: error: `--trial-dir` has no value\n  expected: --trial-dir DIR\n{hint}"),
