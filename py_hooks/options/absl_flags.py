@@ -7,7 +7,7 @@ Source: absl-py 2.5.1, absl/flags/_flagvalues.py.
 import sys
 
 from py_hooks.engine.patch import Generation, Patch, binding, install
-from py_hooks.options.offer import AmbiguousOption, UnfitValue, as_text, is_the_scripts
+from py_hooks.options.offer import as_text, is_the_scripts
 
 
 def intercept(offer):
@@ -16,10 +16,7 @@ def intercept(offer):
     @binding
     def parse(original):
         def parse_with_hyperparameters(flags, argv, known_only=False):
-            try:
-                _set_defaults(offer, flags)
-            except (AmbiguousOption, UnfitValue) as error:
-                offer.stop(error)
+            offer.make(_set_defaults, flags)
             return original(flags, argv, known_only)
 
         return parse_with_hyperparameters

@@ -3,7 +3,7 @@
 Source: Lib/argparse.py of CPython 3.7 to 3.13: `parse_args` and the parsers of subcommands call `parse_known_args`.
 """
 from py_hooks.engine.patch import Generation, Patch, binding, install
-from py_hooks.options.offer import AmbiguousOption, UnfitValue, as_text, called_by_the_script
+from py_hooks.options.offer import as_text, called_by_the_script
 
 
 def intercept(offer):
@@ -13,10 +13,7 @@ def intercept(offer):
     def parse(original):
         def parse_with_hyperparameters(parser, args=None, namespace=None):
             if called_by_the_script("argparse"):
-                try:
-                    _set_defaults(offer, parser)
-                except (AmbiguousOption, UnfitValue) as error:
-                    offer.stop(error)
+                offer.make(_set_defaults, parser)
             return original(parser, args, namespace)
 
         return parse_with_hyperparameters

@@ -6,7 +6,6 @@ Source: click 8.1, src/click/core.py: `Parameter.consume_value` asks the command
 `Context.lookup_default`.
 """
 from py_hooks.engine.patch import Generation, Patch, binding, install
-from py_hooks.options.offer import AmbiguousOption
 
 
 def intercept(offer):
@@ -15,20 +14,10 @@ def intercept(offer):
     @binding
     def lookup_default(original):
         def lookup_hyperparameter(context, name, *args, **kwargs):
-            import click
-
-            options = {option.name: option for option in context.command.params if isinstance(option, click.Option)}
-            if name in options:
-                longest = {name: max(option.opts, key=len) for name, option in options.items()}
-                names = [(key, [name] + options[name].opts) for name, key in longest.items()]
-                try:
-                    found = dict(offer.match(names))
-                except AmbiguousOption as error:
-                    offer.stop(error)
-                if longest[name] in found:
-                    hyperparameter = found[longest[name]]
-                    offer.took(hyperparameter, longest[name])
-                    return offer.values[hyperparameter]
+            option, hyperparameter = offer.make(_named, context, name)
+            if hyperparameter is not None:
+                offer.took(hyperparameter, option)
+                return offer.values[hyperparameter]
             return original(context, name, *args, **kwargs)
 
         return lookup_hyperparameter
@@ -36,3 +25,14 @@ def intercept(offer):
     install(Generation("click", "7.0", "on", None, (
         Patch("click.core", "Context.lookup_default", lookup_default, "take hyperparameters as defaults"),
     )))
+
+
+def _named(offer, context, name):
+    """The option of a parameter, and the hyperparameter that it is named by; None where there is none."""
+    import click
+
+    options = {max(one.opts, key=len): one for one in context.command.params if isinstance(one, click.Option)}
+    for option, hyperparameter in offer.match([(key, [one.name] + one.opts) for key, one in options.items()]):
+        if options[option].name == name:
+            return option, hyperparameter
+    return None, None

@@ -104,8 +104,15 @@ class Offer:
             f"give another value, as in `--hp {hyperparameter}=VALUE`, or rename the hyperparameter",
         )
 
-    def stop(self, error):
-        """Ends the process for an error of ours: no traceback, no handlers of the script."""
+    def make(self, function, *arguments):
+        """What `function(self, *arguments)` returns. Ends the process for an error of ours, without a traceback."""
+        try:
+            return function(self, *arguments)
+        except (AmbiguousOption, UnfitValue) as error:
+            self._stop(error)
+            raise
+
+    def _stop(self, error):
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
