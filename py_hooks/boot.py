@@ -64,8 +64,15 @@ class _Process:
         from py_hooks import options
 
         if self._offer is None:
-            self._offer = options.Offer(self.trial)
+            self._offer = options.Offer(self.trial, self._put_back)
         options.intercept(module.__name__, self._offer)
+
+    def _put_back(self):
+        """Before the process is ended: the script's files come back, and what it printed is kept."""
+        if self._files is not None:
+            self._files.put_back()
+        if self._output is not None:
+            self._output.end(self.trial.directory)
 
     def tell_hyperparameters(self):
         """Says which options took hyperparameters, once there is training."""

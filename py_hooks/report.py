@@ -4,7 +4,7 @@
     check [LIBRARY]                     whether each of them is there, in the versions that are installed
     doctor                              the frameworks that are installed here, and what becomes of each
 
-Exit codes are those of the host: 0, 64 for a name that nobody knows, 69 where something cannot be intercepted.
+Exit codes are those of the host: 0, 64 for a name that nobody knows, 69 where an interception is missing.
 """
 import importlib
 import importlib.util
@@ -22,16 +22,18 @@ _NOT_INTERCEPTED = ("torch", "flax", "mxnet")
 def main(arguments):
     """Prints what is asked for. Returns the exit code."""
     verb, words = arguments[0], arguments[1:]
-    try:
-        return {"hooks": _hooks, "check": _check, "doctor": _doctor}[verb](*words)
-    except version.UnsupportedVersion as error:
-        return _error(69, str(error), error.hint)
+    return {"hooks": _hooks, "check": _check, "doctor": _doctor}[verb](*words)
 
 
 def _error(code, message, hint):
     sys.stdout.flush()
     sys.stderr.write(f"pedl: error: {message}\nhint: {hint}\n")
     return code
+
+
+def _unknown(library):
+    known = ", ".join(_libraries())
+    return _error(64, f"no library `{library}` is intercepted\n  known: {known}", "`pedl hooks` lists them")
 
 
 def _libraries():
@@ -51,8 +53,7 @@ def _hooks(library=None, found=None, name=None):
             print("{:<11} {:<17} py_hooks/{}.py".format(distribution, _range(first, last), module.replace(".", "/")))
         return 0
     if library not in _libraries():
-        known = ", ".join(_libraries())
-        return _error(64, f"no library `{library}` is intercepted\n  known: {known}", "`pedl hooks` lists them")
+        return _unknown(library)
     rows = [row for row in GENERATIONS if row[0] == library]
     if found is not None:
         rows = [row for row in rows if version.covers(row[1], row[2], found)]
@@ -111,45 +112,40 @@ def _place(advice):
 
 
 def _check(library=None):
-    missing = 0
+    if library is not None and library not in _libraries():
+        return _unknown(library)
+    code = 0
     for name in [library] if library else _libraries():
-        module = _imported(name)
-        if module is None:
-            continue
-        chosen = version.choose(name, module.__version__, GENERATIONS, os.path.dirname(module.__file__))
-        generation = importlib.import_module("py_hooks." + chosen).GENERATION
-        targets = patch.targets(generation, _backend(generation))
-        for row, error in targets:
-            if error is not None:
-                missing += 1
-                print(f"{name} {module.__version__}: {row!r} is not there: {error}")
-        print(f"{name} {module.__version__}: {len(targets)} interceptions, {missing} missing")
+        found = _installed(name)
+        if found is not None:
+            code = max(code, _print_check(name, *found))
+    return code
+
+
+def _print_check(name, module, generation, backend):
+    targets = patch.targets(generation, backend)
+    missing = [(row, error) for row, error in targets if error is not None]
+    for row, error in missing:
+        print(f"{name} {module.__version__}: {row!r} is not there: {error}")
+    print(f"{name} {module.__version__}: {len(targets)} interceptions, {len(missing)} missing")
     return 69 if missing else 0
 
 
 def _doctor():
     code = 0
     for name in _libraries():
-        module = _imported(name)
-        if module is None:
+        found = _installed(name)
+        if found is None:
             continue
-        try:
-            chosen = version.choose(name, module.__version__, GENERATIONS, os.path.dirname(module.__file__))
-        except version.UnsupportedVersion as error:
-            known = [_range(first, last) for library, first, last, _ in GENERATIONS if library == name]
-            print(f"{name:<12} {module.__version__}: NOT a version that can be intercepted ({', '.join(known)})")
-            print(f"{'':<12} {error.hint}")
-            code = error.exit_code
-            continue
-        generation = importlib.import_module("py_hooks." + chosen).GENERATION
-        backend = _backend(generation)
+        module, generation, backend = found
         on = f" on {backend}" if backend else ""
-        if backend is not None and backend not in generation.backends:
-            print(f"{name:<12} {module.__version__}{on}: NOT a backend that can be intercepted")
+        targets = patch.targets(generation, backend)
+        missing = sum(error is not None for _, error in targets)
+        if missing:
+            print(f"{name:<12} {module.__version__}{on}: {missing} of {len(targets)} places MISSING (`pedl hooks --check`)")
             code = 69
             continue
-        number = len(patch.targets(generation, backend))
-        print(f"{name:<12} {module.__version__}{on}: intercepted in {number} places (`pedl hooks {name}`)")
+        print(f"{name:<12} {module.__version__}{on}: intercepted in {len(targets)} places (`pedl hooks {name}`)")
         for cause in _causes(name):
             print(f"{'':<12} not exact: {cause}")
     for name in _NOT_INTERCEPTED:
@@ -158,22 +154,30 @@ def _doctor():
     return code
 
 
-def _imported(name):
-    """The library, imported; None, and a line, where it is not there or broken."""
+def _installed(name):
+    """A library with its generation and backend; None, and a line, where there is nothing to intercept."""
     if importlib.util.find_spec(name) is None:
         print(f"{name:<12} not installed")
         return None
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
+        where = os.path.dirname(module.__file__ or "")
+        found = module.__version__
+        chosen = version.choose(name, found, GENERATIONS, where)
+        generation = importlib.import_module("py_hooks." + chosen).GENERATION
+        backend = importlib.import_module(generation.facts.backend_module).backend() if generation.backends else None
+    except version.UnsupportedVersion as error:
+        known = ", ".join(_range(first, last) for library, first, last, _ in GENERATIONS if library == name)
+        print(f"{name:<12} {found}: NOT a version that can be intercepted ({known})\n{'':<12} {error.hint}")
+        return None
     except Exception as error:  # noqa: BLE001  whatever a broken installation raises is what there is to say
-        print(f"{name:<12} installed, and cannot be imported: {type(error).__name__}: {error}")
+        print(f"{name:<12} there, and cannot be imported: {type(error).__name__}: {error}")
         return None
-
-
-def _backend(generation):
-    if not generation.backends:
+    if backend is not None and backend not in generation.backends:
+        known = ", ".join(sorted(generation.backends))
+        print(f"{name:<12} {found} on {backend}: NOT a backend that can be intercepted ({known})")
         return None
-    return importlib.import_module(generation.facts.backend_module).backend()
+    return module, generation, backend
 
 
 def _causes(name):

@@ -16,6 +16,9 @@ import random
 import pytest
 import support
 
+# CPython's own tests are for `cargo dev conformance`.
+collect_ignore = ["conformance"]
+
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out the tests of other stacks; they are not `skipped`, nobody wanted them here."""

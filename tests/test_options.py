@@ -136,6 +136,44 @@ def test_parsers_of_libraries_are_let_alone(run, tmp_path):
     assert printed(run(text, ["verbosity=9"])) == "1"
 
 
+ODD_ARGPARSE = """
+import argparse
+def positive(text):
+    if int(text) <= 0:
+        raise argparse.ArgumentTypeError("not above 0")
+    return int(text)
+parser = argparse.ArgumentParser()
+parser.register("type", "bool", lambda text: text == "True")
+parser.add_argument("--layers", type=positive, nargs="+", default=[1])
+parser.add_argument("--flags", type="bool", nargs="+", default=[])
+if hasattr(argparse, "BooleanOptionalAction"):
+    parser.add_argument("--augment", action=argparse.BooleanOptionalAction, default=True)
+else:
+    parser.add_argument("--no-augment", dest="augment", action="store_false")
+print(sorted(vars(parser.parse_args()).items()))
+"""
+
+
+def test_types_and_switches_of_every_kind(run):
+    values = dict(eval(printed(run(ODD_ARGPARSE, ["layers=[2, 3]", "flags=[true, false]", "no_augment=true"]))))
+    assert values == {"layers": [2, 3], "flags": [True, False], "augment": False}
+    ended = run(ODD_ARGPARSE, ["layers=[-1]"])
+    assert ended.code == 65
+    assert "  expected: a value that it takes: not above 0\n" in ended.stderr
+
+
+def test_validators_of_absl_are_asked_when_all_is_parsed(run):
+    text = ABSL.replace("def main(_):", """
+flags.DEFINE_integer("low", 0, "")
+flags.DEFINE_integer("high", 5, "")
+@flags.multi_flags_validator(["low", "high"])
+def ordered(values):
+    return values["low"] < values["high"]
+flags.register_validator("low", lambda low: low < flags.FLAGS.high)
+def main(_):""").replace("print(", "print(F.low, F.high, ")
+    assert printed(run(text, ["low=10", "high=20", "steps=1"])).startswith("10 20 ")
+
+
 def test_flags_of_absl_take_hyperparameters(run):
     hyperparameters = [
         "learning-rate=0.5", "steps=10", "augment=true", "layers=[3, 4]", "optimizer=adam", "verbosity=3",
@@ -146,6 +184,19 @@ def test_flags_of_absl_take_hyperparameters(run):
 def test_options_of_click_take_hyperparameters(run):
     hyperparameters = ["lr=0.5", "steps=10", "augment=true", "layers=[3, 4]", "optimizer=adam"]
     assert printed(run(CLICK, hyperparameters)) == "0.5 10 True [3, 4] adam"
+
+
+def test_switches_of_click_with_values(run):
+    text = """
+import click
+@click.command()
+@click.option("--upper", "transformation", flag_value="upper", default=True)
+@click.option("--lower", "transformation", flag_value="lower")
+def main(transformation):
+    print(transformation)
+main()
+"""
+    assert printed(run(text, ["transformation=lower"])) == "lower"
 
 
 @pytest.mark.parametrize("text", [ARGPARSE, ABSL, CLICK], ids=["argparse", "absl", "click"])
@@ -191,7 +242,7 @@ def test_what_is_ambiguous_stops(run, hyperparameters, expected):
                                     "  expected: one of 'sgd', 'adam'\n"),
     (ARGPARSE, "augment=3", "is `3`, and names the option `--augment` of the script\n  expected: true or false\n"),
     (ARGPARSE, "lr=[1, 2]", "  expected: one value, as the option takes\n"),
-    (ARGPARSE, "layers=[1, \"x\"]", "  expected: a value that `int` takes: invalid literal"),
+    (ARGPARSE, "layers=[1, \"x\"]", "  expected: a value that it takes: invalid int value: 'x'"),
     (ABSL, "learning_rate=fast", "is `\"fast\"`, and names the option `--learning_rate` of the script\n"),
 ], ids=["choices", "switch", "list", "item", "absl"])
 def test_a_value_that_does_not_fit_stops(run, text, hyperparameter, expected):

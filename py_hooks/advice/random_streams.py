@@ -142,7 +142,9 @@ class Streams:
         """Gives `random` a first state of the trial. Runs right after its import."""
         random.seed(mix(self.seed, "start", "python"))
         self._replace_entropy(random.Random)
-        # After the handler of `random` itself, which has given the child a new state, by the parent's descent.
+        # Bound when `random` was imported, to what drew from the operating system.
+        random.seed = random._inst.seed
+        # After the handler of `random` itself, which gives the child a state that only the operating system knows.
         os.register_at_fork(before=self._before_fork, after_in_child=lambda: self._after_fork(random))
 
     def _before_fork(self):
@@ -155,7 +157,7 @@ class Streams:
         self._descent += (self._fork,)
         self._forks = {}
         self._entropy_drawn = {}
-        random.seed()
+        random._inst.seed()
 
     def seed_numpy(self, mtrand):
         """Gives numpy's global generator a first state of the trial. Runs right after its import."""

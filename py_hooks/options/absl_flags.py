@@ -32,7 +32,8 @@ def _set_defaults(offer, flags):
     names = {f"--{name}": name for name in flags if _defines(flags.find_module_defining_flag(name))}
     for option, hyperparameter in offer.match([(option, [name]) for option, name in names.items()]):
         try:
-            flags.set_default(names[option], _default(offer.values[hyperparameter]))
+            # `set_default` would ask validators, which may ask for flags that are not parsed yet.
+            flags[names[option]]._set_default(_default(offer.values[hyperparameter]))
         except IllegalFlagValueError as error:
             raise offer.unfit(hyperparameter, option, f"a value that the flag takes: {error}") from error
         offer.took(hyperparameter, option)

@@ -2,6 +2,8 @@
 
 Source: Lib/argparse.py of CPython 3.7 to 3.13: `parse_args` and the parsers of subcommands call `parse_known_args`.
 """
+import argparse
+
 from py_hooks.engine.patch import Generation, Patch, binding, install
 from py_hooks.options.offer import as_text, called_by_the_script
 
@@ -28,7 +30,8 @@ def _set_defaults(offer, parser):
     for action in parser._actions:
         if not action.option_strings or action.dest in ("help", "version", "==SUPPRESS=="):
             continue
-        longest = max(action.option_strings, key=len)
+        # Of `--augment` and `--no-augment` in one action the first is what it is called.
+        longest = max(action.option_strings, key=lambda name: (not name.startswith("--no-"), len(name)))
         actions[longest] = action
         options.extend((longest, [name]) for name in action.option_strings)
         if action.dest not in destinations:
@@ -36,13 +39,13 @@ def _set_defaults(offer, parser):
             options.append((longest, ["", action.dest]))
     for option, hyperparameter in offer.match(options):
         action = actions[option]
-        default = _default(offer, action, option, hyperparameter)
+        default = _default(offer, parser, action, option, hyperparameter)
         parser.set_defaults(**{action.dest: default})
         action.required = False
         offer.took(hyperparameter, option)
 
 
-def _default(offer, action, option, hyperparameter):
+def _default(offer, parser, action, option, hyperparameter):
     """What a value is as the default of an action: what parsing it would give."""
     value = offer.values[hyperparameter]
     if action.nargs == 0:
@@ -53,11 +56,11 @@ def _default(offer, action, option, hyperparameter):
         raise offer.unfit(hyperparameter, option, "a value that can be typed")
     if action.nargs not in (None, "?") or type(action).__name__ in ("_AppendAction", "_ExtendAction"):
         items = value if isinstance(value, list) else [value]
-        return [_converted(offer, action, option, hyperparameter, item) for item in items]
+        return [_converted(offer, parser, action, option, hyperparameter, item) for item in items]
     if isinstance(value, list):
         raise offer.unfit(hyperparameter, option, "one value, as the option takes")
     if action.choices is not None or action.type in (None, bool):
-        return _converted(offer, action, option, hyperparameter, value)
+        return _converted(offer, parser, action, option, hyperparameter, value)
     # argparse converts a default that is text, once, and reports what does not fit as it does for the command line.
     return as_text(value)
 
@@ -65,6 +68,9 @@ def _default(offer, action, option, hyperparameter):
 def _switched(offer, action, option, hyperparameter):
     """The default of an option that takes no value."""
     value = offer.values[hyperparameter]
+    if isinstance(value, bool) and type(action).__name__ == "BooleanOptionalAction":
+        wanted = "--" + hyperparameter.replace("_", "-")
+        return value != (wanted.startswith("--no-") and wanted in action.option_strings)
     if isinstance(value, bool):
         # `--no-augment` may set `augment` to False: named by the option itself, true means that it is given.
         is_named_by_option = hyperparameter.replace("-", "_") != action.dest and action.const is not None
@@ -74,7 +80,7 @@ def _switched(offer, action, option, hyperparameter):
     raise offer.unfit(hyperparameter, option, "true or false")
 
 
-def _converted(offer, action, option, hyperparameter, value):
+def _converted(offer, parser, action, option, hyperparameter, value):
     if action.type is None:
         # A script that converts nothing expects text, or what its own default is.
         converted = value if type(value) is type(action.default) else as_text(value)
@@ -82,10 +88,10 @@ def _converted(offer, action, option, hyperparameter, value):
         converted = value
     else:
         try:
-            converted = action.type(as_text(value))
-        except (TypeError, ValueError) as error:
-            name = getattr(action.type, "__name__", repr(action.type))
-            raise offer.unfit(hyperparameter, option, f"a value that `{name}` takes: {error}") from error
+            # Also knows types that were registered by a name.
+            converted = parser._get_value(action, as_text(value))
+        except argparse.ArgumentError as error:
+            raise offer.unfit(hyperparameter, option, f"a value that it takes: {error.message}") from error
     if action.choices is not None and converted not in action.choices:
         raise offer.unfit(hyperparameter, option, "one of " + ", ".join(map(repr, action.choices)))
     return converted

@@ -6,6 +6,7 @@ Source: click 8.1, src/click/core.py: `Parameter.consume_value` asks the command
 `Context.lookup_default`.
 """
 from py_hooks.engine.patch import Generation, Patch, binding, install
+from py_hooks.options.offer import is_the_scripts
 
 
 def intercept(offer):
@@ -31,8 +32,13 @@ def _named(offer, context, name):
     """The option of a parameter, and the hyperparameter that it is named by; None where there is none."""
     import click
 
-    options = {max(one.opts, key=len): one for one in context.command.params if isinstance(one, click.Option)}
-    for option, hyperparameter in offer.match([(key, [one.name] + one.opts) for key, one in options.items()]):
-        if options[option].name == name:
+    code = getattr(context.command.callback, "__code__", None)
+    module = getattr(context.command.callback, "__module__", None)
+    if code is None or not is_the_scripts(module, code.co_filename):
+        return None, None
+    options = [one for one in context.command.params if isinstance(one, click.Option)]
+    keys = {one.name: max(one.opts, key=len) for one in reversed(options)}
+    for option, hyperparameter in offer.match([(keys[one.name], [one.name] + one.opts) for one in options]):
+        if option == keys.get(name):
             return option, hyperparameter
     return None, None

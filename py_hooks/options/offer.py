@@ -1,4 +1,5 @@
 """The hyperparameters of this trial, as they are offered to the parsers of the script."""
+import contextlib
 import json
 import os
 import sys
@@ -24,11 +25,13 @@ class Offer:
 
     Args:
         trial: the native trial.
+        at_stop: called before the process is ended for an error.
     """
 
-    def __init__(self, trial):
+    def __init__(self, trial, at_stop):
         self.values = json.loads(trial.hyperparameters)
         self._trial = trial
+        self._at_stop = at_stop
         self._taken = {}
         self._is_told = False
 
@@ -113,11 +116,14 @@ class Offer:
             raise
 
     def _stop(self, error):
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        self._trial.log_error(str(error), error.hint)
-        os._exit(error.exit_code)
+        try:
+            for step in (sys.stdout.flush, sys.stderr.flush, self._at_stop):
+                # A stream that is closed or full must not keep the message back.
+                with contextlib.suppress(AttributeError, ValueError, OSError):
+                    step()
+            self._trial.log_error(str(error), error.hint)
+        finally:
+            os._exit(error.exit_code)
 
 
 def called_by_the_script(library):

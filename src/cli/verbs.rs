@@ -108,28 +108,54 @@ fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, what).hint("`pedl --help` lists the verbs")
 }
 
-/// The options of `pedl-run` in front of a verb's own words, and these words; without a switch of the
-/// verb's own, which is told apart.
-fn take_apart(
-    arguments: &[OsString],
-    switch: &str,
-) -> Result<(CommandLine, Vec<OsString>, bool), Failure> {
-    let others: Vec<_> = arguments
-        .iter()
-        .filter(|word| *word != switch)
-        .cloned()
-        .collect();
-    let is_given = others.len() < arguments.len();
+/// What a verb was given: options of `pedl-run`, its own words, and whether its switch is there.
+struct Given {
+    line: CommandLine,
+    words: Vec<OsString>,
+    switch: bool,
+}
+
+/// Takes the arguments of a verb apart; `None` where its help is asked for.
+fn take_apart(arguments: &[OsString], switch: &str) -> Result<Option<Given>, Failure> {
+    let (mut options, mut words) = (Vec::new(), Vec::new());
+    let mut is_given = false;
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match &*word.to_string_lossy() {
+            text if text == switch => is_given = true,
+            "--help" | "-h" => return Ok(None),
+            "--python" | "--mode" => {
+                options.push(word.clone());
+                let value = rest
+                    .next()
+                    .ok_or_else(|| usage(format!("`{}` has no value", word.to_string_lossy())))?;
+                options.push(value.clone());
+            }
+            text if text.starts_with("--python=") || text.starts_with("--mode=") => {
+                options.push(word.clone());
+            }
+            text if text.starts_with('-') => {
+                return Err(usage(format!("`{text}` is no option of this verb"))
+                    .detail(format!("expected: --python PATH, --mode MODE or {switch}")));
+            }
+            _ => words.push(word.clone()),
+        }
+    }
     // A verb needs no script, but a command line of `pedl-run` does.
-    let others = others.into_iter().chain(["-".into()]);
-    let line = parse::parse(others, |name| env::var_os(name))?;
-    let mut words = line.python_arguments.clone();
-    words.pop();
-    Ok((line, words, is_given))
+    options.push("-".into());
+    let line = parse::parse(options, |name| env::var_os(name))?;
+    Ok(Some(Given {
+        line,
+        words,
+        switch: is_given,
+    }))
 }
 
 fn hooks(arguments: &[OsString]) -> Result<i32, Failure> {
-    let (line, words, is_check) = take_apart(arguments, "--check")?;
+    let Some(given) = take_apart(arguments, "--check")? else {
+        return Ok(report::answer(&help()));
+    };
+    let (words, is_check) = (given.words, given.switch);
     let most = if is_check { 1 } else { 3 };
     if words.len() > most {
         let what = format!("`{}` is a word too many", words[most].to_string_lossy());
@@ -137,7 +163,7 @@ fn hooks(arguments: &[OsString]) -> Result<i32, Failure> {
             .detail("expected: pedl hooks [LIBRARY [VERSION [NAME]]], or --check [LIBRARY]"));
     }
     let library = library::locate()?;
-    let (python, _) = interpreter::find(&line, &library.cache)?;
+    let (python, _) = interpreter::find(&given.line, &library.cache)?;
     ask(
         &python.executable,
         &library,
@@ -147,21 +173,23 @@ fn hooks(arguments: &[OsString]) -> Result<i32, Failure> {
 }
 
 fn doctor(arguments: &[OsString]) -> Result<i32, Failure> {
-    let (line, words, is_schema) = take_apart(arguments, "--schema")?;
-    if let Some(word) = words.first() {
+    let Some(given) = take_apart(arguments, "--schema")? else {
+        return Ok(report::answer(&help()));
+    };
+    if let Some(word) = given.words.first() {
         return Err(usage(format!(
             "`{}` is a word too many",
             word.to_string_lossy()
         )));
     }
-    if is_schema {
+    if given.switch {
         let schema = serde_json::to_string_pretty(&pedl_experiment::schema()).map_err(|error| {
             Failure::bug("the schema cannot be written").detail(error.to_string())
         })?;
         return Ok(report::answer(&format!("{schema}\n")));
     }
     let library = library::locate()?;
-    let (python, source) = interpreter::find(&line, &library.cache)?;
+    let (python, source) = interpreter::find(&given.line, &library.cache)?;
     let mut text = format!(
         "{:<12} {}",
         "pedl-run",

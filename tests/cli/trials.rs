@@ -64,6 +64,23 @@ fn the_same_command_continues_with_the_recorded_seeds() {
 }
 
 #[test]
+fn what_is_drawn_without_a_seed_repeats_in_the_same_trial() {
+    let directory = begun();
+    let draw = "print(random.random(), random.Random().random(), flush=True)\n";
+    let child = format!("if os.fork() == 0:\n    {draw}    os._exit(0)\nos.wait()\n");
+    directory.write(
+        "train.py",
+        &format!("import os, random\n{draw}random.seed()\n{draw}{child}{child}{draw}"),
+    );
+    let first = run(&directory, &["train.py"]).assert_code(0).stdout;
+    assert_eq!(run(&directory, &["train.py"]).assert_code(0).stdout, first);
+    let mut numbers: Vec<_> = first.split_whitespace().collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 10, "{first}");
+}
+
+#[test]
 fn a_script_and_its_children_can_ask_for_hyperparameters() {
     let directory = Dir::new();
     let ask = "import pedl; print(pedl.get_hyperparameter('lr'), pedl.get_hyperparameter('name'))";

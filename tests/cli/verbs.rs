@@ -44,6 +44,29 @@ fn a_verb_that_nobody_knows_is_refused() {
 }
 
 #[test]
+fn each_verb_has_help_and_refuses_what_it_does_not_know() {
+    for verb in ["hooks", "doctor"] {
+        let text = pedl(&[verb, "--help"]).assert_code(0).stdout;
+        assert!(text.starts_with("usage: pedl VERB"), "{text}");
+    }
+    pedl(&["doctor", "--python"]).assert_code(64).assert_stderr(
+        "pedl: error: `--python` has no value\nhint: `pedl --help` lists the verbs\n",
+    );
+    pedl(&["hooks", "keras", "--version"])
+        .assert_code(64)
+        .assert_stderr(
+            "pedl: error: `--version` is no option of this verb\n  \
+         expected: --python PATH, --mode MODE or --check\nhint: `pedl --help` lists the verbs\n",
+        );
+    pedl(&["hooks", "--check", "kears"])
+        .assert_code(64)
+        .assert_stderr(
+            "pedl: error: no library `kears` is intercepted\n  known: keras, tensorflow\n\
+         hint: `pedl hooks` lists them\n",
+        );
+}
+
+#[test]
 fn run_is_what_pedl_run_does() {
     let output = pedl(&[
         "run",

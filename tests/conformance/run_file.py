@@ -41,6 +41,7 @@ class Recorder(unittest.TestResult):
     def stopTest(self, test):  # noqa: N802
         """Notes what became of it."""
         self.write(test=test.id(), outcome=self._outcome, text=self._text[-4000:])
+        self._outcome = None
 
     def _failed(self, outcome, error):
         self._outcome = outcome
@@ -51,6 +52,7 @@ class Recorder(unittest.TestResult):
         if self._outcome is None:
             text = "".join(traceback.format_exception(*err))
             self.write(test=test.id(), outcome="error", text=text[-4000:])
+            return
         self._failed("error", err)
 
     def addFailure(self, test, err):  # noqa: N802
