@@ -207,7 +207,9 @@ struct Campaign {
 impl Campaign {
     /// Copies the executable: what is built in the hours to come is not what these results are about.
     fn new(repository: &Repository, built: &Path) -> Result<Self> {
-        let bytes = fs::read(built).at("read", built)?;
+        let run_file = repository.root().join("tests/conformance/run_file.py");
+        let mut bytes = fs::read(built).at("read", built)?;
+        bytes.extend(fs::read(&run_file).at("read", &run_file)?);
         let hash = blake3::hash(&bytes).to_hex();
         let directory = environment::cache_directory()?
             .join("conformance")
@@ -223,7 +225,7 @@ impl Campaign {
         println!("{}", directory.display());
         Ok(Self {
             executable,
-            run_file: repository.root().join("tests/conformance/run_file.py"),
+            run_file,
             results: directory.join("results.jsonl"),
             wrappers,
         })

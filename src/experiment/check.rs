@@ -80,6 +80,13 @@ impl Check<'_> {
             Kind::Any => Ok(as_is(node)),
             Kind::AnyMap if matches!(content, Content::Map(_)) => Ok(as_is(node)),
             Kind::Text | Kind::AbsolutePath | Kind::Word(_) => self.text(node, kind, path),
+            Kind::Argument => match content {
+                Content::Text(text) => Ok(Value::from(text.as_str())),
+                Content::Integer(_) | Content::Number(_) => {
+                    Ok(Value::from(as_is(node).to_string()))
+                }
+                _ => Err(self.wrong(node, kind, path)),
+            },
             Kind::Flag => match content {
                 Content::Flag(flag) => Ok(Value::Bool(*flag)),
                 _ => Err(self.wrong(node, kind, path)),
@@ -208,10 +215,7 @@ impl Check<'_> {
         path: &Path,
     ) -> Result<Option<Value>, Problem> {
         let is_nothing = matches!(entry.value.content, Content::Null);
-        if is_nothing
-            && !matches!(field.default, Default::Required)
-            && !matches!(field.kind, Kind::Any)
-        {
+        if is_nothing && !matches!(field.default, Default::Required) {
             return Ok(None);
         }
         let value = self.node(&entry.value, &field.kind, path)?;
@@ -274,12 +278,34 @@ impl Check<'_> {
                     self.in_order(&entry.value, &value, &path)?;
                     value
                 }
-                Content::Map(_) => self.hyperparameters(&entry.value, &path)?,
+                Content::Map(items) => {
+                    self.no_misspelt_type(&entry.value, items, &path)?;
+                    self.hyperparameters(&entry.value, &path)?
+                }
                 _ => as_is(&entry.value),
             };
             complete.insert(entry.key.clone(), value);
         }
         Ok(Value::Object(complete))
+    }
+
+    /// A map without `type` holds hyperparameters, which have other names than the fields of one.
+    fn no_misspelt_type(&self, node: &Node, items: &[Entry], path: &Path) -> Result<(), Problem> {
+        let is_field = |key: &str| {
+            let mut kinds = HYPERPARAMETERS.iter();
+            kinds.any(|(_, fields)| fields.iter().any(|field| field.name == key))
+        };
+        match items.iter().find(|item| is_field(&item.key)) {
+            None => Ok(()),
+            Some(item) => {
+                let what = format!("`{}` has `{}` and no `type`", path.name(), item.key);
+                let kinds = one_of(HYPERPARAMETERS.iter().map(|(name, _)| *name));
+                Err(self
+                    .source
+                    .problem(node.at, what)
+                    .expected(format_args!("a `type`: {kinds}")))
+            }
+        }
     }
 
     /// What the ranges of single fields do not say.
@@ -296,6 +322,18 @@ impl Check<'_> {
                 .source
                 .problem(node.at, what)
                 .expected("`minval` below `maxval`"));
+        }
+        let base = value["base"].as_f64();
+        let ends = [min, max].map(|end| match (base, end) {
+            (Some(base), Some(end)) => base.powf(end),
+            (_, end) => end.unwrap_or(0.0),
+        });
+        if !(ends[1] - ends[0]).is_finite() {
+            let what = format!("`{}` has a range too wide for 64 bits", path.name());
+            return Err(self
+                .source
+                .problem(node.at, what)
+                .expected("finite values at both ends"));
         }
         if value["vals"].as_array().is_some_and(Vec::is_empty) {
             let what = format!("`{}` has no values", path.name());
@@ -378,6 +416,7 @@ fn describe(kind: &Kind) -> String {
         Kind::Any => "a value".to_owned(),
         Kind::AnyMap | Kind::Map(_) | Kind::Tagged(..) => "a map".to_owned(),
         Kind::Text => "text, not empty".to_owned(),
+        Kind::Argument => "text or a number".to_owned(),
         Kind::AbsolutePath => "an absolute path".to_owned(),
         Kind::Flag => "`true` or `false`".to_owned(),
         Kind::Integer(min, max) => format!(

@@ -184,6 +184,21 @@ impl Experiment {
             }
             _ => {}
         }
+        let is_empty = |bracket: &Bracket| bracket.0.first().is_some_and(|rung| rung.1 == 0);
+        if let Some(bracket) = self
+            .searcher
+            .brackets()
+            .iter()
+            .find(|bracket| is_empty(bracket))
+        {
+            let rungs = bracket.0.len();
+            let at = place(root, &["searcher", "step_budget"]);
+            let what =
+                format!("`searcher.step_budget` has no trial for the bracket of {rungs} rungs");
+            return Err(source
+                .problem(at, what)
+                .expected("a larger budget, or fewer `max_rungs`"));
+        }
         Ok(())
     }
 

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     AnyMap,
     /// Text, not empty.
     Text,
+    /// A word of a command line: text, or a number as it is spelled in JSON.
+    Argument,
     /// Text that is an absolute path.
     AbsolutePath,
     Flag,
@@ -118,15 +120,15 @@ pub(crate) static FIELDS: &[Field] = &[
     row("environment", Kind::Map(ENVIRONMENT), Is("{}"), Itself, "where the script runs"),
     row("checkpoint_storage", Kind::Tagged("type", STORAGES), Nothing, Refused, "where checkpoints are kept"),
     row("searcher", Kind::Tagged("name", SEARCHERS), Required, Itself, "which trials there are, and how long they train"),
-    row("tensorboard_storage", Kind::Any, Nothing, Refused, "where event files are kept"),
-    row("internal", Kind::Any, Nothing, Refused, "not for users"),
-    row("security", Kind::Any, Nothing, Refused, "not for users"),
+    row("tensorboard_storage", Kind::Any, Nothing, Scheduling, "where event files are kept"),
+    row("internal", Kind::Any, Nothing, Scheduling, "not for users"),
+    row("security", Kind::Any, Nothing, Scheduling, "not for users"),
 ];
 
 #[rustfmt::skip]
 static SCRIPT: &[Field] = &[
     row("script", Kind::Text, Required, Itself, "path of the script, below the model definition"),
-    row("args", Kind::List(&Kind::Text), Is("[]"), Itself, "arguments of the script"),
+    row("args", Kind::List(&Kind::Argument), Is("[]"), Itself, "arguments of the script"),
 ];
 
 #[rustfmt::skip]
@@ -144,7 +146,7 @@ static REPRODUCIBILITY: &[Field] = &[
 #[rustfmt::skip]
 static RESOURCES: &[Field] = &[
     row("slots_per_trial", POSITIVE, Is("1"), Refused, "GPUs of one trial"),
-    row("max_slots", COUNT, Nothing, Scheduling, "GPUs of all trials at a time"),
+    row("max_slots", POSITIVE, Nothing, Scheduling, "GPUs of all trials at a time"),
     row("weight", Kind::PositiveNumber, Is("1.0"), Scheduling, "share of the cluster"),
     row("agent_label", Kind::Any, Is("\"\""), Scheduling, "which machines may be used"),
     row("native_parallel", Kind::Flag, Is("false"), Refused, "the script distributes by itself"),
@@ -241,6 +243,8 @@ macro_rules! searcher {
     };
 }
 
+/// More rungs than any budget of steps has room for.
+const MAX_RUNGS: Kind = Kind::Integer(1, 32);
 const MODE: Kind = Kind::Word(&["conservative", "standard", "aggressive"]);
 
 #[rustfmt::skip]
@@ -260,7 +264,7 @@ static SEARCHERS: &[(&str, &[Field])] = &[
         row("step_budget", Kind::Integer(1, 50_000), Required, Itself, "steps of all trials together"),
         row("mode", MODE, Is("\"standard\""), Itself, "how early trials are stopped"),
         row("divisor", Kind::Number(1.0, f64::MAX), Is("4.0"), Itself, "one of so many trials goes on"),
-        row("max_rungs", POSITIVE, Is("5"), Itself, "how often trials are compared at most"),
+        row("max_rungs", MAX_RUNGS, Is("5"), Itself, "how often trials are compared at most"),
         row("train_stragglers", Kind::Flag, Is("true"), Itself, "go on with trials that are late"),
     ]),
     ("adaptive_simple", searcher![
@@ -268,7 +272,7 @@ static SEARCHERS: &[(&str, &[Field])] = &[
         row("max_trials", Kind::Integer(1, 2_000), Required, Itself, "how many trials"),
         row("mode", MODE, Is("\"standard\""), Itself, "how early trials are stopped"),
         row("divisor", Kind::Number(1.0, f64::MAX), Is("4.0"), Itself, "one of so many trials goes on"),
-        row("max_rungs", POSITIVE, Is("5"), Itself, "how often trials are compared at most"),
+        row("max_rungs", MAX_RUNGS, Is("5"), Itself, "how often trials are compared at most"),
     ]),
     ("pbt", searcher![
         row("population_size", POSITIVE, Required, Itself, "trials at a time"),

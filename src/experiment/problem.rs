@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-/// Names of fields whose values are never shown.
-const SECRETS: [&str; 6] = [
-    "access_key",
-    "secret_key",
-    "password",
+/// Parts of the names of fields whose values are never shown, misspelt ones included.
+const SECRETS: [&str; 7] = [
+    "key",
+    "secret",
+    "passw",
     "token",
-    "registry_auth",
+    "auth",
+    "credential",
     "environment_variables",
 ];
 
@@ -64,16 +65,19 @@ impl Source<'_> {
         )];
         if let Some(line) = self.text.lines().nth(at.line - 1) {
             let number = at.line.to_string();
-            let shown = without_secrets(line);
-            details.push(format!("  {number} | {shown}"));
-            let start = at.column - 1;
-            let width = at.width.min(shown.chars().count().saturating_sub(start));
             let margin = " ".repeat(number.len());
-            details.push(format!(
-                "  {margin} | {}{}",
-                " ".repeat(start),
-                "^".repeat(width)
-            ));
+            if is_in_secret(self.text, at.line - 1) {
+                details.push(format!("  {number} | {}", key_alone(line)));
+            } else {
+                let start = at.column - 1;
+                let width = at.width.min(line.chars().count().saturating_sub(start));
+                details.push(format!("  {number} | {line}"));
+                details.push(format!(
+                    "  {margin} | {}{}",
+                    " ".repeat(start),
+                    "^".repeat(width)
+                ));
+            }
         }
         Problem {
             what: what.into(),
@@ -99,22 +103,40 @@ impl Problem {
 
 /// Whether what a field of that name holds is never shown.
 pub(crate) fn is_secret(name: &str) -> bool {
-    SECRETS.contains(&name)
+    let name = name.to_lowercase();
+    SECRETS.iter().any(|part| name.contains(part))
 }
 
-/// A line of a configuration, up to the first value that is nobody's business.
-fn without_secrets(line: &str) -> String {
-    let value = SECRETS
-        .iter()
-        .filter_map(|name| {
-            let after = line.find(name)? + name.len();
-            Some(after + line[after..].find(':')? + 1)
-        })
-        .min();
-    match value {
-        Some(value) if !line[value..].trim().is_empty() => format!("{} ***", &line[..value]),
-        _ => line.to_owned(),
+/// Whether a line names a field that is never shown, or lies in the value of one: it is farther to the
+/// right, or an item of its list. Told by the text, since a file that is no YAML has secrets too.
+fn is_in_secret(text: &str, line: usize) -> bool {
+    let lines: Vec<_> = text.lines().take(line + 1).collect();
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let Some((this, above)) = lines.split_last() else {
+        return false;
+    };
+    let mut left_of = indentation(this) + usize::from(this.trim_start().starts_with('-'));
+    if is_secret(this) {
+        return true;
     }
+    for line in above.iter().rev().filter(|line| !line.trim().is_empty()) {
+        if indentation(line) < left_of {
+            if is_secret(line) {
+                return true;
+            }
+            left_of = indentation(line) + usize::from(line.trim_start().starts_with('-'));
+        }
+    }
+    false
+}
+
+/// A line up to its value.
+fn key_alone(line: &str) -> String {
+    let end = line.find(':').map_or_else(
+        || line.len() - line.trim_start_matches([' ', '-']).len(),
+        |colon| colon + 1,
+    );
+    format!("{} ***", &line[..end])
 }
 
 #[cfg(test)]
@@ -147,7 +169,7 @@ mod tests {
             width: 3,
         };
         let problem = Source { name: "a", text }.problem(at, "no").to_string();
-        assert!(problem.contains("access_key: ***"), "{problem}");
+        assert!(problem.ends_with("1 | storage: ***"), "{problem}");
         assert!(!problem.contains("AKIA"), "{problem}");
     }
 }

@@ -78,6 +78,7 @@ fn kind(of: &Kind) -> Value {
         Kind::Any => json!({}),
         Kind::AnyMap => json!({"type": "object"}),
         Kind::Text => json!({"type": "string", "minLength": 1}),
+        Kind::Argument => json!({"type": ["string", "number"]}),
         Kind::AbsolutePath => json!({"type": "string", "pattern": "^/"}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),

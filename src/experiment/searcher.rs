@@ -180,9 +180,12 @@ fn with_budget(rungs: u64, max_steps: u64, divisor: f64, budget: u64) -> Bracket
         })
         .collect();
     let mut before = 0;
-    let mut steps_of_all = 0;
+    let mut steps_of_all: u64 = 0;
     for (steps, trials) in &shape {
-        steps_of_all += steps.saturating_sub(before) * trials;
+        steps_of_all = steps
+            .saturating_sub(before)
+            .saturating_mul(*trials)
+            .saturating_add(steps_of_all);
         before = *steps;
     }
     let multiplier = budget as f64 / steps_of_all as f64;
@@ -191,7 +194,10 @@ fn with_budget(rungs: u64, max_steps: u64, divisor: f64, budget: u64) -> Bracket
         let trials = (multiplier * trials as f64) as u64;
         bracket.push(match bracket.last() {
             None => (steps, trials),
-            Some(below) => (steps.max(below.0 + 1), trials.min(below.1).max(1)),
+            Some(below) => (
+                steps.max(below.0.saturating_add(1)),
+                trials.min(below.1).max(1),
+            ),
         });
     }
     Bracket(bracket)
@@ -202,7 +208,7 @@ fn with_trials(rungs: u64, max_steps: u64, divisor: f64, trials: u64) -> Bracket
     let mut bracket: Vec<(u64, u64)> = Vec::new();
     for rung in 0..rungs {
         let steps = divided(max_steps, divisor, rungs - rung - 1);
-        let more = bracket.last().map_or(0, |below| below.0 + 1);
+        let more = bracket.last().map_or(0, |below| below.0.saturating_add(1));
         bracket.push((steps.max(more), divided(trials, divisor, rung)));
     }
     Bracket(bracket)

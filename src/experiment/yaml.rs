@@ -12,8 +12,10 @@ use crate::problem::{Position, Problem, Source};
 
 /// Bytes of the largest file that is read: a thousand times the largest configuration seen.
 const MAX_BYTES: usize = 1 << 20;
-/// Keys and values of the largest tree, aliases expanded.
+/// Keys and values of the largest tree, aliases expanded; long texts count as several.
 const MAX_NODES: usize = 100_000;
+/// Bytes of text that count as one more value.
+const BYTES_OF_NODE: usize = 64;
 /// How deep lists and maps may lie in each other; also an end to recursion.
 const MAX_DEPTH: usize = 64;
 
@@ -42,7 +44,7 @@ pub(crate) enum Content {
     Map(Vec<Entry>),
 }
 
-/// One entry of a map. Keys are text; a plain one of another type keeps its spelling.
+/// One entry of a map. Keys are text; a number is spelled as JSON does.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -166,8 +168,10 @@ impl Builder<'_> {
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(node) => {
+                    let size = size(&node.content);
+                    let is_too_deep = self.open.len() + depth(&node.content) > MAX_DEPTH;
                     let content = node.content.clone();
-                    self.count(size(&content), at)?;
+                    self.count(if is_too_deep { MAX_NODES } else { size }, at)?;
                     self.complete(Node { at, content }, 0)
                 }
                 None => Err(self.source.problem(at, "an alias of what contains it")),
@@ -222,7 +226,8 @@ impl Builder<'_> {
 
     /// Puts a node where it belongs.
     fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
-        self.count(1, node.at)?;
+        let is_text = matches!(node.content, Content::Text(_));
+        self.count(if is_text { size(&node.content) } else { 1 }, node.at)?;
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -290,7 +295,7 @@ impl Builder<'_> {
             return Ok(Content::Text(text.to_owned()));
         }
         plain(text).map_err(|expected| {
-            let what = format!("`{text}` cannot be kept as it is");
+            let what = "a value that cannot be kept as it is";
             self.source.problem(at, what).expected(expected)
         })
     }
@@ -363,6 +368,9 @@ fn is_float(unsigned: &str) -> bool {
 fn key_of(source: Source<'_>, node: &Node) -> Result<String, Problem> {
     match &node.content {
         Content::Text(text) => Ok(text.clone()),
+        Content::Integer(number) => Ok(number.to_string()),
+        Content::Number(number) => Ok(number.to_string()),
+        Content::Flag(flag) => Ok(flag.to_string()),
         other => {
             let what = format!("a key that is {}", other.kind());
             Err(source
@@ -396,7 +404,26 @@ fn size(content: &Content) -> usize {
                 .map(|entry| 1 + size(&entry.value.content))
                 .sum::<usize>()
         }
+        Content::Text(text) => 1 + text.len() / BYTES_OF_NODE,
         _ => 1,
+    }
+}
+
+/// How many levels of lists and maps a tree has.
+fn depth(content: &Content) -> usize {
+    match content {
+        Content::List(items) => {
+            1 + items
+                .iter()
+                .map(|node| depth(&node.content))
+                .max()
+                .unwrap_or(0)
+        }
+        Content::Map(entries) => {
+            let depths = entries.iter().map(|entry| depth(&entry.value.content));
+            1 + depths.max().unwrap_or(0)
+        }
+        _ => 0,
     }
 }
 

@@ -185,7 +185,7 @@ fn every_generation_of_entrypoints_is_understood() {
         arguments: vec!["--lr".to_owned(), "1".to_owned()],
     };
     assert_eq!(
-        of("entrypoint: {script: a/train.py, args: [--lr, '1']}"),
+        of("entrypoint: {script: a/train.py, args: [--lr, 1]}"),
         Some(script)
     );
 }
@@ -198,6 +198,10 @@ fn what_only_a_cluster_needs_is_named_and_not_refused() {
         ["resources.weight", "resources.max_slots"]
     );
     assert_eq!(read(CONST).unused, Vec::<String>::new());
+    assert_eq!(
+        read(&format!("{CONST}internal: null\nsecurity: {{a: 1}}\n")).unused,
+        ["security"]
+    );
 }
 
 #[test]
@@ -212,6 +216,25 @@ searcher: {name: single, metric: loss, max_steps: 1}
         "{found}"
     );
     assert!(!found.contains("AKIASECRET"), "{found}");
+}
+
+#[test]
+fn no_line_of_a_secret_is_shown() {
+    let searcher = "searcher: {name: single, metric: loss, max_steps: 1}\n";
+    let cases = [
+        "environment:\n  environment_variables:\n  - AWS_SECRET_ACCESS_KEY=hunter2\n  - DEBUG\n",
+        "environment:\n  environment_variables:\n  - AWS_SECRET_ACCESS_KEY: hunter2\n",
+        "environment:\n  environment_variables:\n    - =hunter2\n",
+        "checkpoint_storage:\n  type: s3\n  bucket: b\n  secret-key: hunter2\n",
+        "checkpoint_storage:\n  type: s3\n  bucket: b\n  acess_key: hunter2\n",
+        "checkpoint_storage:\n  type: s3\n  bucket: b\n  access_key:\n    - hunter2\n",
+        "data: {password: 123456789012345678901hunter2}\nlabels: 1\n",
+        "data:\n  Password: {a: b: hunter2}\n",
+    ];
+    for text in cases {
+        let found = problem(&format!("{searcher}{text}"));
+        assert!(!found.contains("hunter2"), "{found}");
+    }
 }
 
 #[test]
@@ -339,6 +362,21 @@ fn each_way_to_be_wrong_has_its_message() {
             "the field left out",
         ),
         (
+            "hyperparameters: {a: {tpye: double, minval: 1, maxval: 2}}",
+            "`hyperparameters.a` has `minval` and no `type`",
+            "a `type`: `const`",
+        ),
+        (
+            "hyperparameters: {a: {type: log, base: 10, minval: 1, maxval: 400}}",
+            "`hyperparameters.a` has a range too wide",
+            "finite",
+        ),
+        (
+            "resources: {max_slots: 0}",
+            "`resources.max_slots` is `0`",
+            "at least 1",
+        ),
+        (
             "seracher: 1",
             "`seracher` is not a field of the configuration",
             "`description`",
@@ -383,6 +421,14 @@ fn searchers_are_checked_as_a_whole() {
         (
             "searcher: {name: adaptive, metric: loss, target_trial_steps: 4, step_budget: 4}",
             "`searcher.step_budget` is `4`",
+        ),
+        (
+            "searcher: {name: adaptive, metric: loss, target_trial_steps: 4, step_budget: 5}",
+            "`searcher.step_budget` has no trial for the bracket of 5 rungs",
+        ),
+        (
+            "searcher: {name: adaptive_simple, metric: loss, max_steps: 4, max_trials: 5, max_rungs: 1000}",
+            "`searcher.max_rungs` is `1000`",
         ),
     ];
     for (text, expected) in cases {
