@@ -112,15 +112,16 @@ class Offer:
         try:
             return function(self, *arguments)
         except (AmbiguousOption, UnfitValue) as error:
-            self._stop(error)
-            raise
+            return self._stop(error)
 
     def _stop(self, error):
         try:
-            for step in (sys.stdout.flush, sys.stderr.flush, self._at_stop):
-                # A stream that is closed or full must not keep the message back.
+            # What is closed, full or gone must not keep the message back.
+            for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(AttributeError, ValueError, OSError):
-                    step()
+                    stream.flush()
+            with contextlib.suppress(OSError):
+                self._at_stop()
             self._trial.log_error(str(error), error.hint)
         finally:
             os._exit(error.exit_code)
