@@ -23,6 +23,8 @@ class _Process:
         self._output = None
         self._files = None
         self._offer = None
+        # What is done before the process is ended for an error, where nothing was intercepted yet.
+        self.at_stop = [self._put_back]
 
     def streams(self):
         """The random streams of this process, made when the first generator is imported."""
@@ -64,7 +66,7 @@ class _Process:
         from py_hooks import options
 
         if self._offer is None:
-            self._offer = options.Offer(self.trial, self._put_back)
+            self._offer = options.Offer(self.trial, self.stop)
         options.intercept(module.__name__, self._offer)
 
     def _put_back(self):
@@ -74,10 +76,30 @@ class _Process:
         if self._output is not None:
             self._output.end(self.trial.directory)
 
+    def stop(self, error):
+        """Ends the process for an error of ours: its message, hint and exit code, no traceback, no handlers of the script."""
+        import contextlib
+
+        try:
+            # What is closed, full or gone must not keep the message back.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(AttributeError, ValueError, OSError):
+                    stream.flush()
+            with contextlib.suppress(OSError):
+                self._put_back()
+            self.trial.log_error(str(error), error.hint)
+        finally:
+            os._exit(error.exit_code)
+
     def tell_hyperparameters(self):
         """Says which options took hyperparameters, once there is training."""
         if self._offer is not None:
             self._offer.tell()
+
+    def watch_torch(self, module):
+        from py_hooks.torch import optimizers
+
+        optimizers.watch(self, module)
 
     def intercept(self, module):
         from py_hooks import libraries
@@ -104,7 +126,10 @@ def start(launch_text):
     if process.trial.resume and not set(distributions).intersection(process.trial.no_hooks):
         import atexit
 
-        process.files().withdraw()
+        try:
+            process.files().withdraw()
+        except OSError as error:
+            process.stop(_cannot_begin(process.trial.directory, error))
         if process.trial.has_checkpoint():
             process.output().drop()
             atexit.register(_end, process, os.getpid())
@@ -117,9 +142,22 @@ def start(launch_text):
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
+    finder.when_imported("torch.optim.optimizer", process.watch_torch)
     if process.trial.hyperparameters != "{}":
         for library in ("argparse", "absl.flags", "click"):
             finder.when_imported(library, process.offer_hyperparameters)
+
+
+def _cannot_begin(directory, error):
+    """The error for a trial directory in which the files of the trial cannot be taken aside."""
+    from py_hooks.refusal import Refusal
+
+    refusal = Refusal(
+        f"cannot begin the trial in `{directory}`\n  {error}\n  the script was not started",
+        "let this user read and write there, or name another directory with `--trial-dir DIR`",
+    )
+    refusal.exit_code = 73
+    return refusal
 
 
 def _end(process, pid):

@@ -1,4 +1,5 @@
 """Intercepts a library when it is imported: version, generation, patches, and what must stand before its first use."""
+import atexit
 import importlib
 import os
 
@@ -25,13 +26,14 @@ def intercept(process, module):
     distribution = module.__name__
     if distribution in process.trial.no_hooks:
         return
-    calls = recorder.CALLS or begin(process)
     try:
-        name = version.choose(distribution, module.__version__, GENERATIONS, os.path.dirname(module.__file__))
+        name = version.choose(distribution, version.of(module, GENERATIONS), GENERATIONS, version.place(module))
         generation = importlib.import_module("py_hooks." + name).GENERATION
         patch.install(generation, backend(generation))
     except (version.UnsupportedVersion, patch.PatchTargetMissing) as error:
-        recorder.stop_with(calls, error)
+        process.stop(error)
+    # Not before: what is needed from here on is there where the library is whole.
+    calls = recorder.CALLS or begin(process)
     if generation.prepare is not None:
         generation.prepare(calls)
 
@@ -43,7 +45,7 @@ def begin(process):
     streams.install()
     calls.state_providers.append(("streams", streams))
     calls.state_providers.append(("output", output))
-    calls.at_begin.append(lambda: output.begin(trial.directory, calls.replaying))
+    calls.at_begin.append(lambda: _begin_output(trial, output, calls.replaying))
     calls.state_providers.append(("inputs", files.inputs))
     calls.at_begin.append(files.begin)
     calls.at_begin.append(process.tell_hyperparameters)
@@ -54,15 +56,28 @@ def begin(process):
     return calls
 
 
+def _begin_output(trial, output, replaying):
+    if not trial.is_live:
+        output.begin(trial.directory, replaying)
+        return
+    output.begin(trial.directory, replaying, trial.make_way)
+    atexit.register(trial.end_live)
+
+
 def backend(generation):
     """The backend that a library uses, for libraries that have several.
 
     Raises:
         version.UnsupportedVersion: the generation has no patches for it.
+        patch.PatchTargetMissing: the library does not say which one it uses.
     """
     if not generation.backends:
         return None
-    name = importlib.import_module(generation.facts.backend_module).backend()
+    module = generation.facts.backend_module
+    try:
+        name = importlib.import_module(module).backend()
+    except (ImportError, AttributeError) as error:
+        raise patch.missing(generation, f"{module}:backend", "know its backend", error) from error
     if name not in generation.backends:
         library = generation.distribution
         raise version.UnsupportedVersion(

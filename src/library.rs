@@ -13,22 +13,50 @@
 //! removes old files one by one. Nothing is hashed or read. A damaged directory is renamed away and
 //! laid out again.
 //!
+//! Python keeps what it compiles beside the source, but not where `PYTHONDONTWRITEBYTECODE` or `-B` tells it
+//! not to, as images of containers do; it would compile the same files at every start. So they are compiled
+//! here, by the first run with a version of Python. Where that is not possible nothing is lost but time.
+//!
 //! Code is loaded from there, so the cache directory must be ours: owned by this user, not a symlink,
-//! not writable by others, and on a file system that may hold code (`noexec`).
+//! and not writable by others.
+//!
+//! It should also be on a file system that may hold code. In a container with a read-only root none
+//! may be: what can be written there is mounted with `noexec`, by Docker's own defaults. Python's files
+//! can be read from such a place all the same; `_pedl`, which the kernel must map as code, is then held
+//! in the memory of this process (a sealed memfd), and a second directory shows all parts in one place:
+//!
+//! ```text
+//! <cache>/<version>-<hash>/                      as ever
+//! <cache>/<version>-<hash>-memory-<pid>-<fd>/    pedl, py_hooks and boot: symlinks into the above
+//!     _pedl.abi3.so                              symlink to /proc/<pid>/fd/<fd>
+//! ```
+//!
+//! That lasts as long as this process, the ancestor of all that import from there. What the name says
+//! is all that is in it, so one that is left over is right for the next process of that number.
 
 use std::env;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Command, Stdio};
 
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{
+    MemfdFlags, SealFlags, StatVfsMountFlags, fcntl_add_seals, memfd_create, statvfs,
+};
 use rustix::process::geteuid;
 
 use crate::failure::{Exit, Failure};
+use crate::interpreter::Interpreter;
 
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
+
+/// Compiles all Python files below a directory.
+const BYTE_COMPILE: &str = include_str!("byte_compile.py");
+
+/// The one file of the library that is code to the kernel.
+const MODULE: &str = "_pedl.abi3.so";
 
 /// Permission bits that would let others write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -38,8 +66,11 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub(crate) struct Library {
     /// The directory for everything that can be made anew.
     pub(crate) cache: PathBuf,
-    /// `<cache>/<version>-<hash>`; an entry of `PYTHONPATH`.
+    /// `<cache>/<version>-<hash>`, or what stands for it where that cannot hold code; an entry of
+    /// `PYTHONPATH`.
     pub(crate) directory: PathBuf,
+    /// Where its files are.
+    laid_out: PathBuf,
 }
 
 impl Library {
@@ -47,16 +78,69 @@ impl Library {
     pub(crate) fn boot_site(&self) -> PathBuf {
         self.directory.join("boot")
     }
+
+    /// Has the interpreter compile the library, unless one of its version was asked to before.
+    pub(crate) fn compile_with(&self, interpreter: &Interpreter) {
+        let marker = format!("compiled-{}", interpreter.version);
+        // Made first, so that of many runs that begin together one compiles, and none tries again what failed. A
+        // library that cannot be written to has no marker and is not compiled.
+        if let Err(error) = File::create_new(self.laid_out.join(&marker)) {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                tracing::debug!("the library is not compiled: {error}");
+            }
+            return;
+        }
+        let outcome = Command::new(&interpreter.executable)
+            .args(["-I", "-S", "-c", BYTE_COMPILE])
+            .arg(&self.laid_out)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        match outcome {
+            Ok(status) if status.success() => {}
+            Ok(status) => tracing::debug!("compiling the library ended with {status}"),
+            Err(error) => tracing::debug!("the library is not compiled: {error}"),
+        }
+    }
 }
 
-/// Finds the library, or lays it out in the first directory that may hold it.
+/// Finds the library, or lays it out in the first directory that may hold it: code and all, or, where
+/// none may hold code, all but that.
 pub(crate) fn locate() -> Result<Library, Failure> {
     let name = format!("{}-{HASH}", env!("CARGO_PKG_VERSION"));
     let mut refused = Vec::new();
+    let mut without_code = Vec::new();
     for cache in candidates() {
         let directory = cache.join(&name);
-        match usable(&cache).and_then(|()| lay_out(&directory)) {
-            Ok(()) => return Ok(Library { cache, directory }),
+        let outcome = match usable(&cache) {
+            Ok(Holds::Code) => lay_out(&directory),
+            Ok(Holds::Data) => {
+                without_code.push((cache, directory));
+                continue;
+            }
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => {
+                return Ok(Library {
+                    cache,
+                    laid_out: directory.clone(),
+                    directory,
+                });
+            }
+            Err(error) => refused.push(format!("`{}`: {error}", cache.display())),
+        }
+    }
+    for (cache, laid_out) in without_code {
+        match lay_out(&laid_out).and_then(|()| with_module_in_memory(&laid_out)) {
+            Ok(directory) => {
+                return Ok(Library {
+                    cache,
+                    directory,
+                    laid_out,
+                });
+            }
             Err(error) => refused.push(format!("`{}`: {error}", cache.display())),
         }
     }
@@ -64,7 +148,7 @@ pub(crate) fn locate() -> Result<Library, Failure> {
         Exit::CannotCreate,
         "there is no directory for the library of pedl",
     )
-    .hint("name one with `PEDL_CACHE_DIR`");
+    .hint("name one that this user may write to: PEDL_CACHE_DIR=DIR pedl-run ...");
     Err(refused.into_iter().fold(failure, Failure::detail))
 }
 
@@ -94,14 +178,80 @@ fn candidates() -> Vec<PathBuf> {
     .collect()
 }
 
-/// Makes the cache directory if need be, and checks that code may be loaded from it.
-fn usable(cache: &Path) -> io::Result<()> {
-    private_directory().recursive(true).create(cache)?;
-    check_owner(cache)?;
-    if statvfs(cache)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
-        return Err(refusal("its file system is mounted with noexec"));
+/// What a directory may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// Everything.
+    Code,
+    /// Nothing that the kernel maps as code: its file system is mounted with `noexec`.
+    Data,
+}
+
+/// Makes the cache directory if need be, and checks that it is safe to load code from it.
+fn usable(cache: &Path) -> io::Result<Holds> {
+    // A symlink, or a file, is there and is no directory; what it cannot be made of is the lesser trouble.
+    match cache.symlink_metadata() {
+        Ok(metadata) if !metadata.is_dir() => {}
+        _ => private_directory().recursive(true).create(cache)?,
     }
-    Ok(())
+    check_owner(cache)?;
+    let flags = statvfs(cache)?.f_flag;
+    Ok(if flags.contains(StatVfsMountFlags::NOEXEC) {
+        Holds::Data
+    } else {
+        Holds::Code
+    })
+}
+
+/// Puts `_pedl` into memory, where it stays for the life of this process, and returns the directory in
+/// which it lies beside the rest of a library that is laid out.
+fn with_module_in_memory(library: &Path) -> io::Result<PathBuf> {
+    let (_, module) = FILES
+        .iter()
+        .find(|(name, _)| *name == MODULE)
+        .ok_or(io::ErrorKind::NotFound)?;
+    // It is closed on `exec`: the path leads to the descriptor of this process, not of another.
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create(MODULE, flags)?);
+    file.write_all(module)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+
+    let (process, descriptor) = (process::id(), file.as_raw_fd());
+    let mut directory = library.as_os_str().to_owned();
+    directory.push(format!("-memory-{process}-{descriptor}"));
+    let directory = PathBuf::from(directory);
+    private_directory().recursive(true).create(&directory)?;
+    check_owner(&directory)?;
+    let mut names: Vec<_> = FILES
+        .iter()
+        .filter_map(|(name, _)| name.split('/').next())
+        .collect();
+    names.dedup();
+    for name in names {
+        let target = if name == MODULE {
+            format!("/proc/{process}/fd/{descriptor}").into()
+        } else {
+            library.join(name)
+        };
+        link(&target, &directory.join(name))?;
+    }
+    let _ = file.into_raw_fd();
+    Ok(directory)
+}
+
+/// Makes a symlink, or sees that it is there.
+fn link(target: &Path, path: &Path) -> io::Result<()> {
+    match symlink(target, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if fs::read_link(path)? == target {
+                Ok(())
+            } else {
+                Err(refusal(&format!("`{}` is not ours", path.display())))
+            }
+        }
+        outcome => outcome,
+    }
 }
 
 fn lay_out(directory: &Path) -> io::Result<()> {
@@ -178,7 +328,9 @@ fn check_owner(directory: &Path) -> io::Result<()> {
         return Err(refusal(&format!("it belongs to user {}", metadata.uid())));
     }
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err(refusal("others may write to it"));
+        return Err(refusal(
+            "others may write to it, and code is loaded from there (`chmod go-w` changes that)",
+        ));
     }
     Ok(())
 }
@@ -224,12 +376,32 @@ mod tests {
         fs::create_dir(&shared).expect("made");
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).expect("opened");
         let error = usable(&shared).expect_err("others may write there");
-        assert_eq!(error.to_string(), "others may write to it");
+        assert!(
+            error.to_string().starts_with("others may write to it"),
+            "{error}"
+        );
 
         let link = cache.path().join("link");
         std::os::unix::fs::symlink(cache.path(), &link).expect("linked");
         let error = usable(&link).expect_err("a symlink can be turned around");
         assert_eq!(error.to_string(), "it is not a directory");
+    }
+
+    #[test]
+    fn without_a_place_for_code_the_module_is_in_memory() {
+        let cache = cache();
+        let library = cache.path().join("library");
+        lay_out(&library).expect("laid out");
+        let directory = with_module_in_memory(&library).expect("in memory");
+        for (name, bytes) in FILES {
+            let found = fs::read(directory.join(name)).expect("it is there");
+            assert!(found == *bytes, "{name} is another file");
+        }
+        let module = directory.join(MODULE);
+        let target = fs::read_link(&module).expect("a symlink");
+        assert!(target.starts_with("/proc"), "{target:?}");
+        let error = fs::write(&module, "").expect_err("it is sealed");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]

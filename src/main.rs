@@ -13,6 +13,7 @@
 #![cfg_attr(not(test), no_main)]
 
 mod cli;
+mod configuration;
 mod failure;
 mod interpreter;
 mod library;

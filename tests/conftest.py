@@ -20,6 +20,10 @@ import support
 collect_ignore = ["conformance"]
 
 
+def pytest_addoption(parser):
+    parser.addoption("--renew", action="store_true", help="write the files of tests/snapshots anew, and compare nothing")
+
+
 def pytest_collection_modifyitems(config, items):
     """Leaves out the tests of other stacks; they are not `skipped`, nobody wanted them here."""
     here = {os.environ.get("PEDL_STACK", "plain")} | set(os.environ.get("PEDL_STACK_TAGS", "").split())

@@ -21,6 +21,7 @@ import ctypes
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,6 +49,12 @@ def executable():
     if not path:
         raise RuntimeError("PEDL_RUN does not name the executable to test; `cargo dev test` builds it and does")
     return path
+
+
+def shown(word):
+    """A word of a command line as one would type it; bytes that are no text are shown by their numbers."""
+    text = word.decode("utf-8", "backslashreplace") if isinstance(word, bytes) else word
+    return shlex.quote(text)
 
 
 def hashes_in(text):
@@ -101,7 +108,7 @@ class Running:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - pytest has no other thread
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - pytest has no other thread
             )
 
     @property
@@ -258,12 +265,12 @@ class ScriptRun:
         self.arguments = [str(argument) for argument in arguments]
         self.options = [str(option) for option in options]
         self.trial = Trial(self.directory / ".pedl" / Path(self.script).stem)
-        self._environment = _clean_environment(environment or {})
+        self._environment = clean_environment(environment or {})
         self._starts = []
 
     def start(self):
-        """Starts it under pedl-run, with the Python that runs the tests."""
-        options = ["--python", sys.executable] + self.options
+        """Starts it under pedl-run, with the Python that runs the tests unless the options name another."""
+        options = ([] if "--python" in self.options else ["--python", sys.executable]) + self.options
         return self._start([executable()] + options + [self.script] + self.arguments)
 
     def start_python(self):
@@ -347,7 +354,8 @@ def kill_at_random(run, dice, undisturbed_seconds, targets=("everything", "trial
     return running.wait(), kills
 
 
-def _clean_environment(changes):
+def clean_environment(changes):
+    """The variables for a command: what the caller's shell says about Python and pedl is left out, `changes` are set."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -357,7 +365,7 @@ def _clean_environment(changes):
     return kept
 
 
-def _die_with_parent():
+def die_with_parent():
     """Runs in the child: whatever becomes of pytest, nothing it started trains on for ever."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -17,6 +17,7 @@ Invariants
   draws seeds; its result is thrown away, unless nothing was skipped before it: then it must equal the record.
 """
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -28,7 +29,8 @@ from py_hooks.refusal import Refusal
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
 
 # Bits of what the trial says is due.
-STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED = 1, 2, 4, 8
+STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED, VALIDATION_DUE, IS_LAST = 1, 2, 4, 8, 16, 32
+PLANNED = VALIDATION_DUE | IS_LAST
 
 # Lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of the batch, where the
 # script itself passed one.
@@ -40,6 +42,12 @@ MAX_PENDING_CALLS = 1000
 
 # Instructions whose line is known. To find the line of one takes the longer the further below it stands.
 MAX_KNOWN_SITES = 10000
+
+
+# What a process ends with that could not write, or read, in the middle of its training.
+STORAGE_FAILED = 201
+
+_KEPT = "\n  the run was stopped; every checkpoint that was committed is kept"
 
 
 class Unrepeatable(str):
@@ -65,6 +73,8 @@ class Calls:
         arguments: checksum of the batch that the running entry was given; 0 where it was given none.
         entries: sites of the script's calls into the framework that are under way, innermost last.
         main_thread: identity of the thread whose calls are recorded.
+        validation_due: the model is to be validated before the next batch.
+        at_last: called after each batch that the plan has no more room behind.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -89,6 +99,8 @@ class Calls:
         self.at_begin = []
         self.at_resume = []
         self.at_stop = []
+        self.validation_due = False
+        self.at_last = []
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
@@ -125,11 +137,15 @@ class Calls:
                 "make room there, or name another directory with `--trial-dir DIR`",
             )
 
-    def refuse_exactness(self, cause):
+    def refuse_exactness(self, cause, is_told=True):
         """Notes a cause for which the run cannot be resumed exactly from here on.
 
         No further checkpoint is taken, unless the cause is an `Unrepeatable`. With `--exact` the process ends with exit
         code 77 instead.
+
+        Args:
+            cause: a short text.
+            is_told: whether it is said now; else the caller says it, with `exactness`.
         """
         if cause in self.causes:
             return
@@ -143,7 +159,7 @@ class Calls:
                 "  the script was stopped here; its last checkpoint is kept",
                 "run it without `--exact`, or change what the cause names",
             )
-        if self.begun:
+        if self.begun and is_told:
             self.trial.log(self.exactness())
 
     def exactness(self):
@@ -197,7 +213,7 @@ class Calls:
 
     def next_arguments(self):
         """The arguments of the next record; 0 at the end of the log, where `answer` says what is wrong."""
-        record = self.trial.peek()
+        record = self.guarded(self.trial.peek)
         return record[2] if record is not None else 0
 
     def check(self, kind, identity, arguments, value):
@@ -308,14 +324,43 @@ class Calls:
         if due:
             self._do(due)
 
+    def guarded(self, function, *args):
+        """What `function(*args)` of the trial returns. Ends the process for an error of ours."""
+        try:
+            return function(*args)
+        except self._ours as error:
+            return stop_with(self, error)
+
     def _do(self, due):
         """Does what is due after a call whose record is appended."""
         if due & STEP_ENDED:
-            self.trial.end_step(self.epoch)
+            self.guarded(self.trial.end_step, self.epoch)
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
         if due & CHECKPOINT_DUE and self._takes_checkpoints:
             self.save()
+        if due & PLANNED:
+            self._go_by_plan(due)
+
+    def _go_by_plan(self, due):
+        if due & VALIDATION_DUE:
+            self.validation_due = True
+        if due & IS_LAST:
+            for step in self.at_last:
+                step()
+
+    def validated(self, metrics):
+        """The model was validated after the last batch: takes a checkpoint of it where one is asked for.
+
+        Args:
+            metrics: `(name, value)`, as the framework reports them.
+        """
+        self.validation_due = False
+        wanted = self.guarded(self.trial.validated, self.epoch, metrics)
+        # A call of its own, so that a replay can end here.
+        self.checked(COMPOSITE, self.trial.intern("validation"), 0)
+        if wanted and self._takes_checkpoints:
+            self.save(is_wanted=True)
 
     def checksum_of(self, values, named_values):
         """The checksum of a batch, an even number, whatever is in it."""
@@ -325,13 +370,18 @@ class Calls:
     def trained_before(self):
         """A training call was answered from the log: counts the batch."""
         self.batches += 1
-        self.trial.batch_done(monotonic())
+        due = self.trial.batch_done(monotonic())
+        if due & PLANNED:
+            self._go_by_plan(due)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
-    def save(self):
-        """Takes a checkpoint of the state as it is after the last recorded call. Skipped while one is written."""
-        if self.trial.saving():
+    def save(self, is_wanted=False):
+        """Takes a checkpoint of the state as it is after the last recorded call.
+
+        While one is written it is skipped, unless it is `is_wanted` of this very state: then that one is waited for.
+        """
+        if self.trial.saving() and not is_wanted:
             return
         self.append_pending()
         self.depth += 1
@@ -392,7 +442,22 @@ def _stand_aside():
 
 def stop_with(calls, error):
     """Ends the process for an error of ours, with its message, hint and exit code."""
-    stop(calls, error.exit_code, str(error), error.hint)
+    message = str(error)
+    if error.exit_code == STORAGE_FAILED:
+        message += _KEPT
+    stop(calls, error.exit_code, message, error.hint)
+
+
+def stop_for_file(calls, path, error):
+    """Ends the process for a file of the trial that cannot be written: the failure is not the script's."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    help = "make room" if is_full else "look after the file system"
+    stop(
+        calls,
+        STORAGE_FAILED,
+        f"cannot write `{path}`\n  {error.strerror} (os error {error.errno}){_KEPT}",
+        help + " and run the same command again: it continues",
+    )
 
 
 def stop(calls, code, message, hint=None):
@@ -400,7 +465,8 @@ def stop(calls, code, message, hint=None):
     try:
         for stream in (sys.stdout, sys.stderr):
             # A stream that is closed, or that the script replaced by something else, has nothing for us to lose.
-            with contextlib.suppress(AttributeError, ValueError, OSError):
+            # Nor has one in the middle of whose writing this happens: what it wrote is printed.
+            with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
                 stream.flush()
         for step in calls.at_stop:
             # What is full or gone must not keep the message back.

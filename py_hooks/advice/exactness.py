@@ -3,6 +3,8 @@ import json
 import platform
 import sys
 
+from py_hooks.advice.calls import Unrepeatable
+
 
 def begin(calls, causes):
     """Begins the trial: opens its directory, and prints the one line about exactness.
@@ -14,6 +16,8 @@ def begin(calls, causes):
     for cause in _causes_of_the_command() + list(causes):
         calls.refuse_exactness(cause)
     calls.begin(json.dumps(facts()))
+    for change in calls.trial.changes:
+        calls.refuse_exactness(Unrepeatable(change), is_told=False)
     calls.trial.log(calls.exactness())
 
 

@@ -127,7 +127,11 @@ class Files:
             return
         with self._lock:
             if self._ledger.is_open():
-                self._note(kind, path, more)
+                try:
+                    self._note(kind, path, more)
+                except OSError as error:
+                    # Of the ledger's own file, and not of the one that the script opens.
+                    recorder.stop_for_file(recorder.CALLS, self._ledger.path, error)
             else:
                 self._waiting.append((kind, path, more))
 
@@ -157,7 +161,7 @@ class Files:
         if path is not None:
             self._written.add(path)
             self._saved[path] = None
-            self._trial.restore_file(path)
+            recorder.CALLS.guarded(self._trial.restore_file, path)
 
 
 class _Noted:

@@ -26,18 +26,22 @@ MAX_ORIGINAL_BYTES = 64 << 20
 
 
 class Ledger:
-    """The ledger of the trial in a directory, which need not exist before `open`."""
+    """The ledger of the trial in a directory, which need not exist before `open`.
+
+    Attributes:
+        path: the ledger's own file.
+    """
 
     def __init__(self, directory):
         self._directory = directory
         self._around = os.path.join(os.getcwd(), "")
-        self._path = os.path.join(directory, _FILE_NAME)
+        self.path = os.path.join(directory, _FILE_NAME)
         self._file = None
         self._count = 0
 
     def exists(self):
         """Whether an earlier start has begun a ledger."""
-        return os.path.exists(self._path)
+        return os.path.exists(self.path)
 
     def paths(self):
         """All paths that it names."""
@@ -49,6 +53,8 @@ class Ledger:
         """Takes away what earlier starts made. Nothing is lost, whenever we die."""
         self.put_back()
         entries = self._entries()
+        if not entries:
+            return
         os.makedirs(os.path.join(self._directory, "aside"), exist_ok=True)
         for number, path, entry in entries:
             aside = self._place("aside", number)
@@ -90,9 +96,9 @@ class Ledger:
 
     def open(self):
         """Opens it for adding; the directory is there by now."""
-        text = _read(self._path) or b""
+        text = _read(self.path) or b""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, 0o666)
+        self._file = os.open(self.path, flags, 0o666)
         if text and not text.endswith(b"\n"):
             os.write(self._file, b"\n")
         self._count = len(text.splitlines())
@@ -116,12 +122,15 @@ class Ledger:
     def _entries(self):
         """`(number of the line, path, entry)` of each line."""
         found = []
-        for number, line in enumerate((_read(self._path) or b"").split(b"\n")[:-1]):
+        for number, line in enumerate((_read(self.path) or b"").split(b"\n")[:-1]):
             try:
                 entry = json.loads(line.decode())
             except ValueError:
                 continue
-            path = next(iter(entry.values()))
+            path = next(iter(entry.values()), None) if isinstance(entry, dict) else None
+            if not isinstance(path, str):
+                # Not a line of ours.
+                continue
             found.append((number, os.path.normpath(os.path.join(self._directory, path)), entry))
         return found
 

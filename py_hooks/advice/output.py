@@ -6,7 +6,8 @@ The two streams get a raw layer of ours below python's own text and buffer layer
 - drops everything while a replay runs;
 - after the resume point drops what repeats the copy (printed between the checkpoint and the crash), up to the first
   line that differs: progress bars hold times, so a count of bytes would not do;
-- where the process ends in its replay, prints by the same rule what it dropped: that is where the reason stands.
+- where the process ends in its replay, prints by the same rule what it dropped: that is where the reason stands;
+- on a terminal tells our own line there to make way for what it prints.
 
 A checkpoint flushes the streams and stores the lengths of the copies. What C code and child processes print does not
 come through here and is printed again.
@@ -15,6 +16,8 @@ import contextlib
 import io
 import os
 import sys
+
+from py_hooks.advice import calls as recorder
 
 _NAMES = ("stdout", "stderr")
 
@@ -29,6 +32,8 @@ class _Stream(io.FileIO):
         io.FileIO.__init__(self, descriptor, "w", closefd=False)
         self.name = f"<{name}>"
         self._copy = None
+        self._path = None
+        self._make_way = None
         self._pid = os.getpid()
         self._dropping = False
         self._held = b""
@@ -60,12 +65,22 @@ class _Stream(io.FileIO):
         self._forgotten += len(held) - len(self._held)
 
     def _print(self, data):
+        if self._make_way is not None and data:
+            self._make_way(data.endswith(b"\n"))
         _write_all(self.fileno(), data)
         if self._copy is not None:
-            _write_all(self._copy, data)
+            self._copy_all(data)
             self._length += len(data)
         elif len(self._held) < _MOST_HELD_BYTES:
             self._held += data
+
+    def _copy_all(self, data):
+        """Appends to the copy. A disk that is full there is not the doing of the script's `print`."""
+        try:
+            _write_all(self._copy, data)
+        except OSError as error:
+            self._copy = None
+            recorder.stop_for_file(recorder.CALLS, self._path, error)
 
     def _repeat(self, data):
         """Drops what equals the copy; from the first differing line on, prints."""
@@ -88,8 +103,11 @@ class _Stream(io.FileIO):
         """From here on nothing is printed; what was, is held back in case there is no replay after all."""
         self._dropping = True
 
-    def begin(self, path, replaying):
+    def begin(self, path, replaying, make_way):
         """The trial has begun: opens the copy; prints what was held back where nothing is replayed."""
+        self._path = path
+        if os.isatty(self.fileno()):
+            self._make_way = make_way
         self._copy = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         if replaying:
             return
@@ -146,16 +164,22 @@ class Output:
         for stream in self._streams.values():
             stream.drop()
 
-    def begin(self, directory, replaying):
-        """The trial has begun."""
+    def begin(self, directory, replaying, make_way=None):
+        """The trial has begun.
+
+        Args:
+            directory: where it is kept.
+            replaying: whether there is a replay.
+            make_way: called before anything is printed on a terminal, with whether that ends its line.
+        """
         for name, stream in self._streams.items():
-            stream.begin(os.path.join(directory, name + ".log"), replaying)
+            stream.begin(os.path.join(directory, name + ".log"), replaying, make_way)
 
     def end(self, directory):
         """The process ends: what a replay that is not over has dropped is printed, as far as it is new."""
         for name, stream in self._streams.items():
             # A stream that the script closed has nothing left to flush.
-            with contextlib.suppress(ValueError, OSError):
+            with contextlib.suppress(ValueError, OSError, RuntimeError):
                 self._texts[name].flush()
             stream.end(os.path.join(directory, name + ".log"))
 

@@ -1,6 +1,7 @@
 """Where in the user's own files a call comes from.
 
-A frame is the user's when its file lies neither in the interpreter's library, nor in `site-packages`, nor in ours.
+A frame is the user's when its file lies neither in the interpreter's library, nor in `site-packages`, nor in ours, and
+was not written by TensorFlow, which runs a copy of a function that it traces from a file with a random name.
 Paths below the script's folder are given relative to it, so that a trial can move with its script.
 """
 import os
@@ -8,7 +9,18 @@ import sys
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_STARTED_IN = os.getcwd()
+_GENERATED = "__autograph_generated_file"
+
+
+def _absolute(path):
+    """The absolute path; the path as it is where the current directory was removed."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path
+
+
+_STARTED_IN = _absolute("")
 _is_user_file = {}
 
 
@@ -16,11 +28,12 @@ def is_user_file(filename):
     """Whether a code object's file is the user's."""
     known = _is_user_file.get(filename)
     if known is None:
-        path = os.path.abspath(filename)
+        path = _absolute(filename)
         known = not (
             filename.startswith("<frozen")
             or path.startswith(_LIBRARY)
             or path.startswith(_OURS)
+            or os.path.basename(path).startswith(_GENERATED)
             or os.sep + "site-packages" + os.sep in path
             or os.sep + "dist-packages" + os.sep in path
         )
@@ -54,7 +67,7 @@ def is_in_cache(path):
     What is there may be made anew or found, and nothing depends on it. Hidden folders around the script, or around the
     directory it was started in, do not count.
     """
-    for folder in (os.path.abspath(sys.path[0]) if sys.path else "", _STARTED_IN):
+    for folder in (_absolute(sys.path[0]) if sys.path else "", _STARTED_IN):
         if folder and path.startswith(folder + os.sep):
             path = path[len(folder):]
             break
@@ -64,6 +77,6 @@ def is_in_cache(path):
 def display_path(filename):
     """The path as it stands in records: relative to the script's folder where it lies below it."""
     folder = sys.path[0] if sys.path else ""
-    path = os.path.abspath(filename) if not filename.startswith("<") else filename
-    folder = os.path.abspath(folder) + os.sep
+    path = _absolute(filename) if not filename.startswith("<") else filename
+    folder = _absolute(folder) + os.sep
     return path[len(folder):] if path.startswith(folder) else path

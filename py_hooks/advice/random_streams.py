@@ -10,6 +10,7 @@ generators, and the entropy of generators made without a seed (`default_rng()`, 
 chosen at random once for each trial, so a script without seeds stays as random as it is under python, and repeats
 in a replay. A forked child draws other entropy than its parent and its siblings. `os.urandom` itself is never touched.
 """
+import contextlib
 import hashlib
 import os
 import struct
@@ -206,6 +207,15 @@ class Streams:
         _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
         states = (random._inst.getstate(), words.tolist(), int(position), int(has_gauss), float(cached))
         return mix(*states), self._keys
+
+    @contextlib.contextmanager
+    def aside(self):
+        """For passes over data that the script did not ask for: what comes after them is numbered as without them."""
+        numbered = self._keys, self.passes
+        try:
+            yield
+        finally:
+            self._keys, self.passes = numbered
 
     def next_op_seed(self):
         """A seed for the next random op of a framework that the script gave none."""

@@ -35,6 +35,9 @@ class PostImportFinder:
         for callback in self._before.pop(name, ()):
             callback(name)
         if name not in self._callbacks or name in self._searching:
+            top = name.partition(".")[0]
+            if top != name and top in self._callbacks:
+                self._notify_without_loader(top)
             return None
         self._searching.add(name)
         try:
@@ -45,6 +48,12 @@ class PostImportFinder:
             return None
         spec.loader = _NotifyingLoader(spec.loader, self)
         return spec
+
+    def _notify_without_loader(self, name):
+        """A package without an `__init__.py` has no loader that runs it: it counts when something in it is imported."""
+        package = sys.modules.get(name)
+        if package is not None and getattr(package, "__file__", None) is None and hasattr(package, "__path__"):
+            self.notify(package)
 
     def notify(self, module):
         """Runs the callbacks that wait for `module`."""

@@ -137,13 +137,25 @@ def _resolve(generation, patch):
             owner = getattr(owner, name)
         return owner, path[-1], _raw_attribute(owner, path[-1])
     except (ImportError, AttributeError) as error:
-        library = generation.distribution
-        raise PatchTargetMissing(
-            f"cannot patch `{patch}`: {error}\n"
-            f"  a row of generation {library} {generation.first} - {generation.last}; needed to {patch.why}\n"
-            "  nothing was patched; the script was stopped before it trained",
-            f"is {library} modified in this environment? reinstall it, or pass `--no-hooks {library}`",
-        ) from error
+        raise missing(generation, repr(patch), patch.why, error) from error
+
+
+def missing(generation, target, why, error):
+    """The `PatchTargetMissing` for something that a generation needs, and the library does not have.
+
+    Args:
+        generation: the `Generation`.
+        target: what is not there.
+        why: what it is for.
+        error: what came of looking for it.
+    """
+    library = generation.distribution
+    return PatchTargetMissing(
+        f"cannot patch `{target}`: {error}\n"
+        f"  a row of generation {library} {generation.first} - {generation.last}; needed to {why}\n"
+        "  nothing was patched; the script was stopped before it trained",
+        f"is {library} half installed, or modified? reinstall it, or pass `--no-hooks {library}`",
+    )
 
 
 def _raw_attribute(owner, name):

@@ -3,6 +3,7 @@
 The registry's ranges are closed at both ends; a last version of `on` is open. A version inside no range is refused
 before training: an interception that is skipped would be a training run without checkpoints that looks healthy.
 """
+import os
 import re
 
 from py_hooks.refusal import Refusal
@@ -34,6 +35,39 @@ def covers(first, last, version):
     return numbers(first) <= found and (last == "on" or found <= numbers(last))
 
 
+def place(module):
+    """Where a module was found, for messages: its folder, or those of a package without an `__init__.py`."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return ", ".join(getattr(module, "__path__", ["?"]))
+    return os.path.dirname(file) if os.path.basename(file).startswith("__init__.") else file
+
+
+def of(module, generations):
+    """The version text of a library, as the library itself states it.
+
+    Raises:
+        UnsupportedVersion: it states none: it is half a library, or a module of the script's own with its name.
+    """
+    found = getattr(module, "__version__", None)
+    if isinstance(found, str):
+        return found
+    library = module.__name__
+    raise UnsupportedVersion(
+        f"the module `{library}` does not say which version it is\n"
+        f"  found at: {place(module)}\n"
+        f"  expected: the library, with a `__version__`; known: {_known(library, generations)}\n"
+        "  the script was stopped before it trained",
+        f"reinstall {library}, or rename the module if it is your own; `--no-hooks {library}` runs it as it is, "
+        "without checkpoints and resume",
+    )
+
+
+def _known(distribution, generations):
+    ranges = [(first, last) for name, first, last, _ in generations if name == distribution]
+    return ", ".join(f"{first} and later" if last == "on" else f"{first} - {last}" for first, last in ranges)
+
+
 def choose(distribution, version, generations, found_at):
     """Names the generation module for a library's version.
 
@@ -53,13 +87,10 @@ def choose(distribution, version, generations, found_at):
     for _, first, last, module in rows:
         if covers(first, last, version) and not is_prerelease(version):
             return module
-    known = ", ".join(
-        f"{first} and later" if last == "on" else f"{first} - {last}" for _, first, last, _ in rows
-    )
     raise UnsupportedVersion(
         f"{distribution} `{version}` is not a version pedl-run can intercept\n"
         f"  found at: {found_at}\n"
-        f"  known: {known}\n"
+        f"  known: {_known(distribution, generations)}\n"
         "  the script was stopped before it trained",
         f"install a listed version, or pass `--no-hooks {distribution}` to train without checkpoints and resume",
     )

@@ -15,5 +15,6 @@
 
 Files: `v*.py` are the generations (WHERE, data); `facts.py` names their differences; `advice.py` are the entry points
 of all generations, `functions.py` the compute functions below them; `compute.py`, `variables.py`, `passes.py` are what
-only Keras 3 has there, `graph.py` and `enqueuers.py` what only Keras 2 has.
+only Keras 3 has there, `loops.py` what becomes of loops of the script's own; `graph.py` and `enqueuers.py` are what only
+Keras 2 has.
 """

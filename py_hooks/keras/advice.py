@@ -10,12 +10,16 @@ from threading import get_ident
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries, fingerprint
 from py_hooks.engine.patch import binding
-from py_hooks.keras import sources
+from py_hooks.keras import plan, sources
 from py_hooks.keras.enqueuers import SkippedBatch
 
 
-def _call(name):
-    """The advice of an entry that is given all of its data."""
+def _make(calls, original, model, args, kwargs, arguments):
+    return original(model, *args, **kwargs)
+
+
+def _call(name, make=_make):
+    """The advice of an entry that is given all of its data; `make` makes the call."""
 
     @binding
     def advice(original):
@@ -29,7 +33,7 @@ def _call(name):
             outer, calls.arguments = (calls.arguments, calls.epoch), 0
             try:
                 _compare_call(calls, name, model, arguments)
-                return original(model, *args, **kwargs)
+                return make(calls, original, model, args, kwargs, arguments)
             finally:
                 calls.entries.pop()
                 calls.arguments, calls.epoch = outer
@@ -95,6 +99,7 @@ def _first_or_replayed(calls, name, original, model, args, kwargs, function):
     outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
     try:
         if function is None:
+            plan.own_loop(calls, name)
             entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
         if calls.replaying and getattr(function, "answers_batches", False):
             return function.answer_batch(calls, lambda: original(model, *args, **kwargs))
@@ -136,8 +141,8 @@ def _compare_call(calls, name, model, arguments):
     entries.compare(calls, name, described)
 
 
-fit = _call("fit")
-fit_generator = _call("fit_generator")
+fit = _call("fit", plan.run)
+fit_generator = _call("fit_generator", plan.run)
 evaluate = _call("evaluate")
 evaluate_generator = _call("evaluate_generator")
 predict = _call("predict")

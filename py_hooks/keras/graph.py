@@ -14,8 +14,9 @@ from threading import get_ident
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries
 from py_hooks.engine.patch import binding
-from py_hooks.keras import sources
+from py_hooks.keras import plan, sources
 from py_hooks.keras.functions import ComputeFunction, runs_user_code
+from py_hooks.keras.validation import GraphValidation
 from py_hooks.tensorflow import graphs, sessions
 
 _KINDS = (recorder.TRAIN, recorder.TEST, recorder.PREDICT)
@@ -127,7 +128,7 @@ def _batch_size(inputs):
 
 def recorded_batch_size(calls):
     """How many rows the batch of the next answered call has; 0 where the next record is no such call."""
-    record = calls.trial.peek() if calls.replaying else None
+    record = calls.guarded(calls.trial.peek) if calls.replaying else None
     if record is None or record[0] not in _KINDS or not record[2] & _SIZE:
         return 0
     return (record[2] & ~_SIZE) >> 1
@@ -278,7 +279,8 @@ WEIGHTS = GraphWeights()
 
 
 def prepare(calls):
-    """Has the entry points look at weights and devices in the way of TensorFlow 1."""
+    """Has the entry points look at weights and devices, and fits validate, in the way of TensorFlow 1."""
     sources.below = WEIGHTS
+    plan.prepare(calls, GraphValidation())
     if sessions.SESSIONS.capture not in [provider.capture for _, provider in calls.state_providers]:
         calls.refuse_exactness("sessions are not intercepted (`--no-hooks tensorflow`)")

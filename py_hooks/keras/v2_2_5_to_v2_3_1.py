@@ -9,7 +9,7 @@ Call paths (read from 2.2.5, 2.3.0 and 2.3.1):
     Model.evaluate, predict and their `_generator` and `_on_batch` forms the same way
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.keras import advice, enqueuers, graph
+from py_hooks.keras import advice, enqueuers, graph, plan
 from py_hooks.keras.facts import KerasFacts
 
 FACTS = KerasFacts(
@@ -44,6 +44,8 @@ PATCHES = (
     Patch("keras.models", "load_model",            graph.load_model,                "not read a file of the future"),
     Patch("keras.engine.saving", "load_model",     graph.load_model,                "not read a file of the future"),
     Patch("keras.callbacks", "CallbackList.on_epoch_begin", advice.epoch_begin,     "name the epoch"),
+    Patch("keras.callbacks", "CallbackList._call_batch_hook", plan.batch_hook,      "validate when the plan says so"),
+    Patch("keras.callbacks", "CallbackList.on_epoch_end", plan.epoch_end,           "take note of validations"),
     Patch("keras.utils.data_utils", "OrderedEnqueuer.start", enqueuers.start_ordered, "skip in a replay"),
     Patch("keras.engine.training_generator", "iter_sequence_infinite", enqueuers.iter_sequence_infinite,
           "skip in a replay"),

@@ -5,9 +5,10 @@ Call paths (read from 3.13.0 and 3.15.1):
     Model.fit            -> EpochIterator -> a data adapter's iterator -> Model.train_function   the loop
     Model.train_on_batch                                               -> Model.train_function
     evaluate, predict, test_on_batch, predict_on_batch                 -> test_function, predict_function
+    optimizer.apply_gradients, stateless_apply -> BaseOptimizer.apply   by these functions, or by the script
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.keras import advice, compute, passes, variables
+from py_hooks.keras import advice, compute, loops, passes, plan, variables
 from py_hooks.keras.facts import KerasFacts
 
 FACTS = KerasFacts(
@@ -17,6 +18,7 @@ FACTS = KerasFacts(
 )
 
 _MODEL = "keras.src.models.model"
+_CALLBACKS = "keras.src.callbacks.callback_list"
 _VARIABLE = "keras.src.backend.common.variables"
 _ADAPTERS = "keras.src.trainers.data_adapters."
 _SEQUENCE = _ADAPTERS + "py_dataset_adapter"
@@ -42,7 +44,10 @@ PATCHES = (
     Patch("keras.saving", "save_model",              advice.save,                  "keep saved models with checkpoints"),
     Patch("keras.saving", "save_weights",            advice.save,                  "keep saved models with checkpoints"),
     Patch("keras.models", "save_model",              advice.save,                  "keep saved models with checkpoints"),
-    Patch("keras.src.callbacks.callback_list", "CallbackList.on_epoch_begin", advice.epoch_begin, "name the epoch"),
+    Patch(_CALLBACKS, "CallbackList.on_epoch_begin", advice.epoch_begin,           "name the epoch"),
+    Patch(_CALLBACKS, "CallbackList.on_train_batch_end", plan.train_batch_end,     "validate when the plan says so"),
+    Patch(_CALLBACKS, "CallbackList.on_epoch_end", plan.epoch_end,                 "take note of validations"),
+    Patch("keras.src.optimizers.base_optimizer", "BaseOptimizer.apply", loops.applied, "tell of loops of the script's own"),
     Patch("keras.src.layers.layer", "Layer.__call__", compute.count_trace,         "see which calls traced"),
     Patch(_VARIABLE, "Variable.__init__",            variables.created,            "number the variables"),
     Patch(_VARIABLE, "Variable.assign",              variables.write,              "check what the script writes"),

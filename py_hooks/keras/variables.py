@@ -12,6 +12,8 @@ import weakref
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
+from py_hooks.keras import plan
+from py_hooks.keras.validation import EagerValidation
 from py_hooks.refusal import Refusal
 
 
@@ -150,8 +152,9 @@ def own_copy(variable, value):
 
 
 def prepare(calls):
-    """Has the variables kept in checkpoints."""
+    """Has the variables kept in checkpoints, and fits made by the trial's plan."""
     calls.state_providers.append(("keras", VARIABLES))
+    plan.prepare(calls, EagerValidation())
 
 
 def created(original, variable, *args, **kwargs):
@@ -214,9 +217,15 @@ def _identity(calls, verb, variable):
 
 
 def _is_tracing():
+    """Whether values are symbols now: in a function of JAX, or of TensorFlow, that the script has."""
+    from keras.src import backend
     from keras.src.backend.common.stateless_scope import in_stateless_scope
 
-    return in_stateless_scope()
+    if in_stateless_scope() or backend.backend() != "tensorflow":
+        return in_stateless_scope()
+    from tensorflow.python.eager import context
+
+    return not context.executing_eagerly()
 
 
 def _as_backend_tensor(array):

@@ -1,7 +1,5 @@
 """The hyperparameters of this trial, as they are offered to the parsers of the script."""
-import contextlib
 import json
-import os
 import sys
 
 from py_hooks.advice import places
@@ -25,13 +23,13 @@ class Offer:
 
     Args:
         trial: the native trial.
-        at_stop: called before the process is ended for an error.
+        stop: `stop(error)` ends the process for an error of ours.
     """
 
-    def __init__(self, trial, at_stop):
+    def __init__(self, trial, stop):
         self.values = json.loads(trial.hyperparameters)
         self._trial = trial
-        self._at_stop = at_stop
+        self._stop = stop
         self._taken = {}
         self._is_told = False
 
@@ -113,18 +111,6 @@ class Offer:
             return function(self, *arguments)
         except (AmbiguousOption, UnfitValue) as error:
             return self._stop(error)
-
-    def _stop(self, error):
-        try:
-            # What is closed, full or gone must not keep the message back.
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(AttributeError, ValueError, OSError):
-                    stream.flush()
-            with contextlib.suppress(OSError):
-                self._at_stop()
-            self._trial.log_error(str(error), error.hint)
-        finally:
-            os._exit(error.exit_code)
 
 
 def called_by_the_script(library):

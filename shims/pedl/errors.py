@@ -11,3 +11,7 @@ class NotUnderHost(Error):
 
 class HyperparameterNotFound(Error):
     """The trial has no hyperparameter of this name."""
+
+
+class NothingDownloaded(Error):
+    """The model definition has no `download_data`, or it was not called."""

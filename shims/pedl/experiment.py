@@ -9,3 +9,27 @@ def get_experiment_id():
         NotUnderHost: the script does not run under pedl-run.
     """
     return context()["experiment_id"]
+
+
+def get_experiment_config():
+    """The whole experiment configuration, with defaults filled in, as plain dicts and lists.
+
+    Returns:
+        A dict of its own for each call; empty where the run has no configuration (`--config`).
+
+    Raises:
+        NotUnderHost: the script does not run under pedl-run.
+    """
+    return context().get("configuration") or {}
+
+
+def get_data_config():
+    """The section `data` of the experiment configuration: whatever the model code reads from it.
+
+    Returns:
+        A dict of its own for each call; empty where there is no such section, or no configuration.
+
+    Raises:
+        NotUnderHost: the script does not run under pedl-run.
+    """
+    return get_experiment_config().get("data") or {}

@@ -9,7 +9,7 @@ def get_hyperparameter(name):
     May be called anywhere: in the script, while a module is imported, in a data worker process.
 
     Args:
-        name: its name, as given with `--hp NAME=VALUE`.
+        name: its name, as given with `--hp NAME=VALUE`, or in `hyperparameters` of the configuration.
 
     Returns:
         The value: a bool, int, float, str, None, or a list or dict of these.

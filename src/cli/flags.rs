@@ -1,8 +1,8 @@
 //! THE table of options: adding one is adding an entry.
 //!
-//! Help, the environment mirror and the suggestions for a misspelt option all come from it. The
-//! order is that of `--help`. Options of ours are long only, so that each of CPython's can pass
-//! through.
+//! Help, man page, completions, the environment mirror and the suggestions for a misspelt option all
+//! come from it. The order is that of `--help`. Options of ours are long only, so that each of
+//! CPython's can pass through.
 
 use std::path::PathBuf;
 
@@ -16,18 +16,23 @@ use serde_json::{Map, Value};
 )]
 pub(crate) struct Options {
     pub(crate) action: Action,
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) trial: Option<u64>,
     pub(crate) hyperparameters: Map<String, Value>,
     pub(crate) trial_dir: Option<PathBuf>,
     pub(crate) fresh: bool,
     pub(crate) exact: bool,
     pub(crate) python: Option<String>,
     pub(crate) mode: Mode,
-    pub(crate) batches_per_step: u64,
+    pub(crate) steps: Option<u64>,
+    pub(crate) batches_per_step: Option<u64>,
     pub(crate) checkpoint_period: Option<u64>,
     pub(crate) checkpoint_seconds: f64,
+    pub(crate) max_restarts: Option<u64>,
     pub(crate) log_limit_bytes: u64,
     pub(crate) no_hooks: Vec<String>,
     pub(crate) log_format: LogFormat,
+    pub(crate) events_fd: Option<u32>,
     pub(crate) verbose: bool,
     pub(crate) quiet: bool,
 }
@@ -62,6 +67,13 @@ pub(crate) enum LogFormat {
 }
 
 impl LogFormat {
+    /// The format that a word stands for.
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        [Self::Text, Self::Json]
+            .into_iter()
+            .find(|format| format.as_str() == word)
+    }
+
     /// The word for it, in options and in the launch message.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -75,18 +87,23 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             action: Action::Run,
+            config: None,
+            trial: None,
             hyperparameters: Map::new(),
             trial_dir: None,
             fresh: false,
             exact: false,
             python: None,
             mode: Mode::Auto,
-            batches_per_step: 100,
+            steps: None,
+            batches_per_step: None,
             checkpoint_period: None,
             checkpoint_seconds: 60.0,
+            max_restarts: None,
             log_limit_bytes: 1 << 30,
             no_hooks: Vec::new(),
             log_format: LogFormat::Text,
+            events_fd: None,
             verbose: false,
             quiet: false,
         }
@@ -108,6 +125,14 @@ pub(crate) struct Flag {
 }
 
 impl Flag {
+    /// The option as it is typed, with the name of its value.
+    pub(crate) fn shown(&self) -> String {
+        match self.value {
+            Some(value) => format!("--{} {value}", self.name),
+            None => format!("--{}", self.name),
+        }
+    }
+
     /// The environment variable that stands for this option; `None` for what is not a setting.
     pub(crate) fn variable(&self) -> Option<String> {
         match self.name {
@@ -119,6 +144,26 @@ impl Flag {
 
 /// Every option of ours.
 pub(crate) static FLAGS: &[Flag] = &[
+    Flag {
+        name: "config",
+        value: Some("FILE"),
+        help: "configuration of the experiment; SCRIPT may be a DIR",
+        repeatable: false,
+        set: |options, text| {
+            options.config = Some(non_empty(text, "a YAML file")?.into());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "trial",
+        value: Some("N"),
+        help: "which trial of its search [1]",
+        repeatable: false,
+        set: |options, text| {
+            options.trial = Some(positive(text, "the number of a trial, from 1")?);
+            Ok(())
+        },
+    },
     Flag {
         name: "hp",
         value: Some("NAME=VALUE"),
@@ -193,12 +238,22 @@ pub(crate) static FLAGS: &[Flag] = &[
         },
     },
     Flag {
+        name: "steps",
+        value: Some("N"),
+        help: "train so many steps [what the script trains]",
+        repeatable: false,
+        set: |options, text| {
+            options.steps = Some(positive(text, "a number of steps, at least 1")?);
+            Ok(())
+        },
+    },
+    Flag {
         name: "batches-per-step",
         value: Some("N"),
         help: "training batches in one step [100]",
         repeatable: false,
         set: |options, text| {
-            options.batches_per_step = positive(text, "a number of batches, at least 1")?;
+            options.batches_per_step = Some(positive(text, "a number of batches, at least 1")?);
             Ok(())
         },
     },
@@ -223,6 +278,19 @@ pub(crate) static FLAGS: &[Flag] = &[
                 .ok()
                 .filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0)
                 .ok_or("a number of seconds, 0 or more")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-restarts",
+        value: Some("N"),
+        help: "restarts after errors [0; with --config 5]",
+        repeatable: false,
+        set: |options, text| {
+            let number = text
+                .parse()
+                .map_err(|_| "a number of restarts, 0 or more")?;
+            options.max_restarts = Some(number);
             Ok(())
         },
     },
@@ -256,11 +324,19 @@ pub(crate) static FLAGS: &[Flag] = &[
         help: "of our lines on stderr: text, json [text]",
         repeatable: false,
         set: |options, text| {
-            options.log_format = match text {
-                "text" => LogFormat::Text,
-                "json" => LogFormat::Json,
-                _ => return Err("`text` or `json`"),
-            };
+            options.log_format = LogFormat::of(text).ok_or("`text` or `json`")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "events-fd",
+        value: Some("N"),
+        help: "write the trial's events to this open file too",
+        repeatable: false,
+        set: |options, text| {
+            let expected = "the number of an open file descriptor, 3 or more";
+            let number = text.parse().ok().filter(|number: &u32| *number > 2);
+            options.events_fd = Some(number.ok_or(expected)?);
             Ok(())
         },
     },

@@ -1,6 +1,7 @@
 //! The command line: what was typed, what it means, and what is printed about it.
 
 pub(crate) mod flags;
+mod man;
 pub(crate) mod parse;
 pub(crate) mod report;
 mod verbs;
@@ -8,6 +9,7 @@ mod verbs;
 use std::env;
 use std::ffi::OsString;
 
+use crate::configuration::Configuration;
 use crate::failure::Failure;
 use crate::supervisor;
 use flags::Action;
@@ -15,25 +17,35 @@ use flags::Action;
 /// What `--version` prints.
 const VERSION: &str = concat!("pedl-run ", env!("CARGO_PKG_VERSION"), "\n");
 
+/// The first word after which the rest is a command line of `pedl`, for where there is no such name:
+/// a container with one file in it, and the `pedl` of a wheel (`shims/wheel/scripts/pedl`).
+const VERBS_OPTION: &str = "--pedl";
+
 /// Does what the command line asks for and returns the exit code.
 pub(crate) fn run() -> Result<i32, Failure> {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
+    report::use_format(parse::format_of_failures(&[], |name| env::var_os(name)));
     if verbs::is_asked_for() {
-        verbs::run(&arguments)
-    } else {
-        run_script(arguments)
+        return verbs::run(&arguments);
+    }
+    match arguments.split_first() {
+        Some((first, rest)) if first == VERBS_OPTION => verbs::run(rest),
+        _ => run_script(arguments),
     }
 }
 
 /// Does what a command line of `pedl-run` asks for, its own name left out.
 fn run_script(arguments: Vec<OsString>) -> Result<i32, Failure> {
-    let line = parse::parse(arguments, |name| env::var_os(name))?;
+    let environment = |name: &str| env::var_os(name);
+    report::use_format(parse::format_of_failures(&arguments, environment));
+    let mut line = parse::parse(arguments, environment)?;
     match line.options.action {
         Action::Help => Ok(report::answer(&report::help())),
         Action::Version => Ok(report::answer(VERSION)),
         Action::Run => {
             report::start_logging(&line.options);
-            supervisor::run(&line)
+            let configuration = Configuration::read(&mut line)?;
+            supervisor::run(&line, configuration.as_ref())
         }
     }
 }

@@ -6,11 +6,12 @@
 //! are recognised only as far as is needed to find the program, and passed on as they were typed:
 //! what is wrong with them CPython says itself.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::flags::{Action, FLAGS, Flag, Options};
+use super::flags::{Action, FLAGS, Flag, LogFormat, Options};
 use crate::failure::{Exit, Failure};
 
 /// What is to be run, and how.
@@ -45,6 +46,22 @@ pub(crate) enum Program {
 }
 
 impl CommandLine {
+    /// Where in `python_arguments` the arguments of the program begin.
+    pub(crate) fn arguments_begin(&self) -> usize {
+        let place = self.num_python_options;
+        let num_words = match self.program {
+            Program::None => 0,
+            Program::Script(_) | Program::Stdin => 1,
+            // `-m MODULE` or `-mMODULE`, either perhaps behind switches.
+            Program::Module(_) | Program::Code(_) => {
+                let option_bytes = self.num_switch_bytes.max(1) + 1;
+                let is_alone = |word: &OsString| word.len() == option_bytes;
+                1 + usize::from(self.python_arguments.get(place).is_some_and(is_alone))
+            }
+        };
+        (place + num_words).min(self.python_arguments.len())
+    }
+
     /// The options of Python, as recorded.
     pub(crate) fn python_options(&self) -> Vec<String> {
         let (options, program) = self.python_arguments.split_at(self.num_python_options);
@@ -118,6 +135,7 @@ pub(crate) fn parse(
     let parser = Parser {
         rest: arguments.into_iter().collect::<Vec<_>>().into_iter(),
         given: Vec::new(),
+        hyperparameters: Vec::new(),
         line: CommandLine {
             options,
             python_word: None,
@@ -131,10 +149,54 @@ pub(crate) fn parse(
     parser.run()
 }
 
+/// The format in which it is to be said why a command line is not understood: what it asks for itself, as
+/// far as one can tell, or else the environment.
+pub(crate) fn format_of_failures(
+    arguments: &[OsString],
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> LogFormat {
+    const OPTION: &str = "log-format";
+    let of_environment = FLAGS
+        .iter()
+        .find(|flag| flag.name == OPTION)
+        .and_then(Flag::variable)
+        .and_then(|name| LogFormat::of(environment(&name)?.to_str()?));
+    let mut format = of_environment.unwrap_or(LogFormat::Text);
+    let mut rest = arguments.iter().map(|word| word.to_string_lossy());
+    while let Some(word) = rest.next() {
+        let (name, inline) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (&*word, None),
+        };
+        if !name.starts_with('-') && !is_python_word(OsStr::new(name)) {
+            // The script: what follows belongs to it.
+            break;
+        }
+        if ["-X", "-W"].contains(&name) {
+            rest.next();
+        }
+        let flag = FLAGS
+            .iter()
+            .find(|flag| name.strip_prefix("--") == Some(flag.name));
+        let Some(flag) = flag.filter(|flag| flag.value.is_some()) else {
+            continue;
+        };
+        let value = inline.or_else(|| rest.next().map(Cow::into_owned));
+        if flag.name == OPTION
+            && let Some(found) = value.and_then(|value| LogFormat::of(&value))
+        {
+            format = found;
+        }
+    }
+    format
+}
+
 struct Parser {
     rest: std::vec::IntoIter<OsString>,
     /// Names of the options that were given on the command line.
     given: Vec<&'static str>,
+    /// Names of the hyperparameters that were, and what they were given as.
+    hyperparameters: Vec<(String, String)>,
     line: CommandLine,
 }
 
@@ -149,6 +211,7 @@ impl Parser {
             } else if bytes == b"-" {
                 self.program(Program::Stdin, word);
             } else if bytes.starts_with(b"-") {
+                check_dashes(&word)?;
                 self.short(word);
             } else if self.line.python_word.is_none() && is_python_word(&word) {
                 self.line.python_word = Some(word);
@@ -191,6 +254,7 @@ impl Parser {
         }
         self.given.push(flag.name);
         let next;
+        let is_option = |word: &OsString| is_own_option(&word.to_string_lossy());
         let value = match (flag.value, inline) {
             (None, None) => "",
             (None, Some(value)) => {
@@ -200,19 +264,46 @@ impl Parser {
             }
             (Some(_), Some(value)) => value,
             (Some(expected), None) => {
-                next = self.rest.next().ok_or_else(|| {
+                let without_value = || {
                     usage(format!("`{name}` has no value"))
                         .detail(format!("expected: {name} {expected}"))
-                })?;
+                };
+                if let Some(following) = self.rest.as_slice().first().filter(|word| is_option(word))
+                {
+                    let following = following.to_string_lossy();
+                    return Err(without_value()
+                        .detail(format!("the next word is the option `{following}`"))
+                        .hint(format!("if that is the value, write `{name}={following}`")));
+                }
+                next = self.rest.next().ok_or_else(without_value)?;
                 next.to_str().ok_or_else(|| {
                     usage(format!("`{name}` is `{}`", next.to_string_lossy()))
                         .detail("expected: text in UTF-8")
                 })?
             }
         };
+        if flag.name == "hp" {
+            self.check_not_given_before(value)?;
+        }
         (flag.set)(&mut self.line.options, value).map_err(|expected| {
             usage(format!("`{name}` is `{value}`")).detail(format!("expected: {expected}"))
         })
+    }
+
+    /// Refuses a hyperparameter that stands on this command line already: one of the two values would
+    /// be lost without a word. Over one of the environment the command line wins.
+    fn check_not_given_before(&mut self, text: &str) -> Result<(), Failure> {
+        let Some((name, _)) = text.split_once('=') else {
+            return Ok(());
+        };
+        if let Some(before) = self.hyperparameters.iter().find(|(known, _)| known == name) {
+            return Err(usage(format!("the hyperparameter `{name}` is given twice"))
+                .detail(format!("received: --hp {} and --hp {text}", before.1))
+                .hint("leave one of them out"));
+        }
+        self.hyperparameters
+            .push((name.to_owned(), text.to_owned()));
+        Ok(())
     }
 
     /// One word of CPython's short options, such as `-u`, `-Ou`, `-Wignore` or `-uc`.
@@ -366,6 +457,27 @@ fn is_python_word(word: &OsStr) -> bool {
 
 fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, what).hint("`pedl-run --help` lists the options")
+}
+
+/// Whether a word is one of our options, with its value or without.
+fn is_own_option(word: &str) -> bool {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    name.strip_prefix("--")
+        .is_some_and(|name| FLAGS.iter().any(|flag| flag.name == name))
+}
+
+/// Refuses one of our options with one dash: Python would take it for a row of its own letters.
+fn check_dashes(word: &OsStr) -> Result<(), Failure> {
+    let text = word.to_string_lossy();
+    // `-mode` runs the module `ode`.
+    if !is_own_option(&format!("-{text}")) || text.starts_with("-m") {
+        return Ok(());
+    }
+    Err(usage(format!("`{text}` begins with one dash"))
+        .detail(
+            "expected: two dashes before an option of pedl-run; one is for Python's own letters",
+        )
+        .hint(format!("write `-{text}`")))
 }
 
 fn misplaced_option(name: &str, python: &OsStr) -> Failure {

@@ -5,7 +5,7 @@
 //! standard error, each message beginning with `pedl: `.
 
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
@@ -18,6 +18,16 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::flags::{FLAGS, LogFormat, Options};
 use crate::failure::Failure;
+
+/// What it does, in a sentence.
+pub(super) const ABOUT: &str =
+    "Runs an unmodified Python script; killed at any moment, it continues exactly";
+
+/// How it is called, behind its name.
+pub(super) const USAGE: [&str; 2] = [
+    "[OPTIONS] [PYTHON OPTIONS] SCRIPT [ARGUMENTS]",
+    "[OPTIONS] [PYTHON OPTIONS] -m MODULE | -c CODE | - [ARGUMENTS]",
+];
 
 /// Whether errors are printed as JSON. Failures are reported at the very end of `main`, where the
 /// options are gone.
@@ -41,10 +51,15 @@ pub(crate) fn failure(failure: &Failure) -> i32 {
     exit_code
 }
 
+/// From now on failures are printed in this format.
+pub(super) fn use_format(format: LogFormat) {
+    JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
 /// Sends `tracing` to standard error, as the options say.
 pub(crate) fn start_logging(options: &Options) {
     let json = options.log_format == LogFormat::Json;
-    JSON.store(json, Ordering::Relaxed);
+    use_format(options.log_format);
     let level = match (options.quiet, options.verbose) {
         (true, _) => LevelFilter::ERROR,
         (_, true) => LevelFilter::DEBUG,
@@ -66,24 +81,26 @@ pub(crate) fn answer(text: &str) -> i32 {
 
 /// The text of `--help`: one screen.
 pub(crate) fn help() -> String {
-    let mut text = String::from(
-        "Runs an unmodified Python script; killed at any moment, it continues exactly.\n\n\
-         usage: pedl-run [OPTIONS] [PYTHON OPTIONS] SCRIPT [ARGUMENTS]\n       \
-         pedl-run [OPTIONS] [PYTHON OPTIONS] -m MODULE | -c CODE | - [ARGUMENTS]\n\n",
+    let mut text = format!(
+        "{ABOUT}.\nusage: pedl-run {}\n       pedl-run {}\n\n",
+        USAGE[0], USAGE[1]
     );
     for flag in FLAGS {
-        let option = match flag.value {
-            Some(value) => format!("--{} {value}", flag.name),
-            None => format!("--{}", flag.name),
-        };
-        let _ = writeln!(text, "  {option:<26}{}", flag.help);
+        let _ = writeln!(text, "  {:<26}{}", flag.shown(), flag.help);
     }
     text.push_str(
-        "\nIn the environment: PEDL_TRIAL_DIR=DIR is --trial-dir DIR; PEDL_HP and\n\
-         PEDL_NO_HOOKS, which may be repeated as options, separate values by `;`.\n\
-         Short options belong to Python: pedl-run -h prints its help.\n",
+        "\nPEDL_TRIAL_DIR=DIR in the environment is --trial-dir DIR, and so on; PEDL_HP and\n\
+         PEDL_NO_HOOKS separate values by `;`. -h is Python's. --pedl VERB is `pedl VERB`\n",
     );
     text
+}
+
+/// The trial process was killed. Where standard error is a terminal it may have left a line about its progress
+/// there, with the cursor at its beginning; a line of the script's own ends at the cursor.
+pub(crate) fn erase_rest_of_line(options: &Options) {
+    if !options.quiet && options.log_format == LogFormat::Text && io::stderr().is_terminal() {
+        to_stderr("\x1b[K");
+    }
 }
 
 fn to_stderr(text: &str) {

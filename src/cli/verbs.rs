@@ -15,6 +15,7 @@ use std::time::Instant;
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::flags::FLAGS;
+use super::man;
 use super::parse::{self, CommandLine};
 use super::report;
 use crate::failure::{Exit, Failure};
@@ -62,6 +63,18 @@ static VERBS: &[Verb] = &[
         help: "completions of pedl and pedl-run for a shell, to be sourced",
         run: completions,
     },
+    Verb {
+        name: "man",
+        arguments: "",
+        help: "the manual page of pedl-run, for `man -l -`",
+        run: |arguments| match arguments.first() {
+            None => Ok(report::answer(&man::page())),
+            Some(word) => {
+                let word = word.to_string_lossy();
+                Err(usage(format!("`{word}` is a word too many")))
+            }
+        },
+    },
 ];
 
 /// Whether this process was started by the name of the verbs.
@@ -89,8 +102,12 @@ pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
                 .iter()
                 .map(|verb| format!("`{}`", verb.name))
                 .collect();
-            usage(format!("there is no verb `{first}`"))
-                .detail(format!("expected: {}", names.join(", ")))
+            let failure = usage(format!("there is no verb `{first}`"))
+                .detail(format!("expected: {}", names.join(", ")));
+            match meant(&first) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
         })?;
     (verb.run)(rest)
 }
@@ -106,6 +123,20 @@ fn help() -> String {
 
 fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, what).hint("`pedl --help` lists the verbs")
+}
+
+/// What somebody meant who typed something else than a verb.
+fn meant(word: &str) -> Option<String> {
+    if Path::new(word).is_file() {
+        return Some(format!("`pedl run {word}` runs a script"));
+    }
+    let close = VERBS
+        .iter()
+        .find(|verb| strsim::levenshtein(word, verb.name) <= 2)?;
+    Some(format!(
+        "did you mean `pedl {}`? `pedl --help` lists the verbs",
+        close.name
+    ))
 }
 
 /// What a verb was given: options of `pedl-run`, its own words, and whether its switch is there.
@@ -177,10 +208,10 @@ fn doctor(arguments: &[OsString]) -> Result<i32, Failure> {
         return Ok(report::answer(&help()));
     };
     if let Some(word) = given.words.first() {
-        return Err(usage(format!(
-            "`{}` is a word too many",
-            word.to_string_lossy()
-        )));
+        return Err(
+            usage(format!("`{}` is a word too many", word.to_string_lossy()))
+                .detail("expected: pedl doctor [--python PATH] [--mode MODE] [--schema]"),
+        );
     }
     if given.switch {
         let schema = serde_json::to_string_pretty(&pedl_experiment::schema()).map_err(|error| {

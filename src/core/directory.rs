@@ -3,8 +3,9 @@
 //! `trial.json` is written once, when a trial begins, and read by every later start. It comes into
 //! being whole: written under another name, synced, renamed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,9 @@ pub const SCHEMA: u32 = 1;
 
 const RECORD: &str = "trial.json";
 const LOCK: &str = "lock";
+
+/// What tells a trial directory from any other: the first that is made in it, and what a trial is lost without.
+const OURS: [&str; 3] = [LOCK, RECORD, CHECKPOINTS];
 
 /// `trial.json`: what makes a trial the one it is, and what it ran on when it began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +49,12 @@ pub struct TrialRecord {
     /// Hyperparameters by name.
     #[serde(default)]
     pub hyperparameters: Map<String, Value>,
+    /// Checksums of the parts of its experiment configuration, by field; empty without one.
+    #[serde(default)]
+    pub configuration: BTreeMap<String, String>,
+    /// What hyperparameters and seeds were drawn from.
+    #[serde(default)]
+    pub experiment_seed: Option<u32>,
     /// What the trial began on.
     #[serde(flatten)]
     pub facts: Facts,
@@ -112,6 +122,7 @@ impl Directory {
             let aside = move_aside(path)?;
             tracing::info!("the trial before is kept in `{}`", aside.display());
         }
+        check_place(path)?;
         file::create_directory(path).map_err(cannot_create)?;
         let lock = match file::lock(&path.join(LOCK)).map_err(cannot_create)? {
             Attempt::Held(lock) => lock,
@@ -186,6 +197,44 @@ fn move_aside(path: &Path) -> Result<PathBuf> {
     Ok(aside)
 }
 
+/// Refuses a place where a trial must not begin: what is no directory, and a directory of somebody else's
+/// files, among which ours would lie, and which would be moved aside with the trial.
+fn check_place(path: &Path) -> Result<()> {
+    let refuse = |problem| {
+        let path = path.to_owned();
+        Err(NoPlace { path, problem }.into())
+    };
+    if path.symlink_metadata().is_err() {
+        // It is not there, or the next step tells why it cannot be looked at.
+        return Ok(());
+    }
+    if let (Err(_), Ok(target)) = (path.metadata(), path.read_link()) {
+        let target = target.display();
+        return refuse(format!("it is a symlink to `{target}`, which is not there"));
+    }
+    if !path.is_dir() {
+        return refuse("it is there, and is no directory".to_owned());
+    }
+    let Ok(entries) = path.read_dir() else {
+        // What may not be listed will not be written to: the next step tells.
+        return Ok(());
+    };
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    if names.is_empty()
+        || OURS
+            .iter()
+            .any(|ours| names.iter().any(|name| name == ours))
+    {
+        return Ok(());
+    }
+    let first = names[0].display();
+    refuse(format!(
+        "it holds {} files or directories, and no trial: `{first}` ...",
+        names.len()
+    ))
+}
+
 fn read_record(directory: &Path) -> Result<Option<TrialRecord>> {
     let path = directory.join(RECORD);
     let Some(text) = file::read_text(&path)? else {
@@ -213,6 +262,8 @@ fn new_record(launch: &Launch, facts: Facts) -> TrialRecord {
         command: launch.command.clone(),
         python_options: launch.python_options.clone(),
         hyperparameters: launch.hyperparameters.clone(),
+        configuration: launch.configuration.clone(),
+        experiment_seed: launch.experiment_seed,
         facts,
         created: events::now(),
         pedl_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -250,6 +301,10 @@ fn check_command(record: &TrialRecord, launch: &Launch) -> Result<()> {
         }
         .into());
     }
+    if record.configuration != launch.configuration {
+        let fields = differing_fields(&record.configuration, &launch.configuration);
+        return Err(WrongConfiguration { path, fields }.into());
+    }
     // The launch message has these from `trial.json`, unless that came into being meanwhile.
     let drawn = (launch.trial_seed, launch.hash_seed, launch.threads);
     if (record.trial_seed, record.hash_seed, record.threads) != drawn {
@@ -275,9 +330,7 @@ impl Kind for CannotCreate {
     }
 
     fn hint(&self) -> Option<String> {
-        Some(
-            "make its parent writable, or name another directory with `--trial-dir DIR`".to_owned(),
-        )
+        Some(hint_for(&self.source).to_owned())
     }
 
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -292,6 +345,49 @@ impl fmt::Display for CannotCreate {
             formatter,
             "cannot make the trial directory `{}`\n  {reason}\n  the run was stopped before it trained",
             self.path.display()
+        )
+    }
+}
+
+/// What would help where a trial cannot begin for a failure of the file system.
+pub(crate) fn hint_for(error: &Error) -> &'static str {
+    let system = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    match system.map(io::Error::kind) {
+        Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            "make room there and run the same command again, or name another directory with `--trial-dir DIR`"
+        }
+        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+            "let this user read and write there, or name another directory with `--trial-dir DIR`"
+        }
+        _ => "name another directory with `--trial-dir DIR`",
+    }
+}
+
+/// A trial cannot be kept there.
+#[derive(Debug)]
+struct NoPlace {
+    path: PathBuf,
+    problem: String,
+}
+
+impl Kind for NoPlace {
+    fn class(&self) -> Class {
+        Class::CannotCreate
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("name a directory that is empty, or not there yet, with `--trial-dir DIR`".to_owned())
+    }
+}
+
+impl fmt::Display for NoPlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "`{}` cannot be a trial directory\n  {}\n  nothing was changed, and the run was stopped before \
+             it trained",
+            self.path.display(),
+            self.problem
         )
     }
 }
@@ -348,8 +444,51 @@ impl fmt::Display for WrongCommand {
         let Self { path, begun, now } = self;
         write!(
             formatter,
-            "`{}` belongs to another command\n  begun with: {begun}\n  run with: {now}",
+            "`{}` belongs to another command\n  begun with: {begun}\n  run with: {now}\n  \
+             nothing was changed, and the run was stopped before it trained",
             path.display()
+        )
+    }
+}
+
+/// The fields in which two configurations differ, as a sentence names them.
+pub fn differing_fields(
+    begun: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> String {
+    let names: BTreeSet<_> = begun.keys().chain(now.keys()).collect();
+    let differing = names
+        .into_iter()
+        .filter(|name| begun.get(*name) != now.get(*name))
+        .map(|name| format!("`{name}`"));
+    differing.collect::<Vec<_>>().join(", ")
+}
+
+/// The directory belongs to another experiment configuration.
+#[derive(Debug)]
+struct WrongConfiguration {
+    path: PathBuf,
+    fields: String,
+}
+
+impl Kind for WrongConfiguration {
+    fn class(&self) -> Class {
+        Class::WrongCommand
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = "begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`";
+        Some(hint.to_owned())
+    }
+}
+
+impl fmt::Display for WrongConfiguration {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, fields } = self;
+        let path = path.display();
+        write!(
+            formatter,
+            "`{path}` belongs to another configuration\n  it differs in: {fields}"
         )
     }
 }
@@ -375,7 +514,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "cannot read `{}`\n  {}",
+            "cannot read `{}`\n  {}\n  nothing was changed, and the run was stopped before it trained",
             self.path.display(),
             self.problem
         )

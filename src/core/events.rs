@@ -7,9 +7,11 @@
 //! | `trial_begun` | `trial_id`, `experiment_id`, `attempt`, `command`, `hyperparameters`, `python`, `versions`, `cpu` | first intercepted call of a start |
 //! | `resumed` | `batch`, `step`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
 //! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; where the step trained several models, each name begins with `model N `, N from 0 in the order of their first compute call), `batches_per_second` | a step ended |
+//! | `validation` | `workload`, `batch`, `step` (completed), `epoch` (as above), `metrics` (name → value), `best_batch` (after which the best so far was made; null without an experiment configuration) | the model was validated, where a configuration or `--steps` decides how long it trains |
 //! | `checkpoint` | `workload`, `batch`, `step`, `epoch` (as above), `name`, `bytes`, `seconds` | a checkpoint was committed |
 //! | `checkpoint_damaged` | `error` | a checkpoint was found damaged, and was set aside |
-//! | `restart` | `signal`, `attempt` | the supervisor started the trial process again |
+//! | `restart` | `signal` or `exit_code`, `attempt` | the supervisor started the trial process again |
+//! | `events_lost` | `count` | only in a stream (`--events-fd`) whose reader did not keep up: so many events were left out |
 //! | `trial_ended` | `exit_code` or `signal` | the trial is over |
 //!
 //! Hooks may add events of other names. A reader ignores names and members that it does not know.
@@ -28,6 +30,7 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
+use crate::event_stream::Stream;
 use crate::file;
 
 /// The version of the events.
@@ -46,6 +49,8 @@ pub fn now() -> String {
 pub struct Journal {
     path: PathBuf,
     file: fs::File,
+    /// Whoever is told the same.
+    stream: Option<Stream>,
 }
 
 impl Journal {
@@ -58,7 +63,21 @@ impl Journal {
         if torn {
             file::check("write", &path, file.write_all(b"\n"))?;
         }
-        Ok(Self { path, file })
+        Ok(Self {
+            path,
+            file,
+            stream: None,
+        })
+    }
+
+    /// Sends each event to a stream as well.
+    pub fn stream_to(&mut self, stream: Option<Stream>) {
+        self.stream = stream;
+    }
+
+    /// Gives the stream back.
+    pub fn into_stream(self) -> Option<Stream> {
+        self.stream
     }
 
     /// Appends one event.
@@ -67,7 +86,11 @@ impl Journal {
         fields.insert("time".into(), now().into());
         fields.insert("event".into(), event.into());
         let line = format!("{}\n", Value::Object(fields));
-        file::check("write", &self.path, self.file.write_all(line.as_bytes()))
+        let written = self.file.write_all(line.as_bytes());
+        if let Some(stream) = &mut self.stream {
+            stream.send(&line);
+        }
+        file::check("write", &self.path, written)
     }
 
     /// Makes the journal durable.

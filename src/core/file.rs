@@ -98,10 +98,17 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>> {
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let staged = path.with_file_name(format!(".{name}.{}", process::id()));
-    let file = File::create(&staged)?;
-    file.write_at(text.as_bytes(), 0)?;
-    file.sync()?;
-    rename(&staged, path)?;
+    let outcome = (|| {
+        let file = File::create(&staged)?;
+        file.write_at(text.as_bytes(), 0)?;
+        file.sync()?;
+        rename(&staged, path)
+    })();
+    if outcome.is_err() {
+        // Whatever the trouble is, what is half written is no use to anybody.
+        let _ = fs::remove_file(&staged);
+    }
+    outcome?;
     path.parent().map_or(Ok(()), sync_directory)
 }
 
@@ -190,9 +197,12 @@ impl Kind for Failure {
                 "make room and run the same command again: it continues"
             }
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "make the directory writable, or name another with `--trial-dir DIR`"
+                "make the directory writable and run the same command again: it continues"
             }
-            _ => return None,
+            io::ErrorKind::FileTooLarge => {
+                "allow larger files (`ulimit -f unlimited`) and run the same command again: it continues"
+            }
+            _ => "look after the file system and run the same command again: it continues",
         };
         Some(hint.to_owned())
     }

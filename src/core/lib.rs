@@ -24,6 +24,7 @@ pub mod calls;
 pub mod checkpoint;
 pub mod directory;
 pub mod error;
+pub mod event_stream;
 pub mod events;
 mod file;
 mod metrics;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::calls::value::{Decoder, Leaf, Malformed, Token};
 use crate::calls::{Tables, TextId};
+use crate::error::{self, Class, Kind};
 
 /// The name of a value that is returned alone.
 const LOSS: &str = "loss";
@@ -127,19 +128,94 @@ impl Averages {
 
 /// What follows the batches in the line about a step.
 pub(crate) fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String {
+    let metrics = match list(metrics) {
+        none if none.is_empty() => none,
+        some => format!(": {some}"),
+    };
+    metrics + &speed.map_or(String::new(), |speed| format!("; {}", rate(speed)))
+}
+
+/// Metrics, as one reads them.
+pub(crate) fn list(metrics: &[(String, f64)]) -> String {
     let metrics: Vec<_> = metrics
         .iter()
         .map(|(name, value)| format!("{name} {}", Number(*value)))
         .collect();
-    let metrics = match metrics.join(", ") {
-        none if none.is_empty() => none,
-        some => format!(": {some}"),
+    metrics.join(", ")
+}
+
+/// A speed, as one reads it.
+pub(crate) fn rate(batches_per_second: f64) -> String {
+    let digits = usize::from(batches_per_second < 100.0);
+    format!("{batches_per_second:.digits$} batches/s")
+}
+
+/// How Keras marks metrics of a validation.
+const VALIDATION: &str = "val_";
+
+/// What Keras has called accuracy: the short word up to 2.2, the long one from 2.3 on.
+const ACCURACY: [&str; 2] = ["acc", "accuracy"];
+
+/// The value of the metric that a search names: with or without `val_`, and in either spelling of accuracy.
+///
+/// # Errors
+///
+/// There is none of this name.
+pub(crate) fn validation_metric(metrics: &[(String, f64)], wanted: &str) -> error::Result<f64> {
+    let bare = |name: &str| name.strip_prefix(VALIDATION).unwrap_or(name).to_owned();
+    let value_of = |name: &str| {
+        let found = metrics.iter().find(|(known, _)| bare(known) == name);
+        found.map(|(_, value)| *value)
     };
-    let speed = speed.map_or(String::new(), |speed| {
-        let digits = usize::from(speed < 100.0);
-        format!("; {speed:.digits$} batches/s")
-    });
-    metrics + &speed
+    let wanted_bare = bare(wanted);
+    let [short, long] = ACCURACY;
+    let other_spelling = match wanted_bare.strip_suffix(long) {
+        Some(head) => Some(format!("{head}{short}")),
+        None => wanted_bare
+            .strip_suffix(short)
+            .map(|head| format!("{head}{long}")),
+    };
+    value_of(&wanted_bare)
+        .or_else(|| value_of(&other_spelling?))
+        .ok_or_else(|| {
+            let known: Vec<_> = metrics
+                .iter()
+                .map(|(name, _)| format!("`{name}`"))
+                .collect();
+            MissingMetric {
+                wanted: wanted.to_owned(),
+                known: known.join(", "),
+            }
+            .into()
+        })
+}
+
+/// No validation has the metric of the search.
+#[derive(Debug)]
+struct MissingMetric {
+    wanted: String,
+    known: String,
+}
+
+impl Kind for MissingMetric {
+    fn class(&self) -> Class {
+        Class::WrongCommand
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("name one of these as `searcher.metric` in the configuration".to_owned())
+    }
+}
+
+impl fmt::Display for MissingMetric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, known } = self;
+        write!(
+            formatter,
+            "`searcher.metric` is `{wanted}`, and the validation has no metric of this name\n  \
+             it has: {known}\n  the run was stopped at its first validation"
+        )
+    }
 }
 
 /// A number as one reads it: four digits after the point, unless that hides it.
@@ -209,6 +285,27 @@ fn from_half(bits: u16) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_metric_of_a_search_has_several_spellings() {
+        let metrics = [("val_loss".to_owned(), 0.5), ("val_acc".to_owned(), 0.9)];
+        for (wanted, value) in [
+            ("loss", 0.5),
+            ("val_loss", 0.5),
+            ("acc", 0.9),
+            ("accuracy", 0.9),
+            ("val_accuracy", 0.9),
+        ] {
+            let found = validation_metric(&metrics, wanted).expect(wanted);
+            assert_eq!(found.to_bits(), f64::to_bits(value), "{wanted}");
+        }
+        let error = validation_metric(&metrics, "error").expect_err("none of this name");
+        assert!(
+            error.to_string().contains("`val_loss`, `val_acc`"),
+            "{error}"
+        );
+        assert_eq!(error.exit_code(), 65);
+    }
     use crate::calls::value::{ArrayClass, Encoded};
 
     fn add(averages: &mut Averages, identity: TextId, value: &Encoded) {

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Instant;
@@ -27,6 +28,8 @@ pub(crate) struct Saver {
     /// Memory of the last snapshot, for the next one: what was touched once is not zeroed again.
     tensors: Vec<Tensor>,
     commit: Option<JoinHandle<Finished>>,
+    /// The batch of the newest checkpoint that is committed; 0: none.
+    committed: Arc<AtomicU64>,
 }
 
 /// What a commit leaves behind.
@@ -52,13 +55,20 @@ impl Commit {
 }
 
 impl Saver {
-    pub(crate) fn new(store: Store, journal: Arc<Mutex<Journal>>) -> Self {
+    /// `committed` is the batch of the checkpoint that is there; 0: none.
+    pub(crate) fn new(store: Store, journal: Arc<Mutex<Journal>>, committed: u64) -> Self {
         Self {
             store,
             journal,
             tensors: Vec::new(),
             commit: None,
+            committed: Arc::new(AtomicU64::new(committed)),
         }
+    }
+
+    /// The batch of the newest checkpoint that is committed; 0: none.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
     }
 
     /// Tensors of an earlier snapshot, for their memory; none while they are being written.
@@ -99,8 +109,12 @@ impl Saver {
         self.wait()?;
         let captured = self.store.capture(&snapshot.files)?;
         let (store, journal) = (self.store.clone(), Arc::clone(&self.journal));
+        let committed = Arc::clone(&self.committed);
         let work = move || {
             let outcome = commit(&store, &journal, &snapshot, captured, &log);
+            if outcome.is_ok() {
+                committed.store(snapshot.batch, Ordering::Relaxed);
+            }
             Finished {
                 tensors: snapshot.tensors,
                 outcome,

@@ -1,8 +1,8 @@
 //! Which workload is next: a pure state machine over batches.
 //!
-//! Told that a batch ended, a checkpoint was taken, or training ended, it answers what comes next.
-//! Time is an argument and never read, so every decision can be tested. The script's own loop decides
-//! how many batches there are; steps only mark boundaries in it.
+//! Told that a batch ended, that the model was validated, or that a checkpoint was taken, it answers
+//! what is due. Time is an argument and never read, so every decision can be tested. Without a length
+//! the script's own loop decides how many batches there are, and steps only mark boundaries in it.
 //!
 //! ```text
 //! batch      1 … 100 | 101 … 200 | 201 …          batches_per_step = 100
@@ -10,9 +10,11 @@
 //!                    ^ RUN_STEP 1 is complete; with checkpoint_period = 1 CHECKPOINT_MODEL is next
 //! ```
 //!
-//! In a replay batches are counted as ever, but no checkpoint comes due.
+//! In a replay batches and validations are counted as ever, but no checkpoint comes due.
 
-use crate::workload::{Step, Workload};
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Step;
 
 /// A due checkpoint that was not taken is asked for again after so many seconds. What prevents it (the
 /// one before is still being written, or the run cannot be resumed exactly) lasts longer than a batch,
@@ -28,15 +30,39 @@ pub struct Plan {
     pub checkpoint_period: Option<u64>,
     /// A checkpoint when the last one is so many seconds old. 0: at every batch.
     pub checkpoint_seconds: f64,
+    /// How many steps the trial has; `None`: as many as the script's own loop makes.
+    pub steps: Option<u64>,
+    /// A validation when so many steps were made since the last one; `None`: only the script's own.
+    pub validation_period: Option<u64>,
+    /// Which validations are followed by a checkpoint; `None`: none is.
+    pub checkpoint_policy: Option<CheckpointPolicy>,
+    /// Whether the metric by which validations are compared is to be small.
+    pub smaller_is_better: bool,
 }
 
-/// What a batch was the end of, and what comes after it.
+/// Which validations are followed by a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointPolicy {
+    /// Those that are the best so far.
+    Best,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+/// What a batch was the end of, and what is due after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
     /// The step that ended with this batch.
     pub step_ended: Option<Step>,
-    /// The next workload.
-    pub next: Workload,
+    /// The model is to be validated.
+    pub validation_due: bool,
+    /// A checkpoint is to be taken.
+    pub checkpoint_due: bool,
+    /// It was the last batch of the trial, or one after that.
+    pub is_last: bool,
 }
 
 /// Counts the batches of one trial.
@@ -52,6 +78,10 @@ pub struct Sequencer {
     asked_by_period: bool,
     /// When a due checkpoint was last asked for.
     asked_s: Option<f64>,
+    /// Completed steps at the last validation.
+    validated_step: u64,
+    /// The best validation so far: its metric, and its batch.
+    best: Option<(f64, u64)>,
 }
 
 impl Sequencer {
@@ -68,6 +98,8 @@ impl Sequencer {
             checkpoint_s: 0.0,
             asked_by_period: false,
             asked_s: None,
+            validated_step: 0,
+            best: None,
         }
     }
 
@@ -114,15 +146,55 @@ impl Sequencer {
         if self.batches == 1 || self.batches <= self.replayed {
             self.checkpoint_s = now_s;
         }
-        let is_due = self.batches > self.replayed && self.is_checkpoint_due(step_ended, now_s);
-        let next = if is_due {
-            Workload::CheckpointModel {
-                batch: self.batches,
-            }
-        } else {
-            Workload::RunStep(self.step())
+        let checkpoint_due =
+            self.batches > self.replayed && self.is_checkpoint_due(step_ended, now_s);
+        let validation_due = match (step_ended, self.plan.validation_period) {
+            (Some(step), Some(period)) => step.number - self.validated_step >= period.max(1),
+            _ => false,
         };
-        Boundary { step_ended, next }
+        Boundary {
+            step_ended,
+            validation_due,
+            checkpoint_due,
+            is_last: self.plan.steps.is_some() && self.batches_left() == Some(0),
+        }
+    }
+
+    /// Batches that the trial has yet to train; `None` where the script's own loop decides.
+    #[must_use]
+    pub fn batches_left(&self) -> Option<u64> {
+        let length = self.plan.steps?.saturating_mul(self.plan.batches_per_step);
+        Some(length.saturating_sub(self.batches))
+    }
+
+    /// The model was validated after the last batch. Returns whether a checkpoint is to be taken of it.
+    ///
+    /// Args:
+    ///     `metric`: what validations are compared by; one that is not a number is never the best.
+    pub fn validated(&mut self, metric: f64) -> bool {
+        self.validated_step = self.steps();
+        let is_best = !metric.is_nan()
+            && self.best.is_none_or(|(best, _)| {
+                if self.plan.smaller_is_better {
+                    metric < best
+                } else {
+                    metric > best
+                }
+            });
+        if is_best {
+            self.best = Some((metric, self.batches));
+        }
+        match self.plan.checkpoint_policy {
+            Some(CheckpointPolicy::All) => true,
+            Some(CheckpointPolicy::Best) => is_best,
+            Some(CheckpointPolicy::None) | None => false,
+        }
+    }
+
+    /// The batch after which the best validation was made.
+    #[must_use]
+    pub fn best_batch(&self) -> Option<u64> {
+        self.best.map(|(_, batch)| batch)
     }
 
     /// A checkpoint of the last batch was taken.
@@ -160,11 +232,11 @@ mod tests {
         batches_per_step: 3,
         checkpoint_period: Some(2),
         checkpoint_seconds: 60.0,
+        steps: None,
+        validation_period: None,
+        checkpoint_policy: None,
+        smaller_is_better: true,
     };
-
-    fn checkpoint(batch: u64) -> Workload {
-        Workload::CheckpointModel { batch }
-    }
 
     fn step(number: u64) -> Step {
         Step {
@@ -174,13 +246,15 @@ mod tests {
         }
     }
 
-    /// One row: the time of a batch; the step it ends; what comes next.
-    fn run(sequencer: &mut Sequencer, rows: &[(f64, Option<u64>, Workload)]) {
-        for &(now_s, ended, next) in rows {
+    /// One row: the time of a batch; the step it ends; whether a checkpoint is due.
+    fn run(sequencer: &mut Sequencer, rows: &[(f64, Option<u64>, bool)]) {
+        for &(now_s, ended, checkpoint_due) in rows {
             let boundary = sequencer.batch_done(now_s);
             let expected = Boundary {
                 step_ended: ended.map(step),
-                next,
+                validation_due: false,
+                checkpoint_due,
+                is_last: false,
             };
             assert_eq!(
                 boundary,
@@ -197,22 +271,16 @@ mod tests {
         run(
             &mut sequencer,
             &[
-                (10.0, None, Workload::RunStep(step(1))),
-                (11.0, None, Workload::RunStep(step(1))),
-                (12.0, Some(1), Workload::RunStep(step(2))),
-                (13.0, None, Workload::RunStep(step(2))),
-                (14.0, None, Workload::RunStep(step(2))),
-                (15.0, Some(2), checkpoint(6)),
+                (10.0, None, false),
+                (11.0, None, false),
+                (12.0, Some(1), false),
+                (13.0, None, false),
+                (14.0, None, false),
+                (15.0, Some(2), true),
             ],
         );
         sequencer.checkpoint_taken(15.5);
-        run(
-            &mut sequencer,
-            &[
-                (75.4, None, Workload::RunStep(step(3))),
-                (75.5, None, checkpoint(8)),
-            ],
-        );
+        run(&mut sequencer, &[(75.4, None, false), (75.5, None, true)]);
     }
 
     #[test]
@@ -221,10 +289,10 @@ mod tests {
         run(
             &mut sequencer,
             &[
-                (0.0, None, Workload::RunStep(step(1))),
-                (60.0, None, checkpoint(2)),
-                (60.9, Some(1), Workload::RunStep(step(2))),
-                (61.0, None, checkpoint(4)),
+                (0.0, None, false),
+                (60.0, None, true),
+                (60.9, Some(1), false),
+                (61.0, None, true),
             ],
         );
     }
@@ -241,14 +309,73 @@ mod tests {
         run(
             &mut sequencer,
             &[
-                (0.0, None, Workload::RunStep(step(1))),
-                (0.0, None, Workload::RunStep(step(1))),
-                (0.0, Some(1), Workload::RunStep(step(2))),
-                (0.0, None, Workload::RunStep(step(2))),
-                (0.0, None, checkpoint(5)),
-                (0.0, Some(2), checkpoint(6)),
+                (0.0, None, false),
+                (0.0, None, false),
+                (0.0, Some(1), false),
+                (0.0, None, false),
+                (0.0, None, true),
+                (0.0, Some(2), true),
             ],
         );
+    }
+
+    #[test]
+    fn a_validation_comes_when_the_last_one_is_old_enough() {
+        let plan = Plan {
+            validation_period: Some(2),
+            ..PLAN
+        };
+        let mut sequencer = Sequencer::new(plan, 0);
+        let mut due = Vec::new();
+        for batch in 1..=30 {
+            if sequencer.batch_done(0.0).validation_due {
+                due.push(batch);
+                sequencer.validated(0.0);
+            }
+            if batch == 15 {
+                // The script's own, at the end of an epoch: the next one is put off by it.
+                sequencer.validated(0.0);
+            }
+        }
+        assert_eq!(due, [6, 12, 21, 27]);
+    }
+
+    #[test]
+    fn the_last_batch_is_that_of_the_last_step() {
+        let plan = Plan {
+            steps: Some(4),
+            ..PLAN
+        };
+        let mut sequencer = Sequencer::new(plan, 0);
+        assert_eq!(sequencer.batches_left(), Some(12));
+        let last: Vec<_> = (1..=14)
+            .filter(|_| sequencer.batch_done(0.0).is_last)
+            .collect();
+        assert_eq!(last, [12, 13, 14]);
+        assert_eq!(sequencer.batches_left(), Some(0));
+    }
+
+    #[test]
+    fn a_checkpoint_follows_validations_by_the_policy() {
+        let metrics = [0.5, f64::NAN, 0.4, 0.4, 0.6];
+        let follows = |policy, smaller_is_better| {
+            let plan = Plan {
+                checkpoint_policy: policy,
+                smaller_is_better,
+                ..PLAN
+            };
+            let mut sequencer = Sequencer::new(plan, 0);
+            metrics.map(|metric| {
+                sequencer.batch_done(0.0);
+                sequencer.validated(metric)
+            })
+        };
+        let best = Some(CheckpointPolicy::Best);
+        assert_eq!(follows(best, true), [true, false, true, false, false]);
+        assert_eq!(follows(best, false), [true, false, false, false, true]);
+        assert_eq!(follows(Some(CheckpointPolicy::All), true), [true; 5]);
+        assert_eq!(follows(Some(CheckpointPolicy::None), true), [false; 5]);
+        assert_eq!(follows(None, true), [false; 5]);
     }
 
     proptest! {
@@ -281,16 +408,16 @@ mod tests {
             let (mut whole, mut resumed) = (Sequencer::new(plan, 0), Sequencer::new(plan, replayed));
             for batch in 1..=replayed + more {
                 let boundary = whole.batch_done(0.0);
-                if matches!(boundary.next, Workload::CheckpointModel { .. }) || batch == replayed {
+                if boundary.checkpoint_due || batch == replayed {
                     whole.checkpoint_taken(0.0);
                 }
                 let again = resumed.batch_done(0.0);
-                if matches!(again.next, Workload::CheckpointModel { .. }) {
+                if again.checkpoint_due {
                     resumed.checkpoint_taken(0.0);
                 }
                 prop_assert_eq!(boundary.step_ended, again.step_ended);
                 if batch > replayed {
-                    prop_assert_eq!(boundary.next, again.next);
+                    prop_assert_eq!(boundary, again);
                 }
             }
         }
@@ -301,7 +428,7 @@ mod tests {
             let (mut now_s, mut last) = (0.0, None);
             for elapsed in times {
                 now_s += elapsed;
-                let is_due = matches!(sequencer.batch_done(now_s).next, Workload::CheckpointModel { .. });
+                let is_due = sequencer.batch_done(now_s).checkpoint_due;
                 let begun: f64 = *last.get_or_insert(now_s);
                 prop_assert_eq!(is_due, now_s - begun >= PLAN.checkpoint_seconds);
                 if is_due {

@@ -25,6 +25,7 @@ use crate::calls::{Answer, Call, Divergence, Log, Mark, Replay, Tables, TextId, 
 use crate::checkpoint::{Checkpoint, Newest, Snapshot, Store, Tensor};
 use crate::directory::{self, Directory, Facts};
 use crate::error::{Bug, Class, Error, Kind, Result};
+use crate::event_stream::Stream;
 use crate::events::{self, Journal};
 use crate::metrics::{self, Averages};
 pub use crate::saver::{Commit, Ended};
@@ -57,7 +58,18 @@ struct Begun {
     /// The last batch's time in seconds, and when the running step began: time and batch.
     now_s: f64,
     running_since: Option<(f64, u64)>,
+    last_step: LastStep,
 }
+
+/// What the line about a step said.
+#[derive(Debug, Default)]
+struct LastStep {
+    metrics: String,
+    speed: Option<f64>,
+}
+
+/// For how much of a step its speed is not told: that of the one before is steadier.
+const LEAST_SECONDS: f64 = 2.0;
 
 impl Training {
     /// A training that has not begun. Touches no disk.
@@ -92,11 +104,23 @@ impl Training {
     ///
     /// # Errors
     ///
-    /// In use; another command's; not to be made; no checkpoint left that is whole; storage.
+    /// In use; another command's; not to be made, read or written; no checkpoint left that is whole.
     pub fn begin(&mut self, facts: Facts) -> Result<()> {
         if self.begun.is_some() {
             return Ok(());
         }
+        self.open(facts).map_err(|error| match error.class() {
+            // Nothing was trained, so nothing is lost, and nothing is won by another start.
+            Class::StorageFailed => CannotBegin {
+                trial_dir: self.launch.trial_dir.clone(),
+                source: error,
+            }
+            .into(),
+            _ => error,
+        })
+    }
+
+    fn open(&mut self, facts: Facts) -> Result<()> {
         let directory = Directory::open(&self.launch, facts)?;
         let trial_dir = self.launch.trial_dir.as_path();
         let log_path = trial_dir.join(LOG);
@@ -131,7 +155,14 @@ impl Training {
             }
             None => (Log::create(&log_path, &mut self.tables)?, None),
         };
-        let journal = Arc::new(Mutex::new(Journal::open(trial_dir)?));
+        let mut journal = Journal::open(trial_dir)?;
+        if let Some(target) = self.launch.events {
+            match Stream::open(target) {
+                Ok(stream) => journal.stream_to(Some(stream)),
+                Err(error) => tracing::warn!("`--events-fd`: no events are written there: {error}"),
+            }
+        }
+        let journal = Arc::new(Mutex::new(journal));
         let replayed = checkpoint
             .as_ref()
             .map_or(0, |checkpoint| checkpoint.manifest.batch);
@@ -140,15 +171,25 @@ impl Training {
             log,
             replay,
             checkpoint,
-            saver: Saver::new(store, Arc::clone(&journal)),
+            saver: Saver::new(store, Arc::clone(&journal), replayed),
             journal,
             sequencer: Sequencer::new(plan(&self.launch), replayed),
             now_s: 0.0,
             running_since: None,
+            last_step: LastStep::default(),
         };
         begun.announce(&self.launch, &damaged)?;
         self.begun = Some(begun);
         Ok(())
+    }
+
+    /// In what this process differs from the one that began the trial, as short texts; only where it resumes from
+    /// what that one computed.
+    pub fn changes(&self) -> &[String] {
+        match &self.begun {
+            Some(begun) if begun.checkpoint.is_some() => &begun.directory.changes,
+            _ => &[],
+        }
     }
 
     /// Whether the trial has begun.
@@ -340,31 +381,79 @@ impl Training {
         Ok(boundary)
     }
 
+    /// Batches that the trial has yet to train; `None` where the script's own loop decides.
+    pub fn batches_left(&self) -> Option<u64> {
+        match &self.begun {
+            Some(begun) => begun.sequencer.batches_left(),
+            None => Sequencer::new(plan(&self.launch), 0).batches_left(),
+        }
+    }
+
+    /// The model was validated after the last batch: writes it into the journal, unless a replay repeats
+    /// it. Returns whether a checkpoint is to be taken of the model.
+    ///
+    /// Args:
+    ///     `metrics`: names as the framework reports them, and values.
+    ///
+    /// # Errors
+    ///
+    /// The metric of the search is not among them; storage.
+    pub fn validated(&mut self, epoch: Option<u64>, metrics: &[(String, f64)]) -> Result<bool> {
+        let is_replayed = self.position() < self.resume_call();
+        let begun = self.begun.as_mut().ok_or_else(not_begun)?;
+        let metric = match &self.launch.search {
+            Some(search) => metrics::validation_metric(metrics, &search.metric)?,
+            None => f64::NAN,
+        };
+        let is_due = begun.sequencer.validated(metric);
+        if is_replayed {
+            return Ok(false);
+        }
+        let (batch, step) = (begun.sequencer.batches(), begun.sequencer.steps());
+        tracing::info!(
+            "validation after batch {batch}{}",
+            metrics::describe(metrics, None)
+        );
+        let members_of = |(name, value): &(String, f64)| (name.clone(), events::number(*value));
+        let values: Map<_, _> = metrics.iter().map(members_of).collect();
+        lock(&begun.journal).append(
+            "validation",
+            members(json!({
+                "workload": Workload::ComputeValidationMetrics { step }.to_string(),
+                "batch": batch,
+                "step": step,
+                "epoch": epoch,
+                "metrics": values,
+                "best_batch": begun.sequencer.best_batch(),
+            })),
+        )?;
+        Ok(is_due)
+    }
+
     /// Tells the names of what a call returns as a list.
     pub fn set_metric_names(&mut self, identity: TextId, names: Vec<String>) {
         self.metrics.set_names(identity, names);
     }
 
     /// The step that ended with the last batch is over, and its calls are appended: writes it into the
-    /// journal, and says so. `epoch` is that of the last batch, from 0; none in a loop of the script's own.
+    /// journal, and says so, unless a line on the terminal does already (`is_live`). `epoch` is that of the
+    /// last batch, from 0; none in a loop of the script's own.
     ///
     /// # Errors
     ///
     /// Storage.
-    pub fn end_step(&mut self, epoch: Option<u64>) -> Result<()> {
+    pub fn end_step(&mut self, epoch: Option<u64>, is_live: bool) -> Result<()> {
         let averages = self.metrics.take(&self.tables);
         let begun = self.begun.as_mut().ok_or_else(not_begun)?;
         let batches = begun.sequencer.batches();
         let step = begun.sequencer.step_of(batches.max(1));
-        let speed = begun
-            .running_since
-            .replace((begun.now_s, batches))
-            .and_then(|(since_s, first)| {
-                #[expect(clippy::cast_precision_loss, reason = "a rate is rounded anyhow")]
-                let rate = (batches - first) as f64 / (begun.now_s - since_s);
-                rate.is_finite().then_some(rate)
-            });
-        tracing::info!(
+        let speed = begun.speed(0.0);
+        begun.running_since = Some((begun.now_s, batches));
+        begun.last_step = LastStep {
+            metrics: metrics::list(&averages),
+            speed,
+        };
+        let line = format!(
             "step {} (batches {}-{}{}){}",
             step.number,
             step.first_batch,
@@ -372,6 +461,11 @@ impl Training {
             epoch.map_or(String::new(), |epoch| format!(", epoch {epoch}")),
             metrics::describe(&averages, speed)
         );
+        if is_live {
+            tracing::debug!("{line}");
+        } else {
+            tracing::info!("{line}");
+        }
         let members_of = |(name, mean): &(String, f64)| (name.clone(), events::number(*mean));
         let averages: Map<_, _> = averages.iter().map(members_of).collect();
         lock(&begun.journal).append(
@@ -385,6 +479,32 @@ impl Training {
                 "batches_per_second": speed,
             })),
         )
+    }
+
+    /// How the training goes, in a line; `None` before it has begun.
+    pub fn progress(&self) -> Option<String> {
+        let begun = self.begun.as_ref()?;
+        let batches = begun.sequencer.batches();
+        let step = begun.sequencer.step_of(batches.max(1)).number;
+        let trial = self.launch.trial_id;
+        let mut line = format!("trial {trial}, step {step}, batch {batches}");
+        if begun.sequencer.is_replaying() {
+            let last = begun.saver.committed();
+            return Some(format!("{line}: replaying, up to batch {last}"));
+        }
+        if let Some(speed) = begun.speed(LEAST_SECONDS).or(begun.last_step.speed) {
+            line = format!("{line}, {}", metrics::rate(speed));
+        }
+        // The metrics last: of a line that is too long for the terminal the end is cut off.
+        let checkpoint = match begun.saver.committed() {
+            0 => "no checkpoint".to_owned(),
+            batch => format!("checkpoint {batch}"),
+        };
+        line = format!("{line}, {checkpoint}");
+        if !begun.last_step.metrics.is_empty() {
+            line = format!("{line}: {}", begun.last_step.metrics);
+        }
+        Some(line)
     }
 
     /// Tensors of an earlier checkpoint, whose memory can be used for the next.
@@ -424,6 +544,7 @@ impl Training {
             state,
             tensors,
             files,
+            best_batch: begun.sequencer.best_batch(),
         };
         begun.saver.save(snapshot, begun.log.file())?;
         begun.sequencer.checkpoint_taken(begun.now_s);
@@ -490,11 +611,18 @@ fn lock(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
 }
 
 impl Begun {
+    /// Batches in a second since the running step began, if that is so many seconds ago.
+    fn speed(&self, least_seconds: f64) -> Option<f64> {
+        let (since_s, first) = self.running_since?;
+        let seconds = self.now_s - since_s;
+        #[expect(clippy::cast_precision_loss, reason = "a rate is rounded anyhow")]
+        let rate = (self.sequencer.batches() - first) as f64 / seconds;
+        (seconds >= least_seconds && rate.is_finite()).then_some(rate)
+    }
+
     /// Writes into the journal how this process begins, and says what is worth saying.
     fn announce(&self, launch: &Launch, damaged: &[Error]) -> Result<()> {
-        let Directory {
-            record, changes, ..
-        } = &self.directory;
+        let Directory { record, .. } = &self.directory;
         let mut journal = lock(&self.journal);
         journal.append(
             "trial_begun",
@@ -514,8 +642,8 @@ impl Begun {
             let event = json!({"error": error.to_string()});
             journal.append("checkpoint_damaged", members(event))?;
         }
-        for change in changes {
-            tracing::warn!("{change}: the resumed run may differ");
+        for note in &launch.notes {
+            tracing::info!("{note}");
         }
         if let Some(Checkpoint { manifest, .. }) = &self.checkpoint {
             tracing::info!(
@@ -536,11 +664,53 @@ fn plan(launch: &Launch) -> Plan {
         batches_per_step: launch.batches_per_step,
         checkpoint_period: launch.checkpoint_period,
         checkpoint_seconds: launch.checkpoint_seconds,
+        steps: launch.steps,
+        validation_period: launch.validation_period,
+        checkpoint_policy: launch
+            .search
+            .as_ref()
+            .map(|search| search.checkpoint_policy),
+        smaller_is_better: launch
+            .search
+            .as_ref()
+            .is_none_or(|search| search.smaller_is_better),
     }
 }
 
 fn not_begun() -> Error {
     Bug("the trial has not begun".to_owned()).into()
+}
+
+/// The file system fails before the trial has begun in this process.
+#[derive(Debug)]
+struct CannotBegin {
+    trial_dir: PathBuf,
+    source: Error,
+}
+
+impl Kind for CannotBegin {
+    fn class(&self) -> Class {
+        Class::CannotCreate
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(directory::hint_for(&self.source).to_owned())
+    }
+
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl fmt::Display for CannotBegin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = self.source.to_string().replace("\n  ", ": ");
+        write!(
+            formatter,
+            "cannot begin the trial in `{}`\n  {reason}\n  the run was stopped before it trained",
+            self.trial_dir.display()
+        )
+    }
 }
 
 /// There are checkpoints, and none is whole.

@@ -3,9 +3,13 @@
 //! The host (`pedl-run`) and the extension module (`_pedl`) each have their own copy of this crate.
 //! They share *data*, the JSON text of [`Launch`], and never memory or statics.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::event_stream::Target;
+use crate::sequencer::CheckpointPolicy;
 
 /// The version of the launch message.
 pub const LAUNCH_SCHEMA: u32 = 1;
@@ -34,8 +38,24 @@ pub struct Launch {
     pub hash_seed: u32,
     /// Hyperparameters by name.
     pub hyperparameters: serde_json::Map<String, serde_json::Value>,
+    /// Checksums of the parts of the experiment configuration that decide what is trained, by field; with
+    /// `command` the identity of the trial. Empty without one.
+    #[serde(default)]
+    pub configuration: BTreeMap<String, String>,
+    /// What hyperparameters and seeds were drawn from.
+    #[serde(default)]
+    pub experiment_seed: Option<u32>,
     /// Batches in one step.
     pub batches_per_step: u64,
+    /// Steps of the trial; `None`: as many as the script's own loop makes.
+    #[serde(default)]
+    pub steps: Option<u64>,
+    /// Validate when the last validation is so many steps ago; `None`: only when the script does.
+    #[serde(default)]
+    pub validation_period: Option<u64>,
+    /// By what validations are compared, and what follows from it; `None`: they are not looked at.
+    #[serde(default)]
+    pub search: Option<Search>,
     /// A checkpoint every so many steps; `None`: only by time.
     pub checkpoint_period: Option<u64>,
     /// A checkpoint is due after so many seconds.
@@ -48,10 +68,16 @@ pub struct Launch {
     pub no_hooks: Vec<String>,
     /// `text` or `json`.
     pub log_format: String,
+    /// The open file that gets the events as well.
+    #[serde(default)]
+    pub events: Option<Target>,
     /// -1 quiet, 0 normal, 1 verbose.
     pub verbosity: i8,
     /// Size of the thread pools of mathematics libraries.
     pub threads: u32,
+    /// What is said when the trial begins.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// The trial that is over or given up, by its inode (`directory::inode`): it is moved aside when this
     /// one begins.
     #[serde(default)]
@@ -64,4 +90,15 @@ pub struct Launch {
     pub library: PathBuf,
     /// `embed` or `exec`.
     pub mode: String,
+}
+
+/// What is made of validations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// The metric by which they are compared.
+    pub metric: String,
+    /// Whether it is to be small.
+    pub smaller_is_better: bool,
+    /// Which of them are followed by a checkpoint.
+    pub checkpoint_policy: CheckpointPolicy,
 }

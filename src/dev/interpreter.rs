@@ -59,6 +59,14 @@ impl Interpreter {
         })
     }
 
+    /// The newest one of a version below pyenv.
+    pub(crate) fn below_pyenv(version: &str) -> Option<Self> {
+        pyenv_versions(version)
+            .iter()
+            .filter_map(|found| Self::at(&found.join("bin/python")).ok())
+            .find(|found| found.is(version))
+    }
+
     /// The one of exactly this version, `3.11.7` say; none is no error.
     pub(crate) fn exactly(version: &str) -> Option<Self> {
         let (minor, _) = version.rsplit_once('.')?;
@@ -66,6 +74,16 @@ impl Interpreter {
             .iter()
             .filter_map(|candidate| Self::at(candidate).ok())
             .find(|found| found.version == version)
+    }
+
+    /// Whether it is linked against a libpython, so that `pedl-run` can embed it.
+    pub(crate) fn is_linked(&self) -> Result<bool> {
+        let mut command = process::python(&self.path);
+        let question = "print('libpython' in open('/proc/self/maps').read())";
+        command.args(["-I", "-S", "-c", question]);
+        let mut asked = Running::start(command, Output::Keep)?;
+        let ended = asked.wait(ANSWER_LIMIT)?;
+        Ok(ended.success() && asked.text().trim() == "True")
     }
 
     /// Whether it is of this version, `3.11` say.

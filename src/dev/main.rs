@@ -14,6 +14,7 @@ mod bench;
 mod campaign;
 mod check;
 mod conformance;
+mod container;
 mod demo;
 mod environment;
 mod events;
@@ -21,10 +22,14 @@ mod failure;
 mod interpreter;
 mod matrix;
 mod process;
+mod quantiles;
 mod repository;
+mod soak;
+mod startup;
 mod summary;
 mod supported;
 mod test;
+mod wheel;
 
 use std::env;
 use std::ffi::OsString;
@@ -63,10 +68,28 @@ static COMMANDS: &[Command] = &[
         run: campaign::run,
     },
     Command {
+        name: "soak",
+        arguments: "[--python VERSION]... [--starts N]",
+        help: "start a script that forks, threads and gets signals at random; goes on where it was",
+        run: soak::run,
+    },
+    Command {
         name: "conformance",
-        arguments: "[--python VERSION]... [--mode MODE]... [--file NAME]...",
-        help: "CPython's own tests with pedl-run in place of python; takes hours, goes on where it was",
+        arguments: "[--python VERSION]... [--stack NAME]... [--mode MODE]... [--file NAME]...",
+        help: "tests of CPython and Keras with pedl-run in place of python; hours, goes on where it was",
         run: conformance::run,
+    },
+    Command {
+        name: "wheel",
+        arguments: "[--out DIR] [-- PYTEST ARGUMENTS]",
+        help: "build what is given out, the wheel and the one file, and install it in every Python",
+        run: wheel::run,
+    },
+    Command {
+        name: "container",
+        arguments: "[-- PYTEST ARGUMENTS]",
+        help: "the one file in Debian 11 and in containers as hostile as real ones; needs root",
+        run: container::run,
     },
     Command {
         name: "check",
@@ -85,6 +108,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--stack NAME]... [--pairs N] [--batches N] [--replayed N]",
         help: "what interception and replay cost, in pairs with plain Python; fails on no number",
         run: bench::run,
+    },
+    Command {
+        name: "startup",
+        arguments: "[--python VERSION]... [--pairs N]",
+        help: "what pedl-run adds to the start of a script, in pairs with plain Python",
+        run: startup::run,
     },
 ];
 

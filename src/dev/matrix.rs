@@ -16,6 +16,8 @@ pub(crate) struct Matrix {
     pub(crate) stacks: Vec<Stack>,
     /// What `cargo dev check` uses.
     pub(crate) lint: Stack,
+    /// What `cargo dev wheel` uses.
+    pub(crate) wheel: Stack,
 }
 
 /// One combination of Python and frameworks. The fields are explained in the file.
@@ -84,7 +86,7 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), matrix.stacks.len());
-        for stack in matrix.stacks.iter().chain([&matrix.lint]) {
+        for stack in matrix.stacks.iter().chain([&matrix.lint, &matrix.wheel]) {
             for requirement in &stack.requirements {
                 assert_eq!(
                     requirement.matches("==").count(),

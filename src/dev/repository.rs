@@ -23,6 +23,12 @@ struct Artifact {
     executable: Option<PathBuf>,
 }
 
+/// The part of `cargo metadata` that says where cargo builds.
+#[derive(Deserialize)]
+struct Metadata {
+    target_directory: PathBuf,
+}
+
 impl Repository {
     /// The tree of the source of this very file.
     pub(crate) fn find() -> Self {
@@ -46,28 +52,53 @@ impl Repository {
         command
     }
 
+    /// Where cargo builds.
+    pub(crate) fn target_directory(&self) -> Result<PathBuf> {
+        let mut cargo = self.cargo();
+        cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
+        let mut asked = Running::start(cargo, Output::KeepStdout)?;
+        let ended = asked.wait(BUILD_LIMIT)?;
+        serde_json::from_str(&asked.text())
+            .map(|metadata: Metadata| metadata.target_directory)
+            .map_err(|error| {
+                let ended = ended.describe();
+                Failure::new(format!(
+                    "cargo does not say where it builds: {ended}, {error}"
+                ))
+            })
+    }
+
     /// Builds `pedl-run`, optimised, and returns its path. What the compiler says is printed.
     pub(crate) fn build(&self) -> Result<PathBuf> {
+        self.build_executable("pedl-run", &["--release", "--package", "pedl-run"])
+    }
+
+    /// Builds another executable of these commands, as they themselves are built, and returns its path.
+    pub(crate) fn build_own(&self, executable: &str) -> Result<PathBuf> {
+        self.build_executable(executable, &["--package", "pedl-dev"])
+    }
+
+    fn build_executable(&self, executable: &str, arguments: &[&str]) -> Result<PathBuf> {
         let mut cargo = self.cargo();
-        cargo.args(["build", "--release", "--quiet", "--package", "pedl-run"]);
-        cargo.args([
-            "--bin",
-            "pedl-run",
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
+        cargo.args(["build", "--quiet", "--bin", executable]);
+        cargo.args(arguments);
+        cargo.args(["--message-format", "json-render-diagnostics"]);
         let mut building = Running::start(cargo, Output::KeepStdout)?;
         let ended = building.wait(BUILD_LIMIT)?;
         let messages = building.text();
         if !ended.success() {
-            let what = format!("the build of pedl-run failed: {}", ended.describe());
+            let what = format!("the build of {executable} failed: {}", ended.describe());
             return Err(Failure::new(what));
         }
         messages
             .lines()
             .filter_map(|line| serde_json::from_str::<Artifact>(line).ok()?.executable)
             .next_back()
-            .ok_or_else(|| Failure::new("cargo built pedl-run and did not say where it is"))
+            .ok_or_else(|| {
+                Failure::new(format!(
+                    "cargo built {executable} and did not say where it is"
+                ))
+            })
     }
 }
 

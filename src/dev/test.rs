@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::Options;
@@ -165,15 +166,11 @@ impl Session {
             stack.requirements.join(" ")
         );
 
-        let mut pytest = environment.command();
-        pytest
-            .args(["-u", "-m", "pytest"])
-            .args(&self.pytest_arguments)
-            .current_dir(self.repository.root())
-            .env("PEDL_RUN", executable)
-            .env("PEDL_STACK", &stack.name)
-            .env("PEDL_STACK_TAGS", stack.tags.join(" "));
         let started = Instant::now();
+        let mut pytest = pytest(&self.repository, &environment, &stack.name, executable);
+        pytest
+            .args(&self.pytest_arguments)
+            .env("PEDL_STACK_TAGS", stack.tags.join(" "));
         let (ended, output) = self.watch(pytest, STACK_LIMIT)?;
         let counts = Counts::of_pytest(&output);
         let name = format!("{}, Python {}", stack.name, interpreter.version);
@@ -192,12 +189,28 @@ impl Session {
     }
 
     /// Runs one part within its limit and that of the whole; prints and returns its output.
-    fn watch(&self, command: std::process::Command, limit: Duration) -> Result<(Ended, String)> {
+    fn watch(&self, command: Command, limit: Duration) -> Result<(Ended, String)> {
         let left = TOTAL_LIMIT.saturating_sub(self.started.elapsed());
         let mut running = Running::start(command, Output::Copy)?;
         let ended = running.wait(limit.min(left))?;
         Ok((ended, running.text()))
     }
+}
+
+/// pytest at the top of the tree, for the tests that are marked with `stack` (`tests/conftest.py`).
+pub(crate) fn pytest(
+    repository: &Repository,
+    environment: &Environment,
+    stack: &str,
+    executable: &Path,
+) -> Command {
+    let mut pytest = environment.command();
+    pytest
+        .args(["-u", "-m", "pytest"])
+        .current_dir(repository.root())
+        .env("PEDL_RUN", executable)
+        .env("PEDL_STACK", stack);
+    pytest
 }
 
 impl Part {

@@ -352,6 +352,13 @@ impl Check<'_> {
         let name = path.name();
         let what = match &node.content {
             content if path.is_secret() => format!("`{name}` is {}", content.kind()),
+            Content::Text(text) if text.parse().is_ok_and(f64::is_finite) => {
+                // Without the quotes it would be one, and the line alone does not tell.
+                let problem = self
+                    .source
+                    .problem(node.at, format!("`{name}` is the text `{text}`"));
+                return problem.hint("leave the quotes out where a number is meant");
+            }
             Content::Text(text) => format!("`{name}` is `{text}`"),
             Content::Flag(flag) => format!("`{name}` is `{flag}`"),
             Content::Integer(number) => format!("`{name}` is `{number}`"),

@@ -273,7 +273,10 @@ impl Builder<'_> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES || self.open.len() > MAX_DEPTH {
             let what = format!("more than {MAX_NODES} values, or {MAX_DEPTH} levels");
-            return Err(self.source.problem(at, what));
+            let problem = self.source.problem(at, what);
+            return Err(problem.expected(
+                "a configuration; what an alias stands for counts each time it is used",
+            ));
         }
         Ok(())
     }

@@ -3,11 +3,15 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
 use crate::failure::{Exit, Failure};
+
+/// The interpreter of an environment, best first.
+const ENVIRONMENT_NAMES: [&str; 2] = ["bin/python", "bin/python3"];
 
 /// A place that names or holds an interpreter. The order is the order of preference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +69,31 @@ impl Source {
         }
     }
 
+    /// Why there is no interpreter here, in words.
+    fn problem(&self) -> String {
+        let of_name = |name: &OsStr| {
+            let path = Path::new(name);
+            if path.is_dir() {
+                problem_of_environment(path)
+            } else if name.as_encoded_bytes().contains(&b'/') {
+                problem_of_file(path)
+            } else if path.is_file() {
+                "no program of this name is on PATH; a file here would be named with a `/`"
+                    .to_owned()
+            } else {
+                "no program of this name is on PATH".to_owned()
+            }
+        };
+        match self {
+            Self::Option(value) => of_name(OsStr::new(value)),
+            Self::CommandWord(word) => of_name(word),
+            Self::BesideUs(prefix)
+            | Self::VirtualEnvironment(prefix)
+            | Self::CondaEnvironment(prefix) => problem_of_environment(prefix),
+            Self::SearchPath => "there is none".to_owned(),
+        }
+    }
+
     /// Whether a run without an interpreter here goes on to the next source.
     fn is_optional(&self) -> bool {
         !matches!(self, Self::Option(_) | Self::CommandWord(_))
@@ -88,15 +117,22 @@ pub(super) fn find(
             break;
         }
     }
-    let looked: Vec<_> = looked.iter().map(Source::to_string).collect();
-    Err(
-        Failure::new(Exit::Interpreter, "no Python interpreter was found")
-            .detail(format!(
-                "looked for an executable file in: {}",
-                looked.join(", ")
-            ))
-            .hint("name one with `--python PATH`"),
-    )
+    let failure = Failure::new(Exit::Interpreter, "no Python interpreter was found");
+    let failure = looked.iter().fold(failure, |failure, source| {
+        failure.detail(format!("looked for {source}: {}", source.problem()))
+    });
+    let hint = match looked.last() {
+        Some(Source::Option(value)) if value.starts_with("3.") => {
+            format!("a version alone is no name: `--python python{value}`")
+        }
+        Some(Source::Option(_) | Source::CommandWord(_)) => {
+            "name another with `--python PATH`, or leave it \
+             out: then the first `python3` on PATH is taken"
+                .to_owned()
+        }
+        _ => "name one with `--python PATH`".to_owned(),
+    };
+    Err(failure.hint(hint))
 }
 
 fn sources(option: Option<&str>, word: Option<&OsStr>) -> Vec<Source> {
@@ -153,10 +189,40 @@ fn named(name: &OsStr) -> Option<PathBuf> {
 }
 
 fn in_environment(prefix: &Path) -> Option<PathBuf> {
-    ["bin/python", "bin/python3"]
+    ENVIRONMENT_NAMES
         .iter()
         .map(|name| prefix.join(name))
         .find(|path| is_executable(path))
+}
+
+fn problem_of_environment(prefix: &Path) -> String {
+    if !prefix.is_dir() {
+        return problem_of_file(prefix);
+    }
+    let there = ENVIRONMENT_NAMES
+        .iter()
+        .find(|name| prefix.join(name).symlink_metadata().is_ok());
+    match there {
+        Some(name) => format!("its `{name}`: {}", problem_of_file(&prefix.join(name))),
+        None => format!("it has no `{}`", ENVIRONMENT_NAMES[0]),
+    }
+}
+
+/// Why a path is no program, in words.
+fn problem_of_file(path: &Path) -> String {
+    match (path.symlink_metadata(), path.metadata()) {
+        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => "it is not there".to_owned(),
+        (Err(error), _) => error.to_string(),
+        (Ok(_), Err(_)) => match path.read_link() {
+            Ok(target) => format!(
+                "it is a symlink to `{}`, which is not there",
+                target.display()
+            ),
+            Err(error) => error.to_string(),
+        },
+        (Ok(_), Ok(metadata)) if metadata.is_file() => "it may not be executed".to_owned(),
+        (Ok(_), Ok(_)) => "it is no file".to_owned(),
+    }
 }
 
 fn on_path(name: &OsStr) -> Option<PathBuf> {

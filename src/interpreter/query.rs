@@ -27,6 +27,9 @@ const VARIABLES: [&str; 4] = [
     "PYTHONHOME",
 ];
 
+/// Characters of another program's output that a message quotes.
+const LONGEST_QUOTE: usize = 200;
+
 /// What an interpreter says about itself; the fields are those of `query.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
@@ -78,17 +81,49 @@ pub(super) fn ask_process(interpreter: &Path) -> Result<Answer, Failure> {
         .args(["-I", "-S", "-c", QUESTION])
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| failed().detail(format!("it could not be started: {error}")))?;
+        .map_err(|error| {
+            let failure = failed().detail(format!("it could not be started: {error}"));
+            match first_line_of_script(interpreter) {
+                Some(line) => failure.detail(format!("its first line: {line}")),
+                None => failure,
+            }
+        })?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let mut failure = failed().detail(format!("it ended with {}", output.status));
         if let Some(line) = stderr.lines().rfind(|line| !line.trim().is_empty()) {
-            failure = failure.detail(format!("its last line: {}", line.trim()));
+            failure = failure.detail(format!("its last line: {}", shortened(line.trim())));
         }
         return Err(failure);
     }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|error| failed().detail(format!("its answer is not understood: {error}")))
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let answer = String::from_utf8_lossy(&output.stdout);
+        failed().detail(if answer.trim().is_empty() {
+            "it ended well, and printed nothing".to_owned()
+        } else {
+            format!("it printed `{}`", shortened(answer.trim()))
+        })
+    })
+}
+
+/// A text of somebody else's, as far as it fits into a message.
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= LONGEST_QUOTE {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(LONGEST_QUOTE).collect();
+    format!("{head}...")
+}
+
+/// Which program a script names that shall run it: where that is gone, the system says only that
+/// something is not there.
+fn first_line_of_script(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    let line = text
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    Some(format!("#!{}", shortened(&String::from_utf8_lossy(line))))
 }
 
 /// All that the answer depends on.

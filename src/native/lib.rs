@@ -11,6 +11,7 @@ mod array;
 mod batch;
 mod convert;
 mod error;
+mod live;
 mod log;
 mod numpy;
 mod trial;

@@ -14,6 +14,8 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::live;
+
 static STARTED: Once = Once::new();
 
 /// Sends `tracing` of this module to standard error, as the launch message says. A second time it does
@@ -61,6 +63,7 @@ impl Subscriber for Lines {
         let mut said = Said::default();
         event.record(&mut said);
         let line = said.line(*event.metadata().level(), self.json);
+        live::make_way_for_lines();
         // With standard error closed there is nobody to tell.
         let _ = io::stderr().write_all(line.as_bytes());
     }

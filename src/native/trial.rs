@@ -16,7 +16,6 @@ use pedl_core::directory::Facts;
 use pedl_core::sequencer::Boundary;
 use pedl_core::training::Training;
 use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
-use pedl_core::workload::Workload;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -25,13 +24,15 @@ use serde_json::Value;
 
 use crate::error::{Error, IntoPython};
 use crate::numpy::Numpy;
-use crate::{array, batch, convert, log};
+use crate::{array, batch, convert, live, log};
 
 /// Bits of what `batch_done` and `record_batch` return.
 const STEP_ENDED: u8 = 1;
 const CHECKPOINT_DUE: u8 = 2;
 const LOG_EXCEEDED: u8 = 4;
 const NOT_RECORDED: u8 = 8;
+const VALIDATION_DUE: u8 = 16;
+const IS_LAST: u8 = 32;
 
 /// What identifies a call: kind, identity, site, draws, arguments.
 type Key = (u8, u32, u32, u64, u64);
@@ -118,10 +119,31 @@ impl Trial {
         self.launch.no_hooks.clone()
     }
 
+    /// Whether the configuration or `--steps` decides how long the trial trains, or when it is validated.
+    #[getter]
+    fn has_plan(&self) -> bool {
+        self.launch.steps.is_some() || self.launch.search.is_some()
+    }
+
+    /// Whether validations are compared: there is a configuration.
+    #[getter]
+    fn has_search(&self) -> bool {
+        self.launch.search.is_some()
+    }
+
     /// Whether the trial had begun before this process was started.
     #[getter]
     fn resume(&self) -> bool {
         self.launch.resume
+    }
+
+    /// In what this process differs from the one that began the trial that it resumes, short texts.
+    #[getter]
+    fn changes(&self) -> Vec<String> {
+        if self.is_inert() {
+            return Vec::new();
+        }
+        self.training().changes().to_vec()
     }
 
     // -- the beginning and the end --------------------------------------------------------------
@@ -138,6 +160,7 @@ impl Trial {
         let facts: Facts = serde_json::from_str(facts)
             .map_err(|error| PyValueError::new_err(format!("not the facts: {error}")))?;
         log::start(&trial.launch);
+        live::start(&trial.launch);
         py.detach(|| trial.locked(|training| training.begin(facts)))
             .into_python(py)?;
         let options = PyDict::new(py);
@@ -149,6 +172,7 @@ impl Trial {
 
     /// In a forked child: from now on every method does nothing.
     fn fork_child(&self) {
+        live::forget();
         self.is_forked.store(true, Ordering::Relaxed);
     }
 
@@ -270,7 +294,9 @@ impl Trial {
             self.with(py, |training| {
                 training.append(&call_of(training, key)?, &encoded)?;
                 let due = if kind == kind::TRAIN {
-                    bits_of(training.batch_done(now_s)?)
+                    let due = bits_of(training.batch_done(now_s)?);
+                    live::draw(now_s, || training.progress());
+                    due
                 } else {
                     0
                 };
@@ -352,12 +378,37 @@ impl Trial {
 
     // -- steps and events ------------------------------------------------------------------------
 
-    /// A training call was made or answered. Bit 0: a step ended with it; bit 1: a checkpoint is due.
+    /// A training call was made or answered. Bit 0: a step ended with it; bit 1: a checkpoint is due; bit 4: the
+    /// model is to be validated; bit 5: the trial trains no more.
     fn batch_done(&self, py: Python<'_>, now_s: f64) -> PyResult<u8> {
         if self.is_inert() {
             return Ok(0);
         }
-        self.with(py, |training| training.batch_done(now_s).map(bits_of))
+        self.with(py, |training| {
+            let due = training.batch_done(now_s).map(bits_of)?;
+            live::draw(now_s, || training.progress());
+            Ok(due)
+        })
+    }
+
+    /// Batches that the trial has yet to train; None where the script's own loop decides.
+    #[getter]
+    fn batches_left(&self) -> Option<u64> {
+        self.training().batches_left()
+    }
+
+    /// The model was validated: `(name, value)` as the framework reports them. Whether a checkpoint is to be taken.
+    #[expect(clippy::needless_pass_by_value, reason = "it is made for this call")]
+    fn validated(
+        &self,
+        py: Python<'_>,
+        epoch: Option<u64>,
+        metrics: Vec<(String, f64)>,
+    ) -> PyResult<bool> {
+        if self.is_inert() {
+            return Ok(false);
+        }
+        self.with(py, |training| training.validated(epoch, &metrics))
     }
 
     /// The names of what a call returns as a list.
@@ -376,7 +427,7 @@ impl Trial {
         if self.is_inert() {
             Ok(())
         } else {
-            self.with(py, |training| training.end_step(epoch))
+            self.with(py, |training| training.end_step(epoch, live::is_on()))
         }
     }
 
@@ -495,6 +546,25 @@ impl Trial {
         }
     }
 
+    /// Whether a line on the terminal tells how the training goes. It stands wherever the script has begun no
+    /// line of its own, so it has to be told of all that is printed there.
+    #[getter]
+    fn is_live(&self) -> bool {
+        !self.is_inert() && live::is_on()
+    }
+
+    /// Something is about to be printed, and ends its line or does not: the line on the terminal makes way.
+    #[staticmethod]
+    fn make_way(ends_line: bool) {
+        live::make_way(ends_line);
+    }
+
+    /// The script has ended, and with it the line on the terminal.
+    #[staticmethod]
+    fn end_live() {
+        live::stop();
+    }
+
     /// Says why the process ends.
     #[pyo3(signature = (message, hint=None))]
     fn log_error(&self, message: &str, hint: Option<&str>) {
@@ -547,14 +617,13 @@ impl Trial {
     }
 }
 
+#[inline]
 fn bits_of(boundary: Boundary) -> u8 {
-    let step_ended = if boundary.step_ended.is_some() {
-        STEP_ENDED
-    } else {
-        0
-    };
-    let is_due = matches!(boundary.next, Workload::CheckpointModel { .. });
-    step_ended | if is_due { CHECKPOINT_DUE } else { 0 }
+    let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+    bit(boundary.step_ended.is_some(), STEP_ENDED)
+        | bit(boundary.checkpoint_due, CHECKPOINT_DUE)
+        | bit(boundary.validation_due, VALIDATION_DUE)
+        | bit(boundary.is_last, IS_LAST)
 }
 
 fn call_of(training: &Training, key: Key) -> pedl_core::Result<Call> {

@@ -6,14 +6,15 @@ use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use pedl_core::trial::{LAUNCH_VARIABLE, Launch};
+use pedl_core::trial::LAUNCH_VARIABLE;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, getpid, wait};
 use serde_json::{Value, json};
 
+use super::launch::Prepared;
 use super::signals::Signals;
 use super::unexpected;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::interpreter::Interpreter;
 use crate::library::Library;
 use crate::trial_process::{START_VARIABLE, Start};
@@ -24,6 +25,9 @@ const THIS_EXECUTABLE: &str = "/proc/self/exe";
 /// The environment variable from which `pedl` answers the script, in the trial process and in every
 /// process below it.
 const CONTEXT_VARIABLE: &str = "PEDL_CONTEXT";
+
+/// `MAX_ARG_STRLEN` of Linux, on machines with pages of 4 KiB.
+const LONGEST_VARIABLE_BYTES: usize = 32 * 4096;
 
 /// A running trial process.
 pub(super) struct Child {
@@ -43,9 +47,10 @@ impl Child {
     pub(super) fn start(
         interpreter: &Interpreter,
         library: &Library,
-        launch: &Launch,
+        prepared: &Prepared,
         python_arguments: &[OsString],
     ) -> Result<Self, Failure> {
+        let launch = &prepared.launch;
         let start = Start {
             supervisor: getpid().as_raw_nonzero().get(),
             interpreter: interpreter.clone(),
@@ -55,10 +60,19 @@ impl Child {
         command
             .arg0(&interpreter.executable)
             .args(python_arguments)
-            .env(START_VARIABLE, to_json(&start)?)
-            .env(LAUNCH_VARIABLE, to_json(launch)?)
-            .env(CONTEXT_VARIABLE, to_json(&context(launch))?)
-            .env("PYTHONPATH", python_path(interpreter, library));
+            .env(START_VARIABLE, to_variable(START_VARIABLE, &start)?)
+            .envs(prepared.environment.iter().cloned())
+            .env(LAUNCH_VARIABLE, to_variable(LAUNCH_VARIABLE, launch)?)
+            .env(
+                CONTEXT_VARIABLE,
+                to_variable(CONTEXT_VARIABLE, &context(prepared))?,
+            )
+            .env("PYTHONPATH", python_path(interpreter, library, prepared));
+        if let Some(directory) = &prepared.working_directory {
+            command.current_dir(directory);
+        }
+        // Below the script the number stands for another file, or none.
+        command.env_remove("PEDL_EVENTS_FD");
         if !user_set_hash_seed() {
             command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
         }
@@ -106,8 +120,14 @@ pub(super) fn user_set_hash_seed() -> bool {
 
 /// The user's `PYTHONPATH` with our library behind it, for every process below the trial; and in
 /// front of it, where needed, the boot site, which takes itself out again.
-fn python_path(interpreter: &Interpreter, library: &Library) -> OsString {
-    let user = env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+fn python_path(interpreter: &Interpreter, library: &Library, prepared: &Prepared) -> OsString {
+    let configured = prepared.environment.iter().rev();
+    let configured = configured.filter(|(name, _)| name == "PYTHONPATH");
+    let user = configured
+        .map(|(_, value)| OsString::from(value))
+        .next()
+        .or_else(|| env::var_os("PYTHONPATH"))
+        .filter(|path| !path.is_empty());
     let boot = interpreter
         .boots_from_path()
         .then(|| library.boot_site().into_os_string());
@@ -123,13 +143,32 @@ fn python_path(interpreter: &Interpreter, library: &Library) -> OsString {
 }
 
 /// What a script may ask about its trial (`shims/pedl`).
-fn context(launch: &Launch) -> Value {
+fn context(prepared: &Prepared) -> Value {
+    let launch = &prepared.launch;
     json!({
         "trial_id": launch.trial_id,
         "experiment_id": launch.experiment_id,
         "trial_seed": launch.trial_seed,
         "hyperparameters": launch.hyperparameters,
+        "configuration": prepared.configuration,
     })
+}
+
+/// A message as the value of a variable, which the kernel limits in length.
+fn to_variable(name: &str, message: &impl serde::Serialize) -> Result<String, Failure> {
+    let text = to_json(message)?;
+    if name.len() + text.len() + 2 <= LONGEST_VARIABLE_BYTES {
+        return Ok(text);
+    }
+    let what = format!(
+        "the configuration and the hyperparameters have {} bytes",
+        text.len()
+    );
+    Err(Failure::new(Exit::Configuration, what)
+        .detail(format!(
+            "expected: less than {LONGEST_VARIABLE_BYTES}, which is what Linux passes to a process"
+        ))
+        .hint("keep what is long, such as lists in `data`, in a file of its own"))
 }
 
 /// JSON of ASCII alone: Python decodes the environment by the locale, which may know nothing else.

@@ -5,19 +5,25 @@
 //! it is (the seeds, the size of thread pools) are drawn once, recorded by the trial in `trial.json`, and
 //! read from there ever after.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
+use pedl_core::event_stream::{Stream, Target};
 use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::thread::sched_getaffinity;
+use serde_json::Value;
 
 use super::child::user_set_hash_seed;
 use super::trial_dir::{Identity, TrialDir};
 use super::unexpected;
-use crate::cli::flags::Options;
 use crate::cli::parse::{CommandLine, Program};
+use crate::configuration::{Configuration, length_identity};
 use crate::failure::{Exit, Failure};
 use crate::interpreter::Interpreter;
 use crate::library::Library;
@@ -25,18 +31,41 @@ use crate::library::Library;
 /// Where trials are kept if `--trial-dir` does not say.
 pub(crate) const TRIALS: &str = ".pedl";
 
+/// Batches in a step if nobody says how many.
+const BATCHES_PER_STEP: u64 = 100;
+
 /// The one experiment and trial of a script that is run by itself.
 const ONLY: u64 = 1;
 
-/// The launch message for the first start, and the directory of the trial.
+/// What every start of a trial has in common.
+pub(super) struct Prepared {
+    /// The launch message for the first start.
+    pub(super) launch: Launch,
+    pub(super) directory: TrialDir,
+    /// The whole experiment configuration; null without one.
+    pub(super) configuration: Value,
+    /// Variables for the script, to be set in this order.
+    pub(super) environment: Vec<(String, String)>,
+    /// Where the script runs; `None`: here.
+    pub(super) working_directory: Option<PathBuf>,
+}
+
+/// Decides all of it from what was typed, and from what the trial directory holds.
 pub(super) fn prepare(
     line: &CommandLine,
+    configuration: Option<&Configuration>,
     interpreter: &Interpreter,
     library: &Library,
-) -> Result<(Launch, TrialDir), Failure> {
+) -> Result<Prepared, Failure> {
     let options = &line.options;
-    let directory = TrialDir::new(trial_dir(line)?);
-    let command = line.command();
+    let (events, stream) = match options.events_fd {
+        Some(descriptor) => {
+            let (target, stream) = open_stream(descriptor)?;
+            (Some(target), Some(stream))
+        }
+        None => (None, None),
+    };
+    let directory = TrialDir::new(trial_dir(line, configuration)?, stream);
     let there = directory.inode();
     if there.is_some() {
         // Now, and not when the script first trains: it would write over the files of the other.
@@ -48,54 +77,114 @@ pub(super) fn prepare(
         Some(_) => None,
         None => directory.identity()?,
     };
+    let steps = options
+        .steps
+        .or_else(|| configuration.and_then(Configuration::steps));
+    let batches_per_step = options
+        .batches_per_step
+        .or_else(|| configuration.map(Configuration::batches_per_step))
+        .unwrap_or(BATCHES_PER_STEP);
+    let mut fingerprint = configuration.map_or_else(BTreeMap::new, Configuration::identity);
+    fingerprint.extend(length_identity(steps, batches_per_step));
+    let asked = asked(line, configuration, fingerprint, recorded.as_ref())?;
     let identity = match recorded {
         Some(identity) => {
-            identity.check_command(&directory, &command, &options.hyperparameters)?;
+            identity.check(&directory, &asked)?;
             identity
         }
-        None => fresh_identity(&command, options)?,
+        None => asked,
     };
     let launch = Launch {
         schema: LAUNCH_SCHEMA,
         trial_dir: directory.path().to_owned(),
-        command,
+        command: identity.command,
         python_options: line.python_options(),
         trial_id: identity.trial_id,
         experiment_id: identity.experiment_id,
         trial_seed: identity.trial_seed,
         hash_seed: identity.hash_seed,
-        hyperparameters: options.hyperparameters.clone(),
-        batches_per_step: options.batches_per_step,
-        checkpoint_period: options.checkpoint_period,
+        hyperparameters: identity.hyperparameters,
+        configuration: identity.configuration,
+        experiment_seed: identity.experiment_seed,
+        batches_per_step,
+        steps,
+        validation_period: configuration.and_then(Configuration::validation_period),
+        search: configuration.map(Configuration::search),
+        checkpoint_period: options
+            .checkpoint_period
+            .or_else(|| configuration.and_then(Configuration::checkpoint_period)),
         checkpoint_seconds: options.checkpoint_seconds,
         exact: options.exact,
         log_limit_bytes: options.log_limit_bytes,
         no_hooks: options.no_hooks.clone(),
         log_format: options.log_format.as_str().to_owned(),
+        events,
         verbosity: i8::from(options.verbose) - i8::from(options.quiet),
         threads: identity.threads,
+        notes: configuration.map_or_else(Vec::new, |known| known.notes.clone()),
         replaces,
         resume: false,
         attempt: 0,
         library: library.directory.clone(),
         mode: interpreter.mode().to_owned(),
     };
-    Ok((launch, directory))
+    Ok(Prepared {
+        launch,
+        directory,
+        configuration: configuration.map_or(Value::Null, Configuration::value),
+        environment: configuration.map_or_else(Vec::new, Configuration::environment),
+        working_directory: configuration.and_then(|known| known.directory.clone()),
+    })
+}
+
+/// The file that gets the events as well: what the trial process is told of it, and our own stream. Nothing
+/// of ours is open yet, so what is there is what we were started with.
+fn open_stream(descriptor: u32) -> Result<(Target, Stream), Failure> {
+    Target::of(descriptor)
+        .and_then(|target| Ok((target, Stream::open(target)?)))
+        .map_err(|error| {
+            let what = format!("`--events-fd` is `{descriptor}`, which cannot be written to");
+            let of_shell = "`pedl-run --events-fd 3 SCRIPT 3> FILE` opens one";
+            Failure::new(Exit::Usage, what)
+                .detail(error.to_string())
+                .detail("expected: a file descriptor that pedl-run was started with")
+                .hint(of_shell)
+        })
 }
 
 /// The directory of the trial, absolute.
-fn trial_dir(line: &CommandLine) -> Result<PathBuf, Failure> {
+fn trial_dir(
+    line: &CommandLine,
+    configuration: Option<&Configuration>,
+) -> Result<PathBuf, Failure> {
     let chosen = line.options.trial_dir.clone();
-    let directory = chosen.unwrap_or_else(|| Path::new(TRIALS).join(trial_name(&line.program)));
-    let absolute = std::path::absolute(&directory)
-        .map_err(|error| unexpected("finding the current directory", error))?;
+    let suffix = configuration.map_or_else(String::new, Configuration::directory_suffix);
+    let directory =
+        chosen.unwrap_or_else(|| Path::new(TRIALS).join(trial_name(&line.program) + &suffix));
+    let absolute =
+        absolute(&directory).map_err(|error| unexpected("finding the current directory", error))?;
     if absolute.to_str().is_none() {
         let what = format!("the trial directory is `{}`", absolute.display());
         return Err(Failure::new(Exit::Configuration, what)
             .detail("expected: a path in UTF-8")
+            .detail("the script was not started")
             .hint("name another with `--trial-dir DIR`"));
     }
     Ok(absolute)
+}
+
+/// An absolute path. Python also runs where the current directory was removed: there it is the path that
+/// would be absolute if the directory still stood.
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    std::path::absolute(path).or_else(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            return Err(error);
+        }
+        let current = fs::read_link("/proc/self/cwd")?;
+        let name = current.as_os_str().as_bytes();
+        let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+        Ok(Path::new(OsStr::from_bytes(name)).join(path))
+    })
 }
 
 /// What a trial is called after: the script, the module, or where the program came from.
@@ -111,23 +200,55 @@ fn trial_name(program: &Program) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Values for a trial that was not begun yet. A run is as random as under Python.
-fn fresh_identity(command: &[String], options: &Options) -> Result<Identity, Failure> {
+/// Who the trial is that the command line asks for: what was drawn before is taken from the record, if
+/// there is one, and drawn now otherwise. A run is as random as under Python.
+fn asked(
+    line: &CommandLine,
+    configuration: Option<&Configuration>,
+    fingerprint: BTreeMap<String, String>,
+    recorded: Option<&Identity>,
+) -> Result<Identity, Failure> {
+    let options = &line.options;
     let user = env::var("PYTHONHASHSEED")
         .ok()
         .filter(|_| user_set_hash_seed());
+    // The recorded one, so that the same hyperparameters are drawn again.
+    let experiment_seed = configuration.map(|known| {
+        known
+            .experiment_seed()
+            .or_else(|| recorded?.experiment_seed)
+            .unwrap_or_else(unix_time)
+    });
+    let trial = match (configuration, experiment_seed) {
+        (Some(known), Some(seed)) => Some(known.trial(seed, options)?),
+        _ => None,
+    };
+    let (trial_seed, hyperparameters) = match trial {
+        Some(trial) => (trial.seed, trial.hyperparameters),
+        None => (random()? >> 1, options.hyperparameters.clone()),
+    };
     Ok(Identity {
-        trial_id: ONLY,
+        trial_id: configuration.map_or(ONLY, Configuration::trial_id),
         experiment_id: ONLY,
-        trial_seed: random()? >> 1,
+        trial_seed,
         // With 0 Python would not randomise hashes at all. What is not a number Python refuses.
         hash_seed: match user.and_then(|seed| seed.parse().ok()) {
             Some(seed) => seed,
             None => random()?.max(1),
         },
         threads: num_cpus(),
-        command: command.to_vec(),
-        hyperparameters: options.hyperparameters.clone(),
+        command: configuration.map_or_else(|| line.command(), |known| known.command(line)),
+        hyperparameters,
+        configuration: fingerprint,
+        experiment_seed,
+    })
+}
+
+/// The Unix time, as PEDL seeds an experiment that names no seed.
+fn unix_time() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| {
+        u32::try_from(now.as_secs() & 0x7fff_ffff).unwrap_or(0)
     })
 }
 

@@ -14,7 +14,12 @@
 //! `latest` points to another checkpoint than when that start began; without progress the same crash
 //! would come again, for ever. Two signals are a script's own doing and no crash: SIGINT, by which
 //! Python ends after an unhandled `KeyboardInterrupt`, and SIGPIPE, of a script that wants to die
-//! with its reader. An exit code, whatever it is, is the script's answer and passed on.
+//! with its reader.
+//!
+//! An exit code is the script's answer and passed on. But with `--max-restarts`, or under an experiment
+//! configuration, whose `max_restarts` is 5 by default, a script that fails after its training has
+//! begun is started again so often, unless the fault is one that comes again for certain: the codes of
+//! ours (64 to 77), and storage (201).
 
 mod child;
 mod ending;
@@ -29,49 +34,92 @@ use std::os::fd::AsRawFd;
 use rustix::process::Signal;
 
 use crate::cli::parse::CommandLine;
+use crate::cli::report;
+use crate::configuration::Configuration;
 use crate::failure::{Exit, Failure};
 use crate::{interpreter, library};
 use child::{Child, End};
 pub(crate) use launch::TRIALS;
 use signals::Signals;
 
+/// With what a trial process ends whose storage failed after training began.
+const STORAGE_FAILED: i32 = 201;
+
 /// Runs the script of a command line to its end and returns the exit code.
-pub(crate) fn run(line: &CommandLine) -> Result<i32, Failure> {
+pub(crate) fn run(
+    line: &CommandLine,
+    configuration: Option<&Configuration>,
+) -> Result<i32, Failure> {
     hold_standard_descriptors();
     let library = library::locate()?;
     let interpreter = interpreter::choose(line, &library.cache)?;
-    let (mut launch, directory) = launch::prepare(line, &interpreter, &library)?;
+    library.compile_with(&interpreter);
+    let mut prepared = launch::prepare(line, configuration, &interpreter, &library)?;
+    let max_restarts = line
+        .options
+        .max_restarts
+        .or_else(|| configuration.map(Configuration::max_restarts))
+        .unwrap_or(0);
+    let mut restarts_after_errors = 0;
     let mut signals = Signals::catch().map_err(|error| {
         Failure::new(Exit::Bug, "signals cannot be received").detail(error.to_string())
     })?;
-    let begun = directory.progress();
+    let begun = prepared.directory.progress();
     loop {
-        let before = directory.progress();
-        launch.resume = before.inode.is_some() && before.inode != launch.replaces;
-        let child = Child::start(&interpreter, &library, &launch, &line.python_arguments)?;
+        let before = prepared.directory.progress();
+        prepared.launch.resume = before.inode.is_some() && before.inode != prepared.launch.replaces;
+        let child = Child::start(&interpreter, &library, &prepared, &line.python_arguments)?;
         let end = child.watch(&mut signals)?;
-        let made_progress = directory.progress().has_new_checkpoint_since(&before);
-        if let End::Signal(signal) = end
-            && is_crash(signal)
-            && !signals.ended_by(signal)
-            && made_progress
-        {
-            launch.attempt += 1;
-            let name = ending::name(signal);
-            tracing::warn!(
-                "the trial process was killed by {name}; it is started again from the newest \
-                 checkpoint (restart {})",
-                launch.attempt
-            );
-            directory.record_restart(signal, launch.attempt);
+        if matches!(end, End::Signal(_)) && prepared.directory.has_new_events_since(&begun) {
+            report::erase_rest_of_line(&line.options);
+        }
+        let now = prepared.directory.progress();
+        let again = match end {
+            End::Signal(signal) => {
+                is_crash(signal)
+                    && !signals.ended_by(signal)
+                    && now.has_new_checkpoint_since(&before)
+            }
+            End::Code(code) => {
+                is_error(code)
+                    && signals.request_to_end().is_none()
+                    && restarts_after_errors < max_restarts
+                    && now.has_new_events_since(&before)
+            }
+        };
+        if again {
+            let attempt = &mut prepared.launch.attempt;
+            *attempt += 1;
+            match end {
+                End::Signal(signal) => tracing::warn!(
+                    "the trial process was killed by {}; it is started again from the newest \
+                     checkpoint (restart {attempt})",
+                    ending::name(signal)
+                ),
+                End::Code(code) => {
+                    restarts_after_errors += 1;
+                    tracing::warn!(
+                        "the script ended with exit code {code}; it is started again \
+                         ({restarts_after_errors} of {max_restarts} restarts)"
+                    );
+                }
+            }
+            prepared.directory.record_restart(end, *attempt);
             continue;
         }
-        directory.record_end(&begun, end, signals.request_to_end());
+        prepared
+            .directory
+            .record_end(&begun, end, signals.request_to_end());
         return Ok(match end {
             End::Code(code) => code,
             End::Signal(signal) => ending::die_of(signal),
         });
     }
+}
+
+/// Whether an exit code is an error of the script, which another start may be spared.
+fn is_error(code: i32) -> bool {
+    !matches!(code, 0 | 64..=77 | STORAGE_FAILED)
 }
 
 fn is_crash(signal: i32) -> bool {

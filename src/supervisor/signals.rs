@@ -63,10 +63,16 @@ impl Signals {
                 continue;
             }
             self.received.push(origin.signal);
-            if self.leads_session && origin.signal == SIGHUP || !reached(&origin, trial) {
+            if self.is_loss_of_terminal(&origin) || !reached(&origin, trial) {
                 forward(origin.signal, trial);
             }
         }
+    }
+
+    /// Whether the terminal is gone, which the kernel tells the first process of its session alone. A SIGHUP
+    /// that the script sends to its group is another.
+    fn is_loss_of_terminal(&self, origin: &Origin) -> bool {
+        self.leads_session && origin.signal == SIGHUP && matches!(origin.cause, Cause::Kernel)
     }
 
     /// Forwards what came while there was no trial process to forward it to.

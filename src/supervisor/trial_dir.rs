@@ -3,6 +3,8 @@
 //!
 //! It never creates the directory, and never moves it: a script that trains nothing leaves no trace.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,8 +12,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pedl_core::directory::differing_fields;
+use pedl_core::event_stream::Stream;
 use pedl_core::events::{self, Journal};
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -32,6 +37,9 @@ const ENDED: &str = "trial_ended";
 /// as not ended.
 const LONGEST_EVENT_BYTES: u64 = 1 << 20;
 
+/// What was done about it, in every message of this module.
+const NOT_STARTED: &str = "nothing was changed, and the script was not started";
+
 /// What makes a trial the one it is; the part of `trial.json` that the supervisor needs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Identity {
@@ -43,6 +51,10 @@ pub(super) struct Identity {
     pub(super) command: Vec<String>,
     #[serde(default)]
     pub(super) hyperparameters: Map<String, Value>,
+    #[serde(default)]
+    pub(super) configuration: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) experiment_seed: Option<u32>,
 }
 
 /// Where training stands, as far as files tell.
@@ -63,7 +75,7 @@ impl Progress {
     }
 
     /// Whether a trial was begun, or continued, since then.
-    fn has_new_events_since(&self, before: &Self) -> bool {
+    pub(super) fn has_new_events_since(&self, before: &Self) -> bool {
         (self.inode, self.events_bytes) != (before.inode, before.events_bytes)
     }
 }
@@ -71,11 +83,16 @@ impl Progress {
 /// A trial directory, which may not exist.
 pub(super) struct TrialDir {
     path: PathBuf,
+    /// Where the events go as well.
+    stream: Cell<Option<Stream>>,
 }
 
 impl TrialDir {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path }
+    pub(super) fn new(path: PathBuf, stream: Option<Stream>) -> Self {
+        Self {
+            path,
+            stream: Cell::new(stream),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -88,10 +105,16 @@ impl TrialDir {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(unreadable(&path, &error.to_string())
+                    .hint("let this user read and write what is in the trial directory"));
+            }
             Err(error) => return Err(unreadable(&path, &error.to_string())),
         };
-        let value: Value =
-            serde_json::from_str(&text).map_err(|error| unreadable(&path, &error.to_string()))?;
+        let not_ours =
+            |problem: &str| unreadable(&path, &format!("expected: what pedl-run wrote; {problem}"));
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| not_ours(&format!("it is not JSON: {error}")))?;
         let schema = value.get("schema").cloned().unwrap_or(Value::Null);
         if schema != SCHEMA {
             let what = format!("the schema of `{}` is `{schema}`", path.display());
@@ -99,11 +122,12 @@ impl TrialDir {
                 .detail(format!(
                     "expected: {SCHEMA}; another version of pedl wrote it"
                 ))
+                .detail(NOT_STARTED)
                 .hint("continue it with that version, or begin a new trial with `--fresh`"));
         }
         serde_json::from_value(value)
             .map(Some)
-            .map_err(|error| unreadable(&path, &error.to_string()))
+            .map_err(|error| not_ours(&format!("{error}")))
     }
 
     /// Whether the trial has ended with 0, of its own accord: a script that answers SIGTERM with an
@@ -127,7 +151,11 @@ impl TrialDir {
             if Instant::now() > deadline {
                 let what = format!("`{}` is in use", self.path.display());
                 return Err(Failure::new(Exit::InUse, what)
-                    .detail("another process runs this trial")
+                    .detail(match holder(&file) {
+                        Some(process) => format!("process {process} runs this trial"),
+                        None => "another process runs this trial".to_owned(),
+                    })
+                    .detail(NOT_STARTED)
                     .hint("wait for it, or name another directory with `--trial-dir DIR`"));
             }
             thread::sleep(LONGEST_DEATH / 40);
@@ -151,17 +179,25 @@ impl TrialDir {
         }
     }
 
-    /// Records that the trial process was killed and is started again.
-    pub(super) fn record_restart(&self, signal: i32, attempt: u32) {
+    /// Whether a trial was begun, or continued, since then.
+    pub(super) fn has_new_events_since(&self, before: &Progress) -> bool {
+        self.progress().has_new_events_since(before)
+    }
+
+    /// Records that the trial process ended before its time and is started again.
+    pub(super) fn record_restart(&self, end: End, attempt: u32) {
         let mut members = Map::new();
-        members.insert("signal".into(), ending::name(signal).into());
+        match end {
+            End::Signal(signal) => members.insert("signal".into(), ending::name(signal).into()),
+            End::Code(code) => members.insert("exit_code".into(), code.into()),
+        };
         members.insert("attempt".into(), attempt.into());
         self.record("restart", members);
     }
 
     /// Records how the trial ended, unless its process did so itself, or never came to train.
     pub(super) fn record_end(&self, before: &Progress, end: End, requested_by: Option<i32>) {
-        if !self.progress().has_new_events_since(before) {
+        if !self.has_new_events_since(before) {
             return;
         }
         let signal = match end {
@@ -201,8 +237,12 @@ impl TrialDir {
         if !self.events().is_file() {
             return;
         }
-        let outcome =
-            Journal::open(&self.path).and_then(|mut journal| journal.append(event, members));
+        let outcome = Journal::open(&self.path).and_then(|mut journal| {
+            journal.stream_to(self.stream.take());
+            let appended = journal.append(event, members);
+            self.stream.set(journal.into_stream());
+            appended
+        });
         if let Err(error) = outcome {
             tracing::debug!("the event {event} is not recorded: {error}");
         }
@@ -211,6 +251,12 @@ impl TrialDir {
     fn events(&self) -> PathBuf {
         self.path.join(events::FILE_NAME)
     }
+}
+
+/// The process that holds the lock of a file, where it can be told.
+fn holder(file: &File) -> Option<i32> {
+    let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??;
+    Some(lock.pid?.as_raw_nonzero().get())
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -226,31 +272,37 @@ fn unreadable(path: &Path, reason: &str) -> Failure {
         format!("cannot read `{}`", path.display()),
     )
     .detail(reason)
+    .detail(NOT_STARTED)
     .hint("restore it from a backup, or begin a new trial with `--fresh`")
 }
 
 impl Identity {
-    /// Refuses a command that is not the one the trial was begun with.
-    pub(super) fn check_command(
-        &self,
-        directory: &TrialDir,
-        command: &[String],
-        hyperparameters: &Map<String, Value>,
-    ) -> Result<(), Failure> {
-        if self.command == command && self.hyperparameters == *hyperparameters {
-            return Ok(());
+    /// Refuses what is not the trial that was begun.
+    pub(super) fn check(&self, directory: &TrialDir, asked: &Self) -> Result<(), Failure> {
+        let path = directory.path().display();
+        let refusal = |what: &str| {
+            Failure::new(
+                Exit::Configuration,
+                format!("`{path}` belongs to another {what}"),
+            )
+        };
+        let hint = "begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`";
+        if self.command != asked.command || self.hyperparameters != asked.hyperparameters {
+            let describe = |of: &Self| describe(&of.command, &of.hyperparameters);
+            return Err(refusal("command")
+                .detail(format!("begun with: {}", describe(self)))
+                .detail(format!("run with: {}", describe(asked)))
+                .detail(NOT_STARTED)
+                .hint(hint));
         }
-        let what = format!(
-            "`{}` belongs to another command",
-            directory.path().display()
-        );
-        Err(Failure::new(Exit::Configuration, what)
-            .detail(format!(
-                "begun with: {}",
-                describe(&self.command, &self.hyperparameters)
-            ))
-            .detail(format!("run with: {}", describe(command, hyperparameters)))
-            .hint("begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`"))
+        if self.configuration != asked.configuration {
+            let fields = differing_fields(&self.configuration, &asked.configuration);
+            return Err(refusal("configuration")
+                .detail(format!("it differs in: {fields}"))
+                .detail(NOT_STARTED)
+                .hint(hint));
+        }
+        Ok(())
     }
 }
 

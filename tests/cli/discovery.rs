@@ -86,7 +86,8 @@ fn without_an_interpreter_each_place_is_named() {
         .assert_code(69)
         .assert_stderr(
             "pedl: error: no Python interpreter was found\n  \
-             looked for an executable file in: VIRTUAL_ENV `/gone`, `python3` and `python` on PATH\n\
+             looked for VIRTUAL_ENV `/gone`: it is not there\n  \
+             looked for `python3` and `python` on PATH: there is none\n\
              hint: name one with `--python PATH`\n",
         );
     TestCommand::pedl_run()
@@ -95,8 +96,9 @@ fn without_an_interpreter_each_place_is_named() {
         .assert_code(69)
         .assert_stderr(
             "pedl: error: no Python interpreter was found\n  \
-             looked for an executable file in: --python `/gone/python`\n\
-             hint: name one with `--python PATH`\n",
+             looked for --python `/gone/python`: it is not there\n\
+             hint: name another with `--python PATH`, or leave it out: then the first `python3` on \
+             PATH is taken\n",
         );
 }
 
@@ -217,7 +219,152 @@ fn a_cache_that_cannot_be_used_is_said() {
     assert!(
         output
             .stderr
-            .ends_with("\nhint: name one with `PEDL_CACHE_DIR`\n"),
+            .contains("\nhint: name one that this user may write to: PEDL_CACHE_DIR=DIR"),
         "{output}"
     );
+}
+
+/// The outer command for a file system without code: `DIRECTORY` gets a `noexec` one mounted on it.
+fn without_code(directory: &Path) -> Option<Vec<String>> {
+    let script = format!(
+        "mount -t tmpfs -o noexec,mode=700 tmpfs '{}' && exec \"$@\"",
+        directory.display()
+    );
+    // The second is for those who are not root; it needs user namespaces.
+    let ways: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
+    let found = ways.into_iter().find(|options| {
+        std::process::Command::new("unshare")
+            .args(*options)
+            .args(["sh", "-c", &script, "sh", "true"])
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    });
+    if found.is_none() {
+        eprintln!("skipped: a file system without code (unshare --mount is not permitted here)");
+    }
+    let words = ["sh", "-c", &script, "sh"];
+    found.map(|options| {
+        let words = ["unshare"].iter().chain(options).chain(&words);
+        words.map(|word| (*word).to_owned()).collect()
+    })
+}
+
+#[test]
+fn a_cache_that_may_hold_no_code_serves_all_the_same() {
+    let directory = Dir::new();
+    let cache = directory.join("cache");
+    fs::create_dir(&cache).expect("made");
+    let Some(outer) = without_code(&cache) else {
+        return;
+    };
+    let outer: Vec<_> = outer.iter().map(String::as_str).collect();
+    // Children of all kinds import it as well, and so do those that a child starts.
+    let script = directory.write(
+        "script.py",
+        "import multiprocessing, os, sys\n\
+         import _pedl, pedl\n\
+         def child(results):\n\
+         \x20   import _pedl, pedl\n\
+         \x20   results.put((_pedl.__file__, pedl.get_trial_id()))\n\
+         if __name__ == '__main__':\n\
+         \x20   print(os.path.islink(_pedl.__file__))\n\
+         \x20   for method in ('fork', 'spawn', 'forkserver'):\n\
+         \x20       context = multiprocessing.get_context(method)\n\
+         \x20       results = context.Queue()\n\
+         \x20       process = context.Process(target=child, args=(results,))\n\
+         \x20       process.start()\n\
+         \x20       print(method, results.get(timeout=60) == (_pedl.__file__, 1))\n\
+         \x20       process.join()\n",
+    );
+    for host in hosts() {
+        let output = host
+            .pedl_run()
+            .env("PEDL_CACHE_DIR", &cache)
+            .arg(&script)
+            .current_dir(directory.path())
+            .below(&outer)
+            .output()
+            .assert_code(0);
+        assert_eq!(
+            output.stdout, "True\nfork True\nspawn True\nforkserver True\n",
+            "{host}\n{output}"
+        );
+    }
+}
+
+/// A conda environment, as far as it can be told by its files: an executable with Python linked into
+/// it, and a shared library of the same version that it does not use.
+fn write_conda_environment(directory: &Dir) -> Option<std::path::PathBuf> {
+    let skipped = |reason: &str| {
+        eprintln!("skipped: an environment like those of conda ({reason})");
+        None
+    };
+    let Some(host) = hosts().into_iter().find(|host| !host.python.is_linked) else {
+        return skipped("no python with a static executable");
+    };
+    let (major, minor) = host.python.version;
+    let answer = host
+        .plain()
+        .args(["-I", "-S", "-c"])
+        .arg("import os; print(os.path.realpath(os.path.dirname(os.__file__)))")
+        .output()
+        .assert_code(0)
+        .stdout;
+    let standard_library = Path::new(answer.trim());
+    let name = format!("libpython{major}.{minor}.so.1.0");
+    let places = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let library = places
+        .map(|place| Path::new(place).join(&name))
+        .into_iter()
+        .find(|path| path.is_file());
+    let Some(library) = library else {
+        return skipped(&format!("no {name}"));
+    };
+    let prefix = directory.join("conda");
+    for part in ["bin", "lib", "conda-meta"] {
+        fs::create_dir_all(prefix.join(part)).expect("made");
+    }
+    fs::copy(&host.python.path, prefix.join("bin/python")).expect("copied");
+    fs::copy(&library, prefix.join("lib").join(&name)).expect("copied");
+    let link = prefix.join(format!("lib/python{major}.{minor}"));
+    std::os::unix::fs::symlink(standard_library, link).expect("linked");
+    Some(prefix)
+}
+
+#[test]
+fn the_static_python_of_conda_is_executed() {
+    let directory = Dir::new();
+    let Some(prefix) = write_conda_environment(&directory) else {
+        return;
+    };
+    let code = "import sys, pedl; print(sys.prefix); \
+        print('libpython' in open('/proc/self/maps').read())";
+    let run = |options: &[&str]| {
+        TestCommand::pedl_run()
+            .env("CONDA_PREFIX", &prefix)
+            .env("PATH", "/nowhere")
+            .args(options)
+            .args(["-c", code])
+            .current_dir(directory.path())
+            .output()
+            .assert_code(0)
+            .stdout
+    };
+    // Its own code is faster than that of the library beside it, which is taken where it is asked for.
+    assert_eq!(run(&[]), format!("{}\nFalse\n", prefix.display()));
+    assert_eq!(
+        run(&["--mode", "embed"]),
+        format!("{}\nTrue\n", prefix.display())
+    );
+    let doctor = TestCommand::pedl_run()
+        .env("CONDA_PREFIX", &prefix)
+        .env("PATH", "/nowhere")
+        .args(["--pedl", "doctor"])
+        .current_dir(directory.path())
+        .output()
+        .assert_code(0);
+    let python = format!("found by CONDA_PREFIX `{}`", prefix.display());
+    assert!(doctor.stdout.contains(&python), "{doctor}");
+    assert!(doctor.stdout.contains("\nmode         exec: "), "{doctor}");
 }

@@ -198,6 +198,24 @@ fn closed_standard_streams_stay_closed() {
 }
 
 #[test]
+fn the_current_directory_may_be_gone() {
+    let directory = Dir::new();
+    let outer = "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"";
+    for host in hosts() {
+        let run = |command: TestCommand| {
+            command
+                .args(["-c", "print('ran')"])
+                .current_dir(directory.path())
+                .below(&["sh", "-c", outer, "sh"])
+                .output()
+        };
+        let ours = run(host.pedl_run()).assert_code(0);
+        ours.assert_same(&run(host.plain()));
+        assert_eq!(directory.list(), [""; 0], "{host}");
+    }
+}
+
+#[test]
 fn children_can_import_what_the_script_can() {
     let directory = Dir::new();
     directory.write("modules/user_module.py", "");

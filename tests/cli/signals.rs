@@ -55,6 +55,35 @@ fn ctrl_c_reaches_the_script_once() {
     }
 }
 
+/// Begins a session and becomes another program.
+const SET_SESSION: &str = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])";
+
+#[test]
+fn a_script_that_signals_its_own_group_gets_that_once() {
+    let directory = Dir::new();
+    // `pedl-run` leads the session, as where a terminal or a service manager starts it.
+    let code = "import os, signal, time\n\
+        came = []\n\
+        signals = [signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP]\n\
+        for number in signals:\n\
+        \x20   signal.signal(number, lambda number, frame: came.append(int(number)))\n\
+        for number in signals:\n\
+        \x20   os.killpg(os.getpgrp(), number)\n\
+        \x20   time.sleep(0.05)\n\
+        print(came == [int(number) for number in signals], came)";
+    for host in hosts() {
+        let run = |command: TestCommand| {
+            // Not the leader of its group, which may not begin a session.
+            let outer = ["sh", "-c", "\"$@\" & wait $!", "sh"];
+            let python = host.python.path.to_str().expect("UTF-8");
+            let outer = [&outer[..], &[python, "-c", SET_SESSION]].concat();
+            let command = command.args(["-c", code]).current_dir(directory.path());
+            command.below(&outer).output().assert_code(0)
+        };
+        run(host.pedl_run()).assert_same(&run(host.plain()));
+    }
+}
+
 #[test]
 fn without_a_handler_the_run_dies_of_the_signal() {
     let directory = Dir::new();

@@ -4,11 +4,14 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Dir, Output, Running, TestCommand, python, script};
+use crate::support::{Dir, Output, Running, TestCommand, python, run_in, script};
 
 /// Prints the launch message that the host sent, as far as a script can find it.
 const PRINT_SEEDS: &str =
     "import os; print(os.environ['PYTHONHASHSEED'], os.path.isdir('.pedl/train'))";
+
+/// What is done about every one of these mistakes.
+const NOT_STARTED: &str = "  nothing was changed, and the script was not started\n";
 
 fn trial_json(schema: u32, command: &[&str]) -> String {
     serde_json::json!({
@@ -25,15 +28,6 @@ fn trial_json(schema: u32, command: &[&str]) -> String {
     .to_string()
 }
 
-fn run(directory: &Dir, arguments: &[&str]) -> Output {
-    TestCommand::pedl_run()
-        .arg("--python")
-        .arg(&python().path)
-        .args(arguments)
-        .current_dir(directory.path())
-        .output()
-}
-
 /// A directory with a script and a trial of it.
 fn begun() -> Dir {
     let directory = Dir::new();
@@ -45,7 +39,7 @@ fn begun() -> Dir {
 #[test]
 fn a_library_that_nobody_knows_cannot_be_left_alone() {
     let directory = Dir::new();
-    run(&directory, &["--no-hooks", "kears", "-c", "print(1)"])
+    run_in(&directory, &["--no-hooks", "kears", "-c", "print(1)"])
         .assert_code(64)
         .assert_stderr(
             "pedl: error: `--no-hooks kears`: no library of this name is intercepted\n  \
@@ -58,7 +52,9 @@ fn a_library_that_nobody_knows_cannot_be_left_alone() {
 fn the_same_command_continues_with_the_recorded_seeds() {
     let directory = begun();
     assert_eq!(
-        run(&directory, &["-u", "train.py"]).assert_code(0).stdout,
+        run_in(&directory, &["-u", "train.py"])
+            .assert_code(0)
+            .stdout,
         "4242 True\n"
     );
 }
@@ -72,8 +68,11 @@ fn what_is_drawn_without_a_seed_repeats_in_the_same_trial() {
         "train.py",
         &format!("import os, random\n{draw}random.seed()\n{draw}{child}{child}{draw}"),
     );
-    let first = run(&directory, &["train.py"]).assert_code(0).stdout;
-    assert_eq!(run(&directory, &["train.py"]).assert_code(0).stdout, first);
+    let first = run_in(&directory, &["train.py"]).assert_code(0).stdout;
+    assert_eq!(
+        run_in(&directory, &["train.py"]).assert_code(0).stdout,
+        first
+    );
     let mut numbers: Vec<_> = first.split_whitespace().collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -88,7 +87,7 @@ fn a_script_and_its_children_can_ask_for_hyperparameters() {
         "train.py",
         &format!("{ask}\nimport subprocess, sys\nsubprocess.check_call([sys.executable, '-c', {ask:?}])\n"),
     );
-    let output = run(
+    let output = run_in(
         &directory,
         &["--hp", "lr=0.5", "--hp", "name=adam", "-u", "train.py"],
     );
@@ -101,17 +100,17 @@ fn another_command_on_the_same_directory_is_refused() {
     let path = directory.join(".pedl/train");
     let path = path.display();
     let hint = "hint: begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`\n";
-    run(&directory, &["train.py", "--epochs", "3"])
+    run_in(&directory, &["train.py", "--epochs", "3"])
         .assert_code(65)
         .assert_stderr(&format!(
             "pedl: error: `{path}` belongs to another command\n  \
-         begun with: train.py\n  run with: train.py --epochs 3\n{hint}"
+         begun with: train.py\n  run with: train.py --epochs 3\n{NOT_STARTED}{hint}"
         ));
-    run(&directory, &["--hp", "lr=0.1", "train.py"])
+    run_in(&directory, &["--hp", "lr=0.1", "train.py"])
         .assert_code(65)
         .assert_stderr(&format!(
             "pedl: error: `{path}` belongs to another command\n  \
-         begun with: train.py\n  run with: --hp lr=0.1 train.py\n{hint}"
+         begun with: train.py\n  run with: --hp lr=0.1 train.py\n{NOT_STARTED}{hint}"
         ));
 }
 
@@ -120,11 +119,11 @@ fn a_trial_of_another_schema_is_refused() {
     let directory = begun();
     directory.write(".pedl/train/trial.json", &trial_json(2, &["train.py"]));
     let path = directory.join(".pedl/train/trial.json");
-    run(&directory, &["train.py"])
+    run_in(&directory, &["train.py"])
         .assert_code(65)
         .assert_stderr(&format!(
             "pedl: error: the schema of `{}` is `2`\n  \
-         expected: 1; another version of pedl wrote it\n\
+         expected: 1; another version of pedl wrote it\n{NOT_STARTED}\
          hint: continue it with that version, or begin a new trial with `--fresh`\n",
             path.display()
         ));
@@ -144,7 +143,7 @@ fn a_script_that_trains_nothing_moves_no_trial() {
         let directory = begun();
         directory.write(".pedl/train/events.jsonl", over);
         let before = directory.read(".pedl/train/trial.json");
-        let output = run(&directory, arguments).assert_code(0);
+        let output = run_in(&directory, arguments).assert_code(0);
         assert!(!output.stdout.starts_with("4242 "), "{output}");
         assert_eq!(directory.read(".pedl/train/trial.json"), before);
         assert_eq!(directory.read(".pedl/train/events.jsonl"), over);
@@ -165,7 +164,7 @@ fn a_trial_is_over_when_it_has_ended_with_0() {
         ("{\"event\": \"trial_ended\", \"exit_code\": 0}\n", false),
     ] {
         directory.write(events, event);
-        let output = run(&directory, &["train.py"]).assert_code(0);
+        let output = run_in(&directory, &["train.py"]).assert_code(0);
         assert_eq!(output.stdout.starts_with("4242 "), seed_is_kept, "{output}");
     }
 }
@@ -174,8 +173,8 @@ fn a_trial_is_over_when_it_has_ended_with_0() {
 fn a_trial_that_is_given_up_need_not_be_understood() {
     let directory = begun();
     directory.write(".pedl/train/trial.json", "torn");
-    run(&directory, &["train.py"]).assert_code(65);
-    run(&directory, &["--fresh", "train.py"]).assert_code(0);
+    run_in(&directory, &["train.py"]).assert_code(65);
+    run_in(&directory, &["--fresh", "train.py"]).assert_code(0);
 }
 
 #[test]
@@ -188,12 +187,13 @@ fn a_trial_in_use_is_neither_moved_aside_nor_started() {
         .expect("it is there");
     rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::LockExclusive).expect("free");
     for arguments in [&["--fresh", "train.py"][..], &["train.py"]] {
-        let output = run(&directory, arguments)
+        let output = run_in(&directory, arguments)
             .assert_code(75)
             .assert_stderr(&format!(
-                "pedl: error: `{}` is in use\n  another process runs this trial\n\
+                "pedl: error: `{}` is in use\n  process {} runs this trial\n{NOT_STARTED}\
              hint: wait for it, or name another directory with `--trial-dir DIR`\n",
-                directory.join(".pedl/train").display()
+                directory.join(".pedl/train").display(),
+                std::process::id(),
             ));
         assert_eq!(output.stdout, "");
     }
@@ -327,7 +327,7 @@ fn a_script_that_ends_orderly_when_asked_to_is_continued() {
 fn without_a_journal_none_is_made() {
     let directory = Dir::new();
     directory.write("trial/trial.json", &trial_json(1, &["-c", "pass"]));
-    run(&directory, &["--trial-dir", "trial", "-c", "pass"]).assert_code(0);
+    run_in(&directory, &["--trial-dir", "trial", "-c", "pass"]).assert_code(0);
     assert_eq!(
         fs::read_dir(directory.join("trial"))
             .expect("listed")

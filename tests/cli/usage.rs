@@ -1,6 +1,6 @@
 //! The command line: what is asked and what is answered, word for word.
 
-use crate::support::{Dir, TestCommand};
+use crate::support::{Dir, TestCommand, python};
 
 #[track_caller]
 fn assert_refused(arguments: &[&str], expected: &str) {
@@ -23,8 +23,8 @@ fn an_unknown_option_is_named_with_its_neighbours() {
          hint: did you mean `--trial-dir`? `pedl-run --help` lists the options\n",
     );
     assert_refused(
-        &["--max-restarts=3", "train.py"],
-        "pedl: error: unknown option `--max-restarts`\n  \
+        &["--preempt-exit-code=3", "train.py"],
+        "pedl: error: unknown option `--preempt-exit-code`\n  \
          expected: options of pedl-run or of python, then the script; what follows the script \
          belongs to it\n\
          hint: `pedl-run --help` lists the options\n",
@@ -49,6 +49,10 @@ fn a_wrong_value_is_shown_with_what_was_expected() {
         (
             &["--checkpoint-seconds", "nan"],
             "a number of seconds, 0 or more",
+        ),
+        (
+            &["--events-fd", "1"],
+            "the number of an open file descriptor, 3 or more",
         ),
         (
             &["--log-limit", "1GB"],
@@ -130,7 +134,7 @@ fn help_fits_one_screen_and_lists_every_option() {
         .assert_code(0)
         .assert_stderr("");
     let lines: Vec<_> = output.stdout.lines().collect();
-    assert!(lines.len() <= 25, "{} lines", lines.len());
+    assert!(lines.len() <= 30, "{} lines", lines.len());
     for line in &lines {
         assert!(line.chars().count() <= 80, "{line:?}");
     }
@@ -147,6 +151,7 @@ fn help_fits_one_screen_and_lists_every_option() {
         "log-limit",
         "no-hooks",
         "log-format",
+        "events-fd",
         "verbose",
         "quiet",
         "version",
@@ -174,4 +179,62 @@ fn the_version_is_that_of_the_package() {
         output.stdout,
         concat!("pedl-run ", env!("CARGO_PKG_VERSION"), "\n")
     );
+}
+
+#[test]
+fn what_is_wrong_is_said_in_the_format_that_was_asked_for() {
+    let unknown = |arguments: &[&str], format: &str| {
+        let command = TestCommand::pedl_run().args(arguments);
+        command
+            .env("PEDL_LOG_FORMAT", format)
+            .output()
+            .assert_code(64)
+            .stderr
+    };
+    for arguments in [
+        &["--log-format", "json", "--frsh", "train.py"][..],
+        &["--frsh", "--log-format=json", "train.py"],
+        &["--trial-dir", "d", "--log-format", "json"],
+        &["--log-format", "json", "python", "--fresh", "train.py"],
+    ] {
+        let text = unknown(arguments, "");
+        let line: serde_json::Value = serde_json::from_str(&text).expect("one JSON object");
+        assert_eq!(line["level"], "error", "{text}");
+        assert_eq!(line["exit_code"], 64, "{text}");
+        assert!(line["hint"].is_string(), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    assert!(unknown(&["--frsh", "train.py"], "json").starts_with('{'));
+    // What stands behind the script, or says otherwise, does not count.
+    for (arguments, format) in [
+        (&["--frsh", "train.py", "--log-format", "json"][..], ""),
+        (&["--frsh", "--log-format", "text", "train.py"], "json"),
+        (
+            &["--frsh", "--trial-dir", "--log-format", "json", "train.py"],
+            "",
+        ),
+    ] {
+        let text = unknown(arguments, format);
+        assert!(text.starts_with("pedl: error: unknown option"), "{text}");
+    }
+}
+
+#[test]
+fn events_go_to_a_file_that_is_open() {
+    let run = |shell: &str| {
+        let outer = ["sh", "-c", shell, "sh"];
+        let command = TestCommand::pedl_run()
+            .args(["--events-fd", "7", "--python"])
+            .arg(&python().path);
+        command.args(["-c", "print(1)"]).below(&outer).output()
+    };
+    run("exec \"$@\" 7>&-").assert_code(64).assert_stderr(
+        "pedl: error: `--events-fd` is `7`, which cannot be written to\n  \
+         No such file or directory (os error 2)\n  \
+         expected: a file descriptor that pedl-run was started with\n\
+         hint: `pedl-run --events-fd 3 SCRIPT 3> FILE` opens one\n",
+    );
+    for shell in ["exec \"$@\" 7>/dev/null", "(exec \"$@\" 7>&1 >&2) | cat"] {
+        run(shell).assert_code(0);
+    }
 }

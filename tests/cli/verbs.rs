@@ -1,6 +1,8 @@
 //! The executable under its other name, `pedl`.
 
+use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use crate::support::{Dir, Output, TestCommand, python};
 
@@ -28,8 +30,8 @@ fn pedl_in(directory: &Dir, arguments: &[&str]) -> Output {
 fn without_a_verb_the_verbs_are_listed() {
     for arguments in [&[][..], &["--help"], &["help"]] {
         let output = pedl(arguments).assert_code(0).assert_stderr("");
-        for verb in ["run", "hooks", "doctor", "completions"] {
-            assert!(output.stdout.contains(&format!("  pedl {verb} ")), "{verb}");
+        for verb in ["run", "hooks", "doctor", "completions", "man"] {
+            assert!(output.stdout.contains(&format!("  pedl {verb}")), "{verb}");
         }
         assert!(output.stdout.lines().all(|line| line.len() <= 90));
     }
@@ -39,7 +41,7 @@ fn without_a_verb_the_verbs_are_listed() {
 fn a_verb_that_nobody_knows_is_refused() {
     pedl(&["frobnicate"]).assert_code(64).assert_stderr(
         "pedl: error: there is no verb `frobnicate`\n  \
-         expected: `run`, `hooks`, `doctor`, `completions`\nhint: `pedl --help` lists the verbs\n",
+         expected: `run`, `hooks`, `doctor`, `completions`, `man`\nhint: `pedl --help` lists the verbs\n",
     );
 }
 
@@ -64,6 +66,59 @@ fn each_verb_has_help_and_refuses_what_it_does_not_know() {
             "pedl: error: no library `kears` is intercepted\n  known: keras, tensorflow\n\
          hint: `pedl hooks` lists them\n",
         );
+}
+
+#[test]
+fn the_verbs_are_reached_without_the_name() {
+    let by_name = pedl(&["hooks", "keras"]).assert_code(0).stdout;
+    let by_option = TestCommand::pedl_run()
+        .args(["--pedl", "hooks", "keras"])
+        .env("PEDL_PYTHON", &python().path)
+        .output();
+    assert_eq!(by_option.assert_code(0).stdout, by_name);
+}
+
+#[test]
+fn the_script_of_the_wheel_starts_the_executable_beside_it() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("shims/wheel/scripts/pedl");
+    let directory = Dir::new();
+    for place in ["installed", "linked", "alone"] {
+        fs::create_dir(directory.join(place)).expect("made");
+    }
+    let link = |target: &Path, name: &str| {
+        symlink(target, directory.join(name)).expect("a link can be made");
+    };
+    fs::copy(&script, directory.join("installed/pedl")).expect("copied, mode and all");
+    link(
+        Path::new(env!("CARGO_BIN_EXE_pedl-run")),
+        "installed/pedl-run",
+    );
+    // As pipx does it: both names in a directory on PATH, or only the one.
+    link(&directory.join("installed/pedl"), "linked/pedl");
+    link(&directory.join("installed/pedl-run"), "linked/pedl-run");
+    link(&directory.join("installed/pedl"), "alone/pedl");
+    let code = "import sys; print(open('/proc/%d/cmdline' % __import__('os').getppid()).read())";
+    for (place, found) in [
+        ("installed", "installed"),
+        ("linked", "linked"),
+        ("alone", "installed"),
+    ] {
+        for program in [directory.join(place).join("pedl"), "pedl".into()] {
+            let path = format!("{}:/usr/bin:/bin", directory.join(place).display());
+            let output = TestCommand::new("/usr/bin/env")
+                .arg(program)
+                .args(["run", "-c", code])
+                .env("PATH", path)
+                .env("PEDL_PYTHON", &python().path)
+                .current_dir(directory.path())
+                .output()
+                .assert_code(0);
+            // Its own name, as it was called: what it finds beside itself depends on it.
+            let expected = directory.join(found).join("pedl-run");
+            let name = output.stdout.split('\0').next().expect("a name");
+            assert_eq!(Path::new(name), expected, "{output}");
+        }
+    }
 }
 
 #[test]
@@ -190,4 +245,37 @@ fn completions_are_what_the_shell_understands() {
         "pedl: error: `tcsh` is no shell that completions are made for\n  expected: bash, zsh or fish\n\
          hint: `pedl --help` lists the verbs\n",
     );
+}
+
+#[test]
+fn the_manual_page_has_every_option_and_no_error() {
+    let page = pedl(&["man"]).assert_code(0).assert_stderr("").stdout;
+    let help = TestCommand::pedl_run().arg("--help").output().stdout;
+    let options: Vec<_> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("  --")?.split(' ').next())
+        .collect();
+    assert!(options.len() > 10, "{help}");
+    for option in options {
+        let heading = format!(".B \\-\\-{}", option.replace('-', "\\-"));
+        assert!(page.contains(&heading), "{option}");
+    }
+    for code in [64, 65, 69, 70, 73, 75, 76, 77, 201] {
+        assert!(page.contains(&format!(".TP\n.B {code}\n")), "{code}");
+    }
+    pedl(&["man", "pedl"]).assert_code(64);
+    let formatter = std::process::Command::new("groff")
+        .arg("--version")
+        .output();
+    if formatter.is_err() {
+        eprintln!("skipped: the manual page formatted (there is no groff)");
+        return;
+    }
+    let output = TestCommand::new("groff")
+        .args(["-man", "-Tutf8", "-ww", "-P-cbou"])
+        .stdin(&page)
+        .output()
+        .assert_code(0)
+        .assert_stderr("");
+    assert!(output.stdout.contains("--checkpoint-seconds"), "{output}");
 }

@@ -387,7 +387,7 @@ def test_where_one_target_is_missing_nothing_is_patched(toy, missing, because):
         "  a row of generation toy 1.0 - 2.0; needed to see whether it is called\n"
         "  nothing was patched; the script was stopped before it trained"
     )
-    assert raised.value.hint == "is toy modified in this environment? reinstall it, or pass `--no-hooks toy`"
+    assert raised.value.hint == "is toy half installed, or modified? reinstall it, or pass `--no-hooks toy`"
 
 
 def test_an_exception_of_the_target_passes_through_as_the_same_object(toy):

@@ -175,7 +175,8 @@ def test_wrong_arguments_are_told_by_the_function_itself(start, tmp_path):
 def test_files_that_a_recorded_call_saved_belong_to_the_checkpoint(tmp_path, monkeypatch):
     from py_hooks.advice import calls
 
-    monkeypatch.setattr(calls, "CALLS", types.SimpleNamespace(in_composite=False))
+    guarded = lambda function, *arguments: function(*arguments)  # noqa: E731
+    monkeypatch.setattr(calls, "CALLS", types.SimpleNamespace(in_composite=False, guarded=guarded))
     monkeypatch.chdir(tmp_path)
     restored = []
     files = Files(types.SimpleNamespace(directory=str(tmp_path / "trial"), restore_file=restored.append))

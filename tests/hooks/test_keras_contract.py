@@ -188,7 +188,7 @@ def test_a_known_library_of_which_a_part_is_missing_is_stopped(script_run, scrip
         "No module named 'tensorflow.python'\n"
         "  a row of generation tensorflow 1.15.0 - 1.15.5; needed to keep the state of a random op\n"
         "  nothing was patched; the script was stopped before it trained\n"
-        "hint: is tensorflow modified in this environment? reinstall it, or pass `--no-hooks tensorflow`\n"
+        "hint: is tensorflow half installed, or modified? reinstall it, or pass `--no-hooks tensorflow`\n"
     )
 
 

@@ -4,4 +4,4 @@ mod interpreters;
 mod run;
 
 pub(crate) use interpreters::{Host, hosts, python};
-pub(crate) use run::{Dir, Output, Running, TestCommand, script};
+pub(crate) use run::{Dir, Output, Running, TestCommand, run_in, script};

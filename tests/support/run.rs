@@ -177,6 +177,16 @@ impl TestCommand {
     }
 }
 
+/// Runs `pedl-run` with the Python of the tests in a directory, to the end.
+pub(crate) fn run_in(directory: &Dir, arguments: &[&str]) -> Output {
+    TestCommand::pedl_run()
+        .arg("--python")
+        .arg(&super::python().path)
+        .args(arguments)
+        .current_dir(directory.path())
+        .output()
+}
+
 /// A process that runs.
 pub(crate) struct Running {
     child: Child,

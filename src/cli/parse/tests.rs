@@ -139,7 +139,7 @@ fn the_environment_stands_behind_the_command_line() {
     assert_eq!(line.options.hyperparameters["depth"], 3);
     assert!(line.options.fresh);
     assert!(!line.options.exact);
-    assert_eq!(line.options.batches_per_step, 9);
+    assert_eq!(line.options.batches_per_step, Some(9));
     assert_eq!(line.options.mode, Mode::Auto);
 }
 

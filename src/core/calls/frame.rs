@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crc32c::{crc32c, crc32c_append};
 
-use super::Damaged;
+use super::{Damaged, OtherVersion};
 use crate::error::{Error, Result};
 use crate::file::File;
 
@@ -51,6 +51,14 @@ pub(super) fn header() -> ([u8; HEADER_BYTES], u32) {
     let crc = crc32c(content);
     crc_field.copy_from_slice(&crc.to_le_bytes());
     (header, crc)
+}
+
+/// The version of a log that is whole, of whatever version of this program.
+fn version_of(header: &[u8; HEADER_BYTES]) -> Option<u32> {
+    let (content, crc) = header.split_at(HEADER_BYTES - CRC_BYTES);
+    let (magic, version) = content.split_at(MAGIC.len());
+    let is_whole = magic == MAGIC && crc32c(content).to_le_bytes() == *crc;
+    is_whole.then(|| u32::from_le_bytes(version.try_into().expect("it was cut to size")))
 }
 
 /// The head of a frame.
@@ -119,7 +127,10 @@ impl Frames {
         let mut found = [0; HEADER_BYTES];
         source.read(&mut found)?;
         if found != header {
-            return Err(source.damaged(0, "it has another header"));
+            return Err(match version_of(&found) {
+                Some(version) => OtherVersion::new(source.file.path(), version, VERSION).into(),
+                None => source.damaged(0, "it has another header"),
+            });
         }
         Ok(Self {
             source,

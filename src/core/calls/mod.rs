@@ -143,3 +143,48 @@ impl fmt::Display for Damaged {
         )
     }
 }
+
+/// The log was written by a program with another layout of it. That is no damage: an older checkpoint
+/// would be of the same log.
+#[derive(Debug)]
+pub(crate) struct OtherVersion {
+    path: PathBuf,
+    version: u32,
+    known: u32,
+}
+
+impl OtherVersion {
+    fn new(path: &Path, version: u32, known: u32) -> Self {
+        Self {
+            path: path.to_owned(),
+            version,
+            known,
+        }
+    }
+}
+
+impl Kind for OtherVersion {
+    fn class(&self) -> Class {
+        Class::WrongCommand
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(
+            "continue with the pedl-run that began it, or begin a new trial with `--fresh`"
+                .to_owned(),
+        )
+    }
+}
+
+impl fmt::Display for OtherVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "`{}` was written by another version of pedl-run\n  its layout: {}; known here: {}\n  nothing was \
+             changed, and the run was stopped before it trained",
+            self.path.display(),
+            self.version,
+            self.known
+        )
+    }
+}

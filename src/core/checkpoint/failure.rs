@@ -82,9 +82,12 @@ impl Kind for Failure {
                     "make room and run the same command again: it continues"
                 }
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    "make the directory writable, or name another with `--trial-dir DIR`"
+                    "make the directory writable and run the same command again: it continues"
                 }
-                _ => return None,
+                io::ErrorKind::FileTooLarge => {
+                    "allow larger files (`ulimit -f unlimited`) and run the same command again: it continues"
+                }
+                _ => "look after the file system and run the same command again: it continues",
             },
             Self::Damaged(Damaged {
                 fallback: Some(_), ..

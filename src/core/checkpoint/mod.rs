@@ -126,6 +126,8 @@ pub struct Snapshot {
     pub tensors: Vec<Tensor>,
     /// Absolute paths of files of the script to take along by content.
     pub files: Vec<PathBuf>,
+    /// The batch of a checkpoint that stays whatever its age: that of the best validation.
+    pub best_batch: Option<u64>,
 }
 
 /// The checkpoints of one trial.

@@ -1,6 +1,7 @@
 //! Finding the newest checkpoint that is whole, and putting files back.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::content::{self, HashingReader};
@@ -98,6 +99,7 @@ fn load<F: FileSystem>(
     check: &mut impl FnMut(&Manifest) -> Result<()>,
 ) -> std::result::Result<Checkpoint<F>, Refusal> {
     let damaged = |what| Refusal::Damaged { what, origin: None };
+    check_permitted(&store.shared.fs, folder).map_err(Refusal::Failed)?;
     let text = read_manifest(&store.shared.fs, folder).map_err(damaged)?;
     let manifest = Manifest::parse(&text).map_err(|unreadable| match unreadable {
         manifest::Unreadable::Damaged(what) => damaged(what),
@@ -131,6 +133,19 @@ fn load<F: FileSystem>(
         }),
         Err(error) => Err(Refusal::Failed(error)),
     }
+}
+
+/// What this user may not read is no damage: an older checkpoint would cost work, and this one its place.
+fn check_permitted<F: FileSystem>(fs: &F, folder: &Path) -> Result<()> {
+    for name in [MANIFEST, TENSORS, STATE] {
+        if let Err(error) = fs.open(&folder.join(name)) {
+            let system = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+            if system.map(io::Error::kind) == Some(io::ErrorKind::PermissionDenied) {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn read_manifest<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Vec<u8>> {

@@ -13,10 +13,14 @@ const KEPT: usize = 2;
 
 /// Removes what a commit of `batch` made superfluous.
 ///
-/// Goes: folders older than the newest [`KEPT`]; folders of later batches (the trial went on from an
+/// Goes: folders older than the newest [`KEPT`], but for that of `best_batch`; folders of later batches (the trial went on from an
 /// older checkpoint, and they are of a history that is over); what was replaced or set aside; staging
 /// folders of processes that died; contents that no remaining checkpoint names.
-pub(super) fn remove_old<F: FileSystem>(store: &Store<F>, batch: u64) -> Result<()> {
+pub(super) fn remove_old<F: FileSystem>(
+    store: &Store<F>,
+    batch: u64,
+    best_batch: Option<u64>,
+) -> Result<()> {
     let Shared { fs, layout, .. } = &*store.shared;
     let (mut committed, mut gone) = (Vec::new(), Vec::new());
     for name in fs.list(&layout.checkpoints())? {
@@ -29,8 +33,14 @@ pub(super) fn remove_old<F: FileSystem>(store: &Store<F>, batch: u64) -> Result<
         }
     }
     committed.sort_unstable();
-    let kept = committed.split_off(committed.len().saturating_sub(KEPT));
-    gone.extend(committed.into_iter().map(|number| layout.committed(number)));
+    let mut kept = committed.split_off(committed.len().saturating_sub(KEPT));
+    for number in committed {
+        if best_batch == Some(number) {
+            kept.push(number);
+        } else {
+            gone.push(layout.committed(number));
+        }
+    }
     discard(store, &gone)?;
     remove_stale_staging(store)?;
     remove_contents(store, &kept)

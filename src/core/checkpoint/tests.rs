@@ -30,6 +30,7 @@ fn snapshot(batch: u64, salt: u8) -> Snapshot {
             tensor("iterations", "int64", &[], &[salt; 8]),
         ],
         files: vec![HISTORY.into(), NOTES.into()],
+        best_batch: None,
     }
 }
 
@@ -536,6 +537,28 @@ fn a_file_that_is_gone_is_left_out() {
             .expect("nothing is done")
     );
     assert_eq!(checkpoint.manifest.kept.len(), 1);
+}
+
+#[test]
+fn the_best_checkpoint_stays_until_there_is_a_better_one() {
+    let fs = disk();
+    let store = store(&fs);
+    let committed = |batch: u64, best: u64| {
+        let best_batch = Some(best);
+        let snapshot = Snapshot {
+            best_batch,
+            ..snapshot(batch, 1)
+        };
+        store.save(&snapshot).expect("nothing fails");
+        let names = names(&fs, "checkpoints").into_iter();
+        let numbers = names.filter_map(|name| name.strip_prefix("batch-")?.parse().ok());
+        numbers.collect::<Vec<u64>>()
+    };
+    assert_eq!(committed(100, 100), [100]);
+    assert_eq!(committed(200, 100), [100, 200]);
+    assert_eq!(committed(300, 100), [100, 200, 300]);
+    assert_eq!(committed(400, 100), [100, 300, 400]);
+    assert_eq!(committed(500, 500), [400, 500]);
 }
 
 #[test]

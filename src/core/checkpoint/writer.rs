@@ -180,7 +180,7 @@ impl<F: FileSystem> Store<F> {
         self.point_latest_at(&folder)?;
 
         // It is committed, whatever becomes of the old ones.
-        if let Err(error) = retention::remove_old(self, snapshot.batch) {
+        if let Err(error) = retention::remove_old(self, snapshot.batch, snapshot.best_batch) {
             tracing::warn!("old checkpoints stay until the next one: {error}");
         }
         Ok(folder)

@@ -20,15 +20,22 @@ fn launch(trial_dir: &Path) -> Launch {
         trial_seed: 7,
         hash_seed: 9,
         hyperparameters: Map::new(),
+        configuration: std::collections::BTreeMap::new(),
+        experiment_seed: None,
         batches_per_step: 3,
+        steps: None,
+        validation_period: None,
+        search: None,
         checkpoint_period: None,
         checkpoint_seconds: 60.0,
         exact: false,
         log_limit_bytes: 1 << 30,
         no_hooks: Vec::new(),
         log_format: "text".to_owned(),
+        events: None,
         verbosity: 0,
         threads: 2,
+        notes: Vec::new(),
         replaces: None,
         resume: false,
         attempt: 0,
@@ -107,7 +114,7 @@ fn train(training: &mut Training, batch: u64) {
             .step_ended
             .is_some()
         {
-            training.end_step(Some(0)).expect("there is room");
+            training.end_step(Some(0), false).expect("there is room");
         }
     }
 }
@@ -271,7 +278,8 @@ fn another_command_is_refused() {
         error.to_string(),
         format!(
             "`{}` belongs to another command\n  begun with: train.py --epochs 3\n  \
-             run with: --hp lr=0.1 train.py --epochs 4",
+             run with: --hp lr=0.1 train.py --epochs 4\n  \
+             nothing was changed, and the run was stopped before it trained",
             trial_dir.display()
         )
     );
@@ -356,6 +364,40 @@ fn a_directory_that_cannot_be_made_is_told() {
             file.display()
         )
     );
+}
+
+#[test]
+fn a_trial_does_not_begin_among_files_of_others() {
+    let (_directory, trial_dir) = stage();
+    fs::create_dir(&trial_dir).expect("there is room");
+    drop(begun(&trial_dir));
+    let (directory, _) = stage();
+    fs::write(directory.path().join("train.py"), "").expect("there is room");
+    fs::create_dir(directory.path().join("data")).expect("there is room");
+    let error = begin(directory.path()).expect_err("it would be moved aside with the trial");
+    assert_eq!(error.exit_code(), 73);
+    let expected = "holds 2 files or directories, and no trial: `data` ...";
+    assert!(error.to_string().contains(expected), "{error}");
+    assert_eq!(fs::read_dir(directory.path()).expect("listed").count(), 2);
+}
+
+#[test]
+fn what_fails_before_it_trains_is_no_failure_of_its_training() {
+    let (_directory, trial_dir) = stage();
+    drop(begun(&trial_dir));
+    let journal = trial_dir.join(events::FILE_NAME);
+    fs::remove_file(&journal).expect("it is there");
+    fs::create_dir(&journal).expect("there is room");
+    let error = begin(&trial_dir).expect_err("a directory cannot be written");
+    assert_eq!(
+        (error.class(), error.exit_code()),
+        (Class::CannotCreate, 73)
+    );
+    let first = format!(
+        "cannot begin the trial in `{}`\n  cannot open `",
+        trial_dir.display()
+    );
+    assert!(error.to_string().starts_with(&first), "{error}");
 }
 
 /// Locks of one process do not exclude each other, so a second one is needed: this test, started
@@ -453,7 +495,11 @@ fn the_journal_tells_what_happened() {
         ..facts()
     };
     let mut training = Training::new(launch(&trial_dir));
-    training.begin(changed).expect("it is only warned of");
+    training
+        .begin(changed)
+        .expect("that is the caller's affair");
+    assert_eq!(training.changes().len(), 1, "{:?}", training.changes());
+    assert!(training.changes()[0].starts_with("the processor was "));
     (1..=6).for_each(|batch| train(&mut training, batch));
     training
         .event("exact", members(json!({"causes": ["a thread"]})))

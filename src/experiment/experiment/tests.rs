@@ -265,7 +265,7 @@ fn each_way_to_be_wrong_has_its_message() {
         ),
         (
             "batches_per_step: '100'",
-            "`batches_per_step` is `100`",
+            "`batches_per_step` is the text `100`",
             "an integer, at least 1",
         ),
         ("debug: yes", "`debug` is `yes`", "`true` or `false`"),

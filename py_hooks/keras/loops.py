@@ -1,0 +1,38 @@
+"""Keras 3: loops of the script's own, with `GradientTape` or `stateless_apply`.
+
+A step of Keras's own loop lies in a recorded call (`depth` above 0); any other is the script's. Before the first
+recorded call nothing more needs to be done: in a replay that loop runs again. After it the loop would run on variables
+that an answered call has not changed. Where Python reads and writes them, on JAX, both are recorded; in a function of
+TensorFlow they cannot be seen, so from there on no checkpoint is taken.
+
+Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
+"""
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import loops
+from py_hooks.engine.patch import binding
+
+_WHAT = "an optimizer is applied outside of `fit`, where nothing is intercepted"
+_HINT = "train with `fit` or `train_on_batch`, or run it without `--exact`"
+
+
+@binding
+def applied(original):
+    """`BaseOptimizer.apply`: a step of an optimizer, by Keras or by the script."""
+
+    def apply(optimizer, *args, **kwargs):
+        calls = recorder.CALLS
+        if calls.depth or not calls.on_main_thread():
+            return original(optimizer, *args, **kwargs)
+        if not calls.begun:
+            loops.tell(calls, _WHAT, _HINT)
+        elif _is_on_tensorflow():
+            calls.refuse_exactness(_WHAT)
+        return original(optimizer, *args, **kwargs)
+
+    return apply
+
+
+def _is_on_tensorflow():
+    from keras.src import backend
+
+    return backend.backend() == "tensorflow"

@@ -1,0 +1,298 @@
+"""All generations of Keras: a fit whose length, and whose validations, the trial's plan decides.
+
+Under an experiment configuration (`searcher.max_steps`, `min_validation_period`) or `--steps` the script's own `epochs`
+are subordinate. The entry gives the framework as many epochs as the plan has room for; the framework's own loop makes
+them, so epochs end where it ends them. After the last batch `stop_training` is set, as a callback would set it: the
+epoch's callbacks, its validation and its row in the History come as ever, and the script goes on.
+
+A validation that comes due inside an epoch is made between two batches, out of sight: no callback sees it, no row of
+the History has it, and the metrics that the epoch has gathered are put back afterwards.
+
+Without a plan nothing here does anything.
+"""
+import inspect
+import math
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import places
+from py_hooks.engine.patch import binding
+
+# Keras's own default (keras 2.2.5 to 3.15.1, `Model.fit`).
+_BATCH_SIZE = 32
+
+# How Keras 1 called `epochs`, and still may (keras 2.3.1, keras/legacy/interfaces.py).
+_OLD_NAME = "nb_epoch"
+
+
+class Fit:
+    """A fit that is under way.
+
+    Args:
+        model: the model.
+        arguments: what the script gave it, by name.
+
+    Attributes:
+        is_over: the plan has no batch left.
+        batch: index of the last batch in its epoch; None before the first.
+        is_validated: whether any validation was made in it.
+    """
+
+    def __init__(self, model, arguments):
+        self.model = model
+        self.arguments = arguments
+        self.is_over = False
+        self.batch = None
+        self.is_validated = False
+
+    def models(self):
+        """The model, and the one that callbacks see where it is another (Keras 2)."""
+        return [model for model in (self.model, getattr(self.model, "callback_model", None)) if model is not None]
+
+    def stop(self):
+        """The last batch of the plan was trained: the loop ends with it."""
+        self.is_over = True
+        for model in self.models():
+            model.stop_training = True
+
+
+class _Plan:
+    """The fits under way, innermost last, and what was said."""
+
+    def __init__(self):
+        self.fits = []
+        self.validation = None
+        self._said = set()
+
+    def say(self, calls, text):
+        """Says something once."""
+        if text not in self._said:
+            self._said.add(text)
+            calls.trial.log(text)
+
+    def stop(self):
+        """Ends every loop that is under way; one of the script's own goes on, which is told."""
+        for fit in self.fits:
+            fit.stop()
+        if not self.fits:
+            self.say(
+                recorder.CALLS,
+                "the trial's last step was trained; a loop of the script's own goes on after it, and decides how long",
+            )
+
+
+PLAN = _Plan()
+
+
+def prepare(calls, validation):
+    """Has the fits ended when the plan is over.
+
+    Args:
+        calls: the recorder.
+        validation: how this generation validates between two batches (`py_hooks/keras/validation.py`).
+    """
+    PLAN.validation = validation
+    calls.at_last.append(PLAN.stop)
+
+
+# -- entries -----------------------------------------------------------------------------------------------------------
+
+
+def run(calls, original, model, args, kwargs, arguments):
+    """Makes a fit as long as the plan has it. One inside of another, in a callback, is left as it is, but counted."""
+    if not calls.trial.has_plan or PLAN.fits:
+        return original(model, *args, **kwargs)
+    fit = Fit(model, arguments)
+    left = calls.trial.batches_left
+    if left is not None:
+        _check(calls, model)
+        args, kwargs = _with_epochs(original, args, kwargs, _epochs(arguments, left))
+        if left == 0:
+            PLAN.say(calls, f"{_place()}: all steps were trained before this call; it trains none")
+    calls.validation_due = False
+    PLAN.fits.append(fit)
+    try:
+        result = original(model, *args, **kwargs)
+    finally:
+        PLAN.fits.pop()
+        calls.validation_due = False
+    _tell(calls, fit, left)
+    return result
+
+
+def _tell(calls, fit, left):
+    """Says in what the fit was not what the plan asked for."""
+    missing = calls.trial.batches_left
+    if missing and not getattr(fit.model, "stop_training", False):
+        PLAN.say(calls, f"{_place()}: the data ended {missing} batches before the trial's last step")
+    if calls.trial.has_search and left != 0 and not fit.is_validated:
+        PLAN.say(
+            calls,
+            f"{_place()}: this training was not validated; `searcher.metric` and `checkpoint_policy` have no effect on it",
+        )
+
+
+def own_loop(calls, name):
+    """The script trains batch by batch, in a loop of its own."""
+    if name == "train_on_batch" and calls.trial.batches_left is not None:
+        PLAN.say(
+            calls,
+            f"{_place()}: `train_on_batch` is called in a loop of the script's own, which decides how long it trains; "
+            "the number of steps has no effect on it",
+        )
+
+
+def _place():
+    return ":".join(map(str, places.user_place(2)))
+
+
+def _check(calls, model):
+    size = getattr(model, "steps_per_execution", None) or 1
+    if size > 1:
+        recorder.stop(
+            calls,
+            65,
+            f"`steps_per_execution` is {size}, and the number of steps is given\n"
+            "  steps are counted in batches, which cannot be told apart inside of one execution\n"
+            "  the script was stopped before it trained",
+            "compile the model without `steps_per_execution`, or leave the number of steps to the script",
+        )
+
+
+def _epochs(arguments, left):
+    """How many epochs hold so many batches, those before `initial_epoch` included."""
+    initial = int(arguments.get("initial_epoch") or 0)
+    if left == 0:
+        return initial
+    source = arguments.get("generator", arguments.get("x"))
+    size = _steps_per_epoch(arguments, source) or _batches_of(source, arguments)
+    if size:
+        return initial + -(-left // size)
+    # What is gone through once has one epoch; of other data whose length is unknown, an epoch has one batch at least.
+    return initial + (1 if hasattr(source, "__next__") else left)
+
+
+def _steps_per_epoch(arguments, source):
+    """Batches in an epoch, where the script says so."""
+    samples = arguments.get("samples_per_epoch")
+    if samples:
+        # keras 2.3.1, keras/legacy/interfaces.py, `convert_generator_methods_args`.
+        return int(samples) // int(getattr(source, "batch_size", 1))
+    steps = arguments.get("steps_per_epoch")
+    return int(steps) if steps else None
+
+
+def _batches_of(source, arguments):
+    """Batches in one pass over the data; None where only the data itself knows."""
+    rows = _rows(source)
+    if rows is not None:
+        split = arguments.get("validation_split")
+        if split and arguments.get("validation_data") is None:
+            rows = math.floor(rows * (1.0 - split))
+        return -(-rows // int(arguments.get("batch_size") or _BATCH_SIZE))
+    if any(kind.__name__ == "PyDataset" for kind in type(source).__mro__):
+        return source.num_batches
+    if callable(getattr(source, "cardinality", None)):
+        return max(0, int(source.cardinality()))
+    if hasattr(source, "__len__"):
+        return len(source)
+    return None
+
+
+def _rows(source):
+    """Rows of an array, or of the first one in lists and dicts of arrays; None for what is no array."""
+    while isinstance(source, (list, tuple, dict)):
+        if not source:
+            return None
+        first = next(iter(source.values())) if isinstance(source, dict) else source[0]
+        if not hasattr(first, "shape") and not isinstance(first, (list, tuple, dict)):
+            return len(source)
+        source = first
+    shape = getattr(source, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) else None
+
+
+def _with_epochs(original, args, kwargs, epochs):
+    """The call's arguments, given in the same way, with another number of epochs in them."""
+    place = list(inspect.signature(original).parameters).index("epochs") - 1
+    if place < len(args):
+        return args[:place] + (epochs,) + args[place + 1:], kwargs
+    return args, dict(kwargs, **{_OLD_NAME if _OLD_NAME in kwargs else "epochs": epochs})
+
+
+# -- inside of the loop ------------------------------------------------------------------------------------------------
+
+
+@binding
+def train_batch_end(original):
+    """`CallbackList.on_train_batch_end` of Keras 3: between two batches, a validation that has come due."""
+
+    def on_train_batch_end(callbacks, batch, logs=None):
+        original(callbacks, batch, logs)
+        if PLAN.fits:
+            _between_batches(callbacks, batch)
+
+    return on_train_batch_end
+
+
+@binding
+def batch_hook(original):
+    """`CallbackList._call_batch_hook` of Keras 2: the same."""
+
+    def call_batch_hook(callbacks, mode, hook, batch, logs=None):
+        original(callbacks, mode, hook, batch, logs)
+        if PLAN.fits and mode == "train" and hook == "end":
+            _between_batches(callbacks, batch)
+
+    return call_batch_hook
+
+
+def epoch_end(original, callbacks, epoch, logs=None):
+    """`CallbackList.on_epoch_end`: takes note of the epoch's validation, and makes it where a cut left it out."""
+    calls = recorder.CALLS
+    if PLAN.fits and logs is not None and _is_of(PLAN.fits[-1], callbacks):
+        fit = PLAN.fits[-1]
+        metrics = PLAN.validation.of_epoch(fit, callbacks, epoch, logs)
+        if metrics:
+            _validated(calls, fit, metrics)
+        elif calls.validation_due:
+            _validate(calls, fit, callbacks)
+        given = fit.arguments.get("steps_per_epoch")
+        if given and (fit.batch or 0) + 1 < int(given) and not fit.is_over and hasattr(fit.arguments.get("x"), "__next__"):
+            # Keras 3 would go on with the few batches that it had looked at before the epoch.
+            fit.model.stop_training = True
+            PLAN.say(calls, "the generator has ended inside of an epoch, and the training with it")
+    return original(callbacks, epoch, logs)
+
+
+def _is_of(fit, callbacks):
+    """Whether these are the callbacks of the fit that goes by the plan: in a callback, or a thread, there are others."""
+    return recorder.CALLS.recordable() and getattr(callbacks, "model", None) in fit.models()
+
+
+def _between_batches(callbacks, batch):
+    calls, fit = recorder.CALLS, PLAN.fits[-1]
+    if not _is_of(fit, callbacks):
+        return
+    fit.batch = batch
+    # The epoch that ends now is validated as it is.
+    if calls.validation_due and not fit.is_over and not PLAN.validation.is_last_of_epoch(fit, callbacks.params):
+        _validate(calls, fit, callbacks)
+
+
+def _validate(calls, fit, callbacks):
+    calls.validation_due = False
+    with calls.streams.aside():
+        metrics = PLAN.validation.between(calls, fit, callbacks)
+    if metrics:
+        _validated(calls, fit, metrics)
+    else:
+        PLAN.say(
+            calls,
+            "`min_validation_period` is set, and this training has no validation data that could be gone through again: "
+            "it is validated by the script alone",
+        )
+
+
+def _validated(calls, fit, metrics):
+    fit.is_validated = True
+    calls.validated(metrics)

@@ -1,0 +1,193 @@
+"""How a model is validated between two batches of a fit, for each generation of Keras.
+
+The model is evaluated on the fit's own validation data by the framework's own functions, whose test calls are recorded
+as ever. What the epoch has gathered in metric variables is kept meanwhile, past the recorder: in a replay these
+variables hold nothing true, before and after.
+"""
+_PREFIX = "val_"
+
+
+def _numbers(named):
+    """Metrics that are single numbers, as `(name, value)`; a list of one for each class is left out."""
+    found = []
+    for name, value in named:
+        try:
+            found.append((name, float(value)))
+        except (TypeError, ValueError):
+            continue
+    return found
+
+
+def _named(names, values):
+    values = values if isinstance(values, (list, tuple)) else [values]
+    return _numbers((_PREFIX + name, value) for name, value in zip(names, values))
+
+
+def _in_logs(logs):
+    return _numbers((name, value) for name, value in logs.items() if name.startswith(_PREFIX))
+
+
+class Unrecorded:
+    """`with Unrecorded(calls)`: what is done to variables is not the script's doing."""
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    def __enter__(self):
+        self._calls.depth += 1
+
+    def __exit__(self, *exception):
+        self._calls.depth -= 1
+
+
+class EagerValidation:
+    """Keras 3."""
+
+    def of_epoch(self, fit, callbacks, epoch, logs):
+        """The metrics of the validation with which the epoch ended; empty where it had none."""
+        return _in_logs(logs)
+
+    def is_last_of_epoch(self, fit, params):
+        """Whether the batch was the last of its epoch, as far as the loop knows how many there are."""
+        steps = (params or {}).get("steps")
+        return steps is not None and fit.batch + 1 >= steps
+
+    def between(self, calls, fit, callbacks):
+        """Validates now. None where the fit has no validation data, or a generator that would be used up."""
+        import numpy
+        from keras.src import backend
+
+        given, model = fit.arguments, fit.model
+        data = self._data(given)
+        if data is None or hasattr(data[0], "__next__"):
+            return None
+        with Unrecorded(calls):
+            # On JAX the values are in the loop's hands until then.
+            getattr(model, "jax_state_sync", lambda: None)()
+            # A copy: on TensorFlow a value is the variable itself, on JAX memory that the test function takes over.
+            kept = [(metric, numpy.array(backend.convert_to_numpy(metric.value))) for metric in model.metrics_variables]
+        logs = model.evaluate(
+            *data[:2],
+            sample_weight=data[2],
+            batch_size=given.get("validation_batch_size") or given.get("batch_size"),
+            steps=given.get("validation_steps"),
+            verbose=0,
+            return_dict=True,
+        )
+        with Unrecorded(calls):
+            for variable, value in kept:
+                variable.assign(value)
+        return _numbers((_PREFIX + name, value) for name, value in logs.items())
+
+    @staticmethod
+    def _data(given):
+        """`(x, y, sample_weight)` of the fit's validation. Source: keras 3.15.1, `Model.fit` of each backend."""
+        from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+
+        data = given.get("validation_data")
+        if data is not None:
+            return data_adapter_utils.unpack_x_y_sample_weight(data)
+        split = given.get("validation_split")
+        if not split:
+            return None
+        whole = (given.get("x"), given.get("y"), given.get("sample_weight"))
+        return array_slicing.train_validation_split(whole, validation_split=split)[1]
+
+
+class GraphValidation:
+    """Keras 2: a fit that is stopped inside of an epoch does not validate, so that is done here.
+
+    Source: keras 2.3.1, keras/engine/training_arrays.py, `fit_loop`, and training_generator.py, `fit_generator`.
+    """
+
+    def of_epoch(self, fit, callbacks, epoch, logs):
+        """The metrics of the epoch's validation; made now where the plan's end cut the epoch short."""
+        from keras.engine.training_utils import should_run_validation
+
+        params = callbacks.params
+        if not params.get("do_validation"):
+            return []
+        if not should_run_validation(fit.arguments.get("validation_freq", 1), epoch):
+            return []
+        # Arrays in steps are validated even where the loop was left.
+        if self.is_last_of_epoch(fit, params) or (_is_of_arrays(params) and params.get("steps")):
+            return _in_logs(logs)
+        # What is in the logs is of the epoch before: `fit_generator` carries it along.
+        metrics = (self._evaluate(fit, callbacks) or []) if fit.is_over else []
+        logs.update(metrics)
+        return metrics
+
+    def between(self, calls, fit, callbacks):
+        """Validates now. None where the fit has no validation data, or a generator that would be used up."""
+        import keras
+
+        if not callbacks.params.get("do_validation"):
+            return None
+        variables = self._metric_variables(fit.model)
+        with Unrecorded(calls):
+            kept = keras.backend.batch_get_value(variables)
+        metrics = self._evaluate(fit, callbacks)
+        with Unrecorded(calls):
+            keras.backend.batch_set_value(list(zip(variables, kept)))
+        return metrics
+
+    def is_last_of_epoch(self, fit, params):
+        """Whether the batch was the last of its epoch."""
+        steps = params.get("steps") or -(-params["samples"] // params["batch_size"])
+        return fit.batch + 1 >= steps
+
+    @staticmethod
+    def _metric_variables(model):
+        metrics = list(getattr(model, "stateful_metric_functions", ()))
+        if hasattr(model, "_get_training_eval_metrics"):
+            metrics += model._get_training_eval_metrics()
+        return [weight for metric in metrics for weight in getattr(metric, "weights", ())]
+
+    @classmethod
+    def _evaluate(cls, fit, callbacks):
+        """Evaluates the model on the fit's validation data; None for a generator, which would be used up."""
+        # Whatever evaluates takes it back (keras 2.3.1, keras/engine/training_arrays.py, `test_loop`).
+        stopped = [(model, model.stop_training) for model in fit.models()]
+        try:
+            values = cls._evaluated(fit, callbacks)
+        finally:
+            for model, is_stopped in stopped:
+                model.stop_training = is_stopped
+        return None if values is None else _named(fit.model.metrics_names, values)
+
+    @staticmethod
+    def _evaluated(fit, callbacks):
+        from keras.engine.training_arrays import test_loop
+
+        given, model = fit.arguments, fit.model
+        data, steps = given.get("validation_data"), given.get("validation_steps")
+        if hasattr(data, "__getitem__") and not isinstance(data, (list, tuple)):
+            return model.evaluate_generator(_items(data), steps, workers=0)
+        if hasattr(data, "__next__"):
+            return None
+        size = given.get("batch_size") or 32
+        if not _is_of_arrays(callbacks.params):
+            weights = data[2] if len(data) > 2 else None
+            return model.evaluate(data[0], data[1], batch_size=size, sample_weight=weights, verbose=0)
+        # What the fit itself made of `validation_data` or `validation_split`.
+        arrays = callbacks.callbacks[0].validation_data
+        return test_loop(model, model.test_function, arrays, batch_size=None if steps else size, steps=steps)
+
+
+def _is_of_arrays(params):
+    """Whether the parameters that callbacks get are those of `fit`: `fit_generator` knows no samples."""
+    return "samples" in params
+
+
+def _items(sequence):
+    """A sequence of the same items. An image iterator that is iterated goes on where it was, and shuffles itself."""
+    from keras.utils import Sequence
+
+    class Items(Sequence):
+        def __len__(self):
+            return len(sequence)
+
+        def __getitem__(self, index):
+            return sequence[index]
+
+    return Items()

@@ -1,0 +1,25 @@
+"""PyTorch: the first step of an optimizer, at which it is said that nothing is intercepted.
+
+From 2.1 on torch calls hooks before the step of every optimizer; versions before have none, and nothing is said there.
+Ours stays where it is: taken away while it runs, it would break the loop over the hooks that called it.
+
+Source: torch 2.6, torch/optim/optimizer.py: `profile_hook_step`.
+"""
+import os
+
+from py_hooks.advice import loops
+
+
+def watch(process, module):
+    """`torch.optim.optimizer` was imported: has the first step of an optimizer told of."""
+    register = getattr(module, "register_optimizer_step_pre_hook", None)
+    if register is None:
+        return
+    waiting = [os.getpid()]
+
+    def before_step(optimizer, args, kwargs):
+        # A forked child is not the run.
+        if waiting and waiting.pop() == os.getpid():
+            loops.tell(process, "PyTorch is not intercepted", "run it without `--exact`")
+
+    register(before_step)

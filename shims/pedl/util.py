@@ -1,0 +1,15 @@
+"""What model code of PEDL imports from here: the same functions as of `pedl` itself, and checks of input."""
+from urllib.parse import urlparse
+
+from pedl.experiment import get_data_config as get_data_config
+from pedl.experiment import get_experiment_config as get_experiment_config
+from pedl.hyperparameters import get_hyperparameter as get_hyperparameter
+
+
+def is_valid_url(url):
+    """Whether a text is an address: it has a scheme and a host, as `https://example.com/data.csv` has."""
+    try:
+        parts = urlparse(url)
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return bool(parts.scheme and parts.netloc)

@@ -1,0 +1,117 @@
+//! The manual page of `pedl-run`, in the macros of man(7). Its options are those of the one table.
+
+use std::fmt::Write as _;
+
+use super::flags::FLAGS;
+use super::report::{ABOUT, USAGE};
+
+/// What the process exits with, besides the codes of the script.
+const EXIT_CODES: [(&str, &str); 11] = [
+    (
+        "the script's",
+        "Its exit code, or its death by a signal, which ends pedl-run in the same way.",
+    ),
+    ("2", "The script is not there, as python says it."),
+    ("64", "The command line is not understood."),
+    (
+        "65",
+        "The trial directory is that of another command, or a hyperparameter is none that an option of the script takes.",
+    ),
+    (
+        "69",
+        "There is no Python, or a version of Python or of a framework that is not supported.",
+    ),
+    ("70", "A bug of pedl-run."),
+    ("73", "The trial directory cannot be made."),
+    ("75", "The trial directory is in use."),
+    (
+        "76",
+        "The script does not repeat itself: the replay differs from the record.",
+    ),
+    (
+        "77",
+        "\\-\\-exact was given, and the run cannot be resumed exactly.",
+    ),
+    ("201", "Storage failed after training had begun."),
+];
+
+/// What it leaves, below the trial directory.
+const FILES: [(&str, &str); 5] = [
+    ("trial.json", "What the trial is: command, seeds, versions."),
+    (
+        "events.jsonl",
+        "What happened, one JSON object a line: steps with their metrics, checkpoints, restarts.",
+    ),
+    ("calls.log", "The recorded calls."),
+    (
+        "checkpoints/, latest",
+        "The checkpoints, and a link to the newest.",
+    ),
+    ("stdout.log, stderr.log", "What the script has printed."),
+];
+
+/// The page.
+pub(super) fn page() -> String {
+    let mut text = format!(
+        ".TH PEDL\\-RUN 1 \"\" \"pedl\\-run {}\"\n.SH NAME\n\
+         pedl\\-run \\- run a Python script so that it continues where it was killed\n.SH SYNOPSIS\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    for usage in USAGE {
+        let _ = writeln!(text, ".B pedl\\-run\n{}\n.br", roff(usage));
+    }
+    let _ = write!(
+        text,
+        ".SH DESCRIPTION\n{}.\nThe same command, given again, continues a run that was killed; \
+         a run that has ended is moved aside and begun anew.\n\
+         Options of pedl\\-run stand before the script and are long; short ones are Python's.\n\
+         .SH OPTIONS\n",
+        roff(ABOUT)
+    );
+    for flag in FLAGS {
+        let _ = writeln!(
+            text,
+            ".TP\n.B {}\n{}.",
+            roff(&flag.shown()),
+            roff(&sentence(flag.help))
+        );
+        if let Some(variable) = flag.variable() {
+            let _ = writeln!(text, "In the environment: {}.", roff(&variable));
+        }
+    }
+    text.push_str(
+        ".SH ENVIRONMENT\nAn option on the command line wins over its variable. \
+         A switch is set by 1, and not by 0; where an option may be repeated, its variable separates values by\n\
+         .BR ; .\n.TP\n.B PEDL_CACHE_DIR\n\
+         Where pedl\\-run lays out what it brings along [~/.cache/pedl\\-run].\n",
+    );
+    list(&mut text, "EXIT STATUS", &EXIT_CODES);
+    list(&mut text, "FILES", &FILES);
+    text
+}
+
+fn list(text: &mut String, title: &str, rows: &[(&str, &str)]) {
+    let _ = writeln!(text, ".SH {title}");
+    for (name, about) in rows {
+        let _ = writeln!(text, ".TP\n.B {}\n{about}", roff(name));
+    }
+}
+
+/// The half line of `--help` with a capital letter.
+fn sentence(help: &str) -> String {
+    let mut letters = help.chars();
+    letters.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+/// Text in which nothing is a request or an escape. A bare hyphen would be typeset as one that cannot be
+/// copied into a shell.
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) {
+        format!("\\&{text}")
+    } else {
+        text
+    }
+}

@@ -1,0 +1,119 @@
+"""Training that is not intercepted runs as under python, and one line says so."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import support
+
+SCRIPT = support.SCRIPTS / "own_loop.py"
+OUTSIDE = "an optimizer is applied outside of `fit`, where nothing is intercepted"
+LINE = f"pedl: {OUTSIDE}: it trains as under python, and a kill loses that\n"
+
+on_tensorflow = pytest.mark.stack("keras3-tensorflow")
+LOOPS = {"keras3-tensorflow": ["tape", "function"], "keras3-jax": ["stateless"]}.get(os.environ.get("PEDL_STACK"), [])
+
+
+@pytest.mark.stack("keras3")
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_of_the_scripts_own_runs_as_under_python_and_says_so_once(script_run, loop):
+    run = script_run(SCRIPT, loop, loop)
+    expected, found = run.python().check(), run.run().check()
+    assert found.stdout == expected.stdout
+    assert LINE in found.stderr
+    assert found.stderr.count("pedl:") == 1
+    assert not run.trial.directory.exists()
+
+
+@pytest.mark.stack("keras3")
+@pytest.mark.parametrize("loop", LOOPS)
+def test_exact_refuses_it_before_its_first_step(script_run, loop):
+    ended = script_run(SCRIPT, loop, options=["--exact"]).run().check(77)
+    assert "epoch" not in ended.stdout
+    assert f"pedl: error: `--exact` was given, and {OUTSIDE}\n  at own_loop.py:" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.stack("keras3")
+@pytest.mark.parametrize("parts", [["fit"], ["fit-eagerly"], ["fit", "fit-eagerly", "fit"]], ids="+".join)
+def test_the_frameworks_own_loop_is_not_taken_for_one(script_run, parts):
+    ended = script_run(SCRIPT, *parts).run().check()
+    assert OUTSIDE not in ended.stderr
+    assert ended.stderr.count("exact resume: yes") == 1
+
+
+@pytest.mark.stack("keras3")
+@pytest.mark.parametrize("loop", LOOPS)
+def test_one_before_fit_is_run_again_in_a_replay(script_run, loop):
+    run = script_run(SCRIPT, loop, "fit", options=["--checkpoint-period", "1", "--batches-per-step", "3"])
+    expected = run.python().check()
+    found = run.run().check()
+    assert found.hashes == expected.hashes
+    assert found.stderr.count(OUTSIDE) == 1
+    assert found.stderr.count("exact resume: yes") == 1
+    assert run.trial.count("checkpoint") > 0
+
+
+@on_tensorflow
+@pytest.mark.parametrize("loop", LOOPS)
+def test_after_fit_no_checkpoint_is_taken_any_more(script_run, loop):
+    run = script_run(SCRIPT, "fit", loop, "fit", options=["--checkpoint-period", "1", "--batches-per-step", "3"])
+    expected = run.python().check()
+    found = run.run().check()
+    assert found.hashes == expected.hashes
+    assert found.stderr.count(OUTSIDE) == 1
+    assert f"exact resume: no: {OUTSIDE}; no checkpoints are taken" in found.stderr
+    batches = [event["batch"] for event in run.trial.events if event["event"] == "checkpoint"]
+    assert batches
+    assert max(batches) <= 8
+
+
+# -- PyTorch -----------------------------------------------------------------------------------------------------------
+
+TORCH = """
+import sys
+import torch
+model = torch.nn.Linear(4, 1)
+if "train" in sys.argv:
+    torch.manual_seed(1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        print("step", step, flush=True)
+"""
+TORCH_LINE = "pedl: PyTorch is not intercepted: it trains as under python, and a kill loses that\n"
+
+
+def _python_with_torch():
+    """An interpreter that has a PyTorch with hooks for optimizers, or None."""
+    code = "import torch.optim.optimizer as o; o.register_optimizer_step_pre_hook"
+    for python in filter(None, [os.environ.get("PEDL_TORCH_PYTHON"), sys.executable, "/usr/bin/python3"]):
+        if os.path.exists(python) and subprocess.call([python, "-c", code], stderr=subprocess.DEVNULL) == 0:
+            return python
+    return None
+
+
+@pytest.fixture(scope="module")
+def torch_python():
+    python = _python_with_torch()
+    if python is None:
+        pytest.skip("no Python here has PyTorch 2.1 or later; PEDL_TORCH_PYTHON names one")
+    return python
+
+
+@pytest.mark.parametrize("options", [["--mode", "auto"], ["--mode", "exec"]], ids=" ".join)
+def test_pytorch_is_told_of_at_its_first_step(script_run, tmp_path, torch_python, options):
+    script = tmp_path / "with_torch.py"
+    script.write_text(TORCH)
+    run = script_run(script, "train", options=["--python", torch_python] + options)
+    ended = run.run().check()
+    assert ended.stdout == "step 0\nstep 1\nstep 2\n"
+    assert ended.stderr == TORCH_LINE
+    assert not run.trial.directory.exists()
+    assert script_run(script, options=["--python", torch_python]).run().check().stderr == ""
+    exact = script_run(script, "train", options=["--python", torch_python, "--exact"]).run().check(77)
+    assert exact.stdout == ""
+    assert "`--exact` was given, and PyTorch is not intercepted\n  at with_torch.py:11\n" in exact.stderr
