@@ -35,6 +35,7 @@ _PATTERNS = [
     (r"pedl-run \d+\.\d+\.\d+", "pedl-run VERSION"),
     (r"batch-\d{10}", "batch-N"),
     (r"staging-\d+-\d+", "staging-PID-N"),
+    (r"\.json\.\d+", ".json.PID"),
     (r"(calls? (?:number )?)\d+", r"\1N"),
     (r"after batch \d+ \(step \d+\): \d+ calls", "after batch N (step N): N calls"),
     (r"byte \d+", "byte N"),

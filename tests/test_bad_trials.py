@@ -336,6 +336,8 @@ def fills_up(killed, tmp_path, disk, told):
         running.wait_until(lambda: "holding" in running.stdout and run.trial.checkpoint and not any(folder.glob(".*")))
         checkpoint = run.trial.checkpoint
         fill()
+        # However fast the rest would be trained: a checkpoint is due in it, and its failure is met in it.
+        (run.directory / "slow").touch()
         (run.directory / "hold").unlink()
         ended = running.wait()
         told(run, ended, ["--trial-dir", "DISK/trial"])
@@ -343,6 +345,7 @@ def fills_up(killed, tmp_path, disk, told):
         assert run.trial.checkpoint == checkpoint
         assert "holding" in ended.stdout
         disk.make_room()
+        (run.directory / "slow").unlink()
         ended = run.end().check()
         assert ended.hashes == killed.hashes
         assert [event["batch"] for event in run.trial.events if event["event"] == "resumed"] == [checkpoint]
