@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import signal
 import sys
 
 from py_hooks.engine import patch, version
@@ -21,6 +22,8 @@ _NOT_INTERCEPTED = ("torch", "flax", "mxnet")
 
 def main(arguments):
     """Prints what is asked for. Returns the exit code."""
+    # A reader that has enough (`pedl hooks keras | head`) ends this quietly.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     verb, words = arguments[0], arguments[1:]
     return {"hooks": _hooks, "check": _check, "doctor": _doctor}[verb](*words)
 

@@ -8,11 +8,13 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::Signal;
 
 use super::flags::FLAGS;
 use super::man;
@@ -290,7 +292,8 @@ fn probe(trials: &Path) -> io::Result<f64> {
     outcome.map(|()| took.as_secs_f64() * 1e3)
 }
 
-/// Runs `py_hooks/report.py` in an interpreter; its output is ours.
+/// Runs `py_hooks/report.py` in an interpreter; its output is ours. Where the reader of it has
+/// gone, it ends by SIGPIPE, as we do, and nothing is said.
 fn ask(python: &Path, library: &Library, verb: &str, words: &[OsString]) -> Result<i32, Failure> {
     const REPORT: &str =
         "import sys; from py_hooks import report; sys.exit(report.main(sys.argv[1:]))";
@@ -314,6 +317,9 @@ fn ask(python: &Path, library: &Library, verb: &str, words: &[OsString]) -> Resu
             )
             .detail(error.to_string())
         })?;
+    if status.signal() == Some(Signal::PIPE.as_raw()) {
+        return Ok(128 + Signal::PIPE.as_raw());
+    }
     status.code().ok_or_else(|| {
         Failure::new(
             Exit::Interpreter,

@@ -179,10 +179,13 @@ impl Trial {
     /// The script has ended: raises where it made fewer calls than were recorded before the checkpoint.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_inert() {
-            Ok(())
-        } else {
-            self.with(py, Training::end)
+            return Ok(());
         }
+        if let Some(error) = self.with(py, Training::end)? {
+            log::start(&self.launch);
+            tracing::warn!("the last checkpoint was not written, and the training has ended: {error}");
+        }
+        Ok(())
     }
 
     // -- recorded calls --------------------------------------------------------------------------

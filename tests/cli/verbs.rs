@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use rustix::process::Signal;
+
 use crate::support::{Dir, Output, TestCommand, python};
 
 /// Runs `pedl` in an empty directory.
@@ -15,6 +17,10 @@ fn pedl(arguments: &[&str]) -> Output {
 }
 
 fn pedl_in(directory: &Dir, arguments: &[&str]) -> Output {
+    pedl_command(directory, arguments).output()
+}
+
+fn pedl_command(directory: &Dir, arguments: &[&str]) -> TestCommand {
     let name = directory.join("pedl");
     if !name.exists() {
         symlink(env!("CARGO_BIN_EXE_pedl-run"), &name).expect("a link can be made");
@@ -23,7 +29,6 @@ fn pedl_in(directory: &Dir, arguments: &[&str]) -> Output {
         .args(arguments)
         .env("PEDL_PYTHON", &python().path)
         .current_dir(directory.path())
-        .output()
 }
 
 #[test]
@@ -218,6 +223,19 @@ fn doctor_says_what_a_run_would_use() {
             "{heading}: {text}"
         );
     }
+}
+
+#[test]
+fn where_the_reader_has_gone_nothing_is_said() {
+    let directory = Dir::new();
+    let pedl = |arguments| {
+        let mut running = pedl_command(&directory, arguments).start();
+        running.close_stdout();
+        running.end().assert_stderr("")
+    };
+    pedl(&["doctor"]).assert_signal(Signal::PIPE);
+    pedl(&["man"]).assert_signal(Signal::PIPE);
+    pedl(&["hooks", "keras"]).assert_code(128 + Signal::PIPE.as_raw());
 }
 
 #[test]
