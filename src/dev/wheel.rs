@@ -63,7 +63,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is given out.
 pub(crate) struct Release {
-    /// `pedl-<version>-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl`
+    /// `pedl-<version>-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl`
     pub(crate) wheel: PathBuf,
     /// `pedl-run`, by itself.
     pub(crate) executable: PathBuf,
