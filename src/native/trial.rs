@@ -183,7 +183,9 @@ impl Trial {
         }
         if let Some(error) = self.with(py, Training::end)? {
             log::start(&self.launch);
-            tracing::warn!("the last checkpoint was not written, and the training has ended: {error}");
+            tracing::warn!(
+                "the last checkpoint was not written, and the training has ended: {error}"
+            );
         }
         Ok(())
     }

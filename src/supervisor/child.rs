@@ -49,6 +49,7 @@ impl Child {
         library: &Library,
         prepared: &Prepared,
         python_arguments: &[OsString],
+        signals: &Signals,
     ) -> Result<Self, Failure> {
         let launch = &prepared.launch;
         let start = Start {
@@ -76,6 +77,7 @@ impl Child {
         if !user_set_hash_seed() {
             command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
         }
+        signals.keep_ignored(&mut command);
         let child = command
             .spawn()
             .map_err(|error| unexpected("the start of a process", error))?;

@@ -68,7 +68,8 @@ pub(crate) fn run(
     loop {
         let before = prepared.directory.progress();
         prepared.launch.resume = before.inode.is_some() && before.inode != prepared.launch.replaces;
-        let child = Child::start(&interpreter, &library, &prepared, &line.python_arguments)?;
+        let arguments = &line.python_arguments;
+        let child = Child::start(&interpreter, &library, &prepared, arguments, &signals)?;
         let end = child.watch(&mut signals)?;
         if matches!(end, End::Signal(_)) && prepared.directory.has_new_events_since(&begun) {
             report::erase_rest_of_line(&line.options);

@@ -4,9 +4,21 @@
 //! process is in it: it has its own copy already. One sent with `kill` to our process number has
 //! reached only us and is forwarded. The kernel says which it was (`si_code`). What cannot be told
 //! apart is `kill` to the whole group: the trial process gets that twice.
+//!
+//! What our starter ignores (`nohup`, background jobs of a shell without job control) is received and
+//! forwarded too: the trial process begins by ignoring it, as Python would, and a script may have a
+//! handler for it nevertheless.
+
+#![allow(
+    unsafe_code,
+    reason = "only a function that runs between fork and exec can have a new process ignore a signal"
+)]
 
 use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
+use nix::sys::signal::{SigHandler, signal};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use signal_hook::consts::signal::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
@@ -34,26 +46,51 @@ const REQUESTS_TO_END: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 pub(super) struct Signals {
     info: SignalsInfo<WithOrigin>,
     received: Vec<i32>,
+    /// What our starter ignores, a bit for each.
+    ignored: u64,
     /// Whether this is the first process of its session, to which alone the kernel reports that the
     /// terminal is gone.
     leads_session: bool,
 }
 
 impl Signals {
-    /// Receives signals from now on. What our starter ignores stays ignored, here and in the trial
-    /// process: `nohup`, and background jobs of a shell without job control.
+    /// Receives signals from now on.
     pub(super) fn catch() -> io::Result<Self> {
         let ignored = ignored_signals();
-        let wanted = FORWARDED
-            .iter()
-            .map(|(number, _)| *number)
-            .filter(|number| ignored & (1 << (number - 1)) == 0)
-            .chain([SIGCHLD]);
+        let wanted = FORWARDED.iter().map(|(number, _)| *number);
         Ok(Self {
-            info: SignalsInfo::new(wanted)?,
+            info: SignalsInfo::new(wanted.chain([SIGCHLD]))?,
             received: Vec::new(),
+            ignored,
             leads_session: leads_session(),
         })
+    }
+
+    /// Has a process that is about to be started ignore what our starter ignores, which it would not
+    /// inherit: we have handlers for that.
+    pub(super) fn keep_ignored(&self, command: &mut Command) {
+        let ignored: Vec<_> = FORWARDED
+            .iter()
+            .filter(|(number, _)| self.is_ignored(*number))
+            .filter_map(|(number, _)| nix::sys::signal::Signal::try_from(*number).ok())
+            .collect();
+        if ignored.is_empty() {
+            return;
+        }
+        let ignore = move || {
+            for &number in &ignored {
+                // SAFETY: To ignore a signal installs no handler, so none of ours can be unfit for it.
+                unsafe { signal(number, SigHandler::SigIgn) }?;
+            }
+            Ok(())
+        };
+        // SAFETY: Between fork and exec only what is async-signal-safe may be done: the closure calls
+        // `signal`, and neither allocates nor takes a lock.
+        unsafe { command.pre_exec(ignore) };
+    }
+
+    fn is_ignored(&self, number: i32) -> bool {
+        self.ignored & (1 << (number - 1)) != 0
     }
 
     /// Sleeps until a signal comes, and forwards all that came to `trial`.
@@ -94,10 +131,9 @@ impl Signals {
     pub(super) fn request_to_end(&mut self) -> Option<i32> {
         self.received
             .extend(self.info.pending().map(|origin| origin.signal));
-        self.received
-            .iter()
-            .copied()
-            .find(|received| REQUESTS_TO_END.contains(received))
+        let requests =
+            |received: &i32| REQUESTS_TO_END.contains(received) && !self.is_ignored(*received);
+        self.received.iter().copied().find(requests)
     }
 }
 

@@ -154,6 +154,34 @@ fn ignored_signals_stay_ignored() {
 }
 
 #[test]
+fn a_script_may_handle_what_its_starter_ignores() {
+    let directory = Dir::new();
+    // A handler that prints by `print` may interrupt another.
+    let code = "import os, signal, time\n\
+        came = []\n\
+        def handle(number, frame):\n\
+        \x20   came.append(number)\n\
+        \x20   os.write(1, b'%d\\n' % number)\n\
+        for number in (signal.SIGHUP, signal.SIGQUIT):\n\
+        \x20   assert signal.getsignal(number) == signal.SIG_IGN\n\
+        \x20   signal.signal(number, handle)\n\
+        os.write(1, b'ready\\n')\n\
+        while len(came) < 2: time.sleep(0.01)";
+    for host in hosts() {
+        let outer = ["sh", "-c", "trap '' HUP QUIT; exec \"$@\"", "sh"];
+        let command = host.pedl_run().args(["-c", code]);
+        let command = command.current_dir(directory.path());
+        let mut run = command.below(&outer).start();
+        assert_eq!(run.line(), "ready", "{host}");
+        for signal in [Signal::HUP, Signal::QUIT] {
+            run.kill(signal);
+            assert_eq!(run.line(), signal.as_raw().to_string(), "{host}");
+        }
+        run.wait().assert_code(0).assert_stderr("");
+    }
+}
+
+#[test]
 fn the_script_does_not_outlive_the_supervisor() {
     let directory = Dir::new();
     // Whoever reads the pipe finds its end once the last process that holds it is gone.

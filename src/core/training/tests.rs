@@ -171,7 +171,12 @@ fn a_last_checkpoint_that_was_not_written_is_told_at_the_end() {
         std::thread::yield_now();
     }
     let error = training.end().expect("it replays nothing");
-    assert!(error.expect("nobody has met it").to_string().contains("latest"));
+    assert!(
+        error
+            .expect("nobody has met it")
+            .to_string()
+            .contains("latest")
+    );
     assert!(training.end().expect("it replays nothing").is_none());
 }
 
