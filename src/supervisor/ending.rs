@@ -10,12 +10,14 @@ use signal_hook::low_level;
 const SIGNAL_BASE: i32 = 128;
 
 /// Dies of a signal. Returns the exit code that stands for it where that is not possible: for the
-/// first process of a container, which the kernel protects, and for real-time signals.
+/// first process of a container, which the kernel protects.
 pub(super) fn die_of(signal: i32) -> i32 {
     if !getpid().is_init() {
         prevent_core_dump();
-        // On success this does not return.
+        // Neither returns where it succeeds. The first knows no real-time signals; there are no handlers
+        // of ours for those, and their default is the end.
         let _ = low_level::emulate_default_handler(signal);
+        let _ = low_level::raise(signal);
     }
     SIGNAL_BASE + signal
 }

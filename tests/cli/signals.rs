@@ -1,5 +1,6 @@
 //! Signals and deaths: whoever starts, stops or kills `pedl-run` deals with the script.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -99,6 +100,21 @@ fn without_a_handler_the_run_dies_of_the_signal() {
             run.kill(signal);
             run.wait().assert_signal(signal).assert_stderr("");
         }
+    }
+}
+
+#[test]
+fn a_death_by_a_real_time_signal_is_that_of_python() {
+    let directory = Dir::new();
+    let code = "import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 1)";
+    for host in hosts() {
+        let run = |command: TestCommand| {
+            let command = command.args(["-c", code]);
+            command.current_dir(directory.path()).output()
+        };
+        let plain = run(host.plain());
+        assert!(plain.status.signal().is_some(), "{plain}");
+        run(host.pedl_run()).assert_same(&plain);
     }
 }
 
