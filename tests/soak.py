@@ -297,6 +297,9 @@ def main():
     arguments = parser.parse_args()
 
     become_subreaper()
+    # What a background job ignores, its children would ignore as well.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     # A script that aborts is no reason to fill the disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     done = read_results(arguments.results)
