@@ -225,6 +225,7 @@ mod tests {
             tags: Vec::new(),
             requirements: requirements.iter().map(|&text| text.to_owned()).collect(),
             environment: [].into(),
+            workers: None,
         };
         let path = PathBuf::from(python);
         directory_name(

@@ -31,6 +31,7 @@ pub(crate) struct Stack {
     pub(crate) requirements: Vec<String>,
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) workers: Option<u32>,
 }
 
 impl Stack {
