@@ -259,7 +259,7 @@ class GraphWeights:
         for weight in list(model.weights) + list(getattr(optimizer, "weights", ())):
             graphs.of(weight.graph).changed([weight.op.name])
 
-    def causes(self):
+    def causes(self, model):
         """What about the session cannot be resumed exactly."""
         session = sessions.SESSIONS.of_default_graph()
         found = []

@@ -18,7 +18,7 @@ def causes(model, arguments):
         found.append("worker processes (`use_multiprocessing=True`)")
     if (getattr(model, "steps_per_execution", None) or 1) > 1:
         found.append("`steps_per_execution` above 1")
-    found.extend(below.causes())
+    found.extend(below.causes(model))
     return found
 
 
@@ -57,8 +57,11 @@ class _EagerWeights:
         """Notes that a model's weights now hold what only a file knows."""
         VARIABLES.mark_stale(model.variables)
 
-    def causes(self):
+    def causes(self, model):
         """What about the devices cannot be resumed exactly."""
+        distribution = _distribution(model)
+        if distribution is not None:
+            return [f"training distributed over devices (`{type(distribution).__name__}`)"]
         jax = sys.modules.get("jax")
         if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
             return [f"training on {jax.default_backend()}, where exact resume was not tried"]
@@ -73,6 +76,16 @@ class _EagerWeights:
 
 # A generation whose variables are others puts its own answers here when it is prepared.
 below = _EagerWeights()
+
+
+def _distribution(model):
+    """What spreads a training over devices: a strategy of TensorFlow, or Keras's own on JAX; None without."""
+    strategy = getattr(model, "distribute_strategy", None)
+    if strategy is not None:
+        # That of every model that was made outside of any scope.
+        return None if type(strategy).__name__ == "_DefaultDistributionStrategy" else strategy
+    distribution = getattr(sys.modules.get("keras"), "distribution", None)
+    return distribution.distribution() if distribution is not None else None
 
 
 def _backend():

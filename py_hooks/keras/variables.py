@@ -70,7 +70,8 @@ class Variables:
     def _keys(self, variable):
         """What stands for a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""
         key, value = id(variable), variable._value
-        if hasattr(value, "handle"):
+        # Asked of its class: a variable that is spread over devices has no handle outside of its replicas, and raises.
+        if hasattr(type(value), "handle"):
             self._values[key] = id(value)
         return key, self._values.get(key, key)
 

@@ -55,6 +55,18 @@ struct List {
     libraries: Vec<Library>,
     #[serde(default, rename = "difference")]
     differences: Vec<Difference>,
+    #[serde(default, rename = "real_python")]
+    real_pythons: Vec<RealPython>,
+}
+
+/// A file whose tests find the real python in `sys.executable`, as every script does, and start that.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RealPython {
+    file: String,
+    /// Beginnings of the versions.
+    pythons: Vec<String>,
+    cause: String,
 }
 
 /// A library with tests for pytest. The fields are explained in the list.
@@ -190,7 +202,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let list = read_list(&repository)?;
     let matrix = Matrix::read(&repository)?;
     let built = repository.build()?;
-    let campaign = Campaign::new(&repository, &built)?;
+    let campaign = Campaign::new(&repository, &built, &list)?;
     let chosen = |name: &str, found: &str| {
         let mut values = options.all(name).peekable();
         values.peek().is_none() || values.any(|value| value == found)
@@ -250,7 +262,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
 /// The part that belongs to `cargo dev test`: a few short files, on the oldest and the newest Python.
 pub(crate) fn gate(repository: &Repository, executable: &Path) -> Result<Counts> {
     let list = read_list(repository)?;
-    let campaign = Campaign::new(repository, executable)?;
+    let campaign = Campaign::new(repository, executable, &list)?;
     let mut counts = Counts::default();
     for version in &list.gate_pythons {
         println!("\n{version}");
@@ -304,11 +316,12 @@ struct Campaign {
     directory_of_python: PathBuf,
     /// Where the programs lie that tests start as python.
     wrappers: PathBuf,
+    real_pythons: Vec<RealPython>,
 }
 
 impl Campaign {
     /// Copies the executable: what is built in the hours to come is not what these results are about.
-    fn new(repository: &Repository, built: &Path) -> Result<Self> {
+    fn new(repository: &Repository, built: &Path, list: &List) -> Result<Self> {
         let wrapper = repository.build_own(WRAPPER)?;
         let results = environment::cache_directory()?.join("conformance");
         let directory = results.join(hash_of(&[built, &wrapper])?);
@@ -329,6 +342,15 @@ impl Campaign {
             directory,
             directory_of_python: results,
             wrappers,
+            real_pythons: list.real_pythons.clone(),
+        })
+    }
+
+    /// Why a file's tests start the real python, if they do.
+    fn real_python(&self, subject: &Subject, file: &str) -> Option<&RealPython> {
+        self.real_pythons.iter().find(|one| {
+            let mut versions = one.pythons.iter();
+            one.file == file && versions.any(|version| subject.name.starts_with(version))
         })
     }
 
@@ -368,6 +390,12 @@ impl Campaign {
                 println!("  {file:<36} skipped: this Python was installed without it");
                 counts += Counts::SKIPPED;
                 continue;
+            }
+            if let Some(one) = self.real_python(subject, file) {
+                println!(
+                    "  {file:<36} its tests start the real python: {}",
+                    one.cause
+                );
             }
             let expected = self.outcomes(subject, "python", file)?;
             if let Some(how) = &expected.broke_off {
@@ -417,13 +445,17 @@ impl Campaign {
             "python" => subject.python.clone(),
             mode => self.wrapper(subject, mode)?,
         };
+        let started_by_tests = match self.real_python(subject, file) {
+            Some(_) => &subject.python,
+            None => &python,
+        };
         let mut command = process::python(&python);
         command.envs(&subject.variables).current_dir(&directory);
         match subject.runner {
             Runner::Unittest => command
                 .arg(self.runners.join("run_file.py"))
                 .arg(&lines)
-                .arg(&python)
+                .arg(started_by_tests)
                 .arg(file)
                 .args(tests),
             Runner::Pytest => command
