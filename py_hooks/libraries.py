@@ -49,6 +49,7 @@ def begin(process):
     calls.state_providers.append(("inputs", files.inputs))
     calls.at_begin.append(files.begin)
     calls.at_begin.append(process.tell_hyperparameters)
+    calls.at_begin.append(lambda: atexit.register(trial.settle))
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
     calls.files = files
     calls.at_stop += [files.put_back, lambda: output.end(trial.directory)]

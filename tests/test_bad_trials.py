@@ -53,7 +53,7 @@ time_t time(time_t *now) {
 }
 """
 # Where the script stays, if it is told to.
-HELD_BATCH = 160
+HELD_BATCH, BATCHES = 160, 240
 
 TEN_YEARS = 10 * 365 * 24 * 3600
 
@@ -380,6 +380,24 @@ def test_disk_full_at_the_start_of_a_checkpoint(disk, fills_up):
 
 def test_disk_full_at_the_end_of_a_checkpoint(disk, fills_up):
     fills_up(lambda: disk.fill_names(left=3))
+
+
+def test_disk_full_at_the_last_checkpoint(disk, killed, tmp_path, told):
+    """Of a script that ends at once: what it has learned is there, and that its checkpoint is not is said."""
+    options = ["--checkpoint-seconds", "3600", "--checkpoint-period", "1", "--batches-per-step", str(BATCHES // 2)]
+    run = Run(tmp_path / "here", trial_dir=disk.path / "trial", options=options)
+    run.bench.replaced.insert(0, (str(disk.path), "DISK"))
+    run.trial_dir.mkdir()
+    shutil.copy(str(killed.trial_dir / "trial.json"), str(run.trial_dir / "trial.json"))
+    (run.directory / "hold").touch()
+    running = run.start()
+    running.wait_until(lambda: "holding" in running.stdout)
+    disk.fill_names(left=1)
+    (run.directory / "hold").unlink()
+    ended = running.wait().check()
+    assert ended.hashes == killed.hashes
+    told(run, ended, ["--trial-dir", "DISK/trial"])
+    assert run.trial.count("checkpoint") == 1
 
 
 def test_disk_full_between_checkpoints(disk, fills_up):

@@ -584,18 +584,15 @@ impl Training {
         }
     }
 
-    /// The script has ended. Returns why its last checkpoint could not be written, if nothing has asked
-    /// since: what it trained is there, so that this is no failure any more.
+    /// The script has ended.
     ///
     /// # Errors
     ///
     /// A divergence, where it made fewer calls than were recorded before the checkpoint; corrupt, or
     /// storage.
-    pub fn end(&mut self) -> Result<Option<Error>> {
+    pub fn end(&mut self) -> Result<()> {
         if self.position() >= self.resume_call() && (self.has_begun() || !self.has_checkpoint()) {
-            let saver = self.begun.as_mut().map(|begun| &mut begun.saver);
-            let written = saver.filter(|saver| !saver.is_saving());
-            return Ok(written.and_then(|saver| saver.wait().err()));
+            return Ok(());
         }
         let recorded = self.peek()?;
         let number = self.position() + 1;

@@ -181,13 +181,25 @@ impl Trial {
         if self.is_inert() {
             return Ok(());
         }
-        if let Some(error) = self.with(py, Training::end)? {
+        self.with(py, Training::end)
+    }
+
+    /// The script has ended: waits until its last checkpoint is written, and says why it could not be. What
+    /// was trained is there, so that this is no failure any more.
+    fn settle(&self, py: Python<'_>) {
+        if self.is_inert() {
+            return;
+        }
+        let Some(commit) = self.training().take_commit() else {
+            return;
+        };
+        let ended = py.detach(|| commit.wait());
+        if let Err(error) = self.locked(|training| training.end_commit(ended)) {
             log::start(&self.launch);
             tracing::warn!(
                 "the last checkpoint was not written, and the training has ended: {error}"
             );
         }
-        Ok(())
     }
 
     // -- recorded calls --------------------------------------------------------------------------

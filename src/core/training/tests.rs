@@ -155,32 +155,6 @@ fn events(trial_dir: &Path, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_last_checkpoint_that_was_not_written_is_told_at_the_end() {
-    let (_directory, trial_dir) = stage();
-    let mut training = begun(&trial_dir);
-    train(&mut training, 1);
-    save(&mut training, 1);
-    assert!(training.end().expect("it replays nothing").is_none());
-    train(&mut training, 2);
-    fs::remove_file(trial_dir.join("latest")).expect("it is there");
-    fs::create_dir(trial_dir.join("latest")).expect("there is room");
-    training
-        .save(Some(0), tensors(2), "{}".to_owned(), Vec::new())
-        .expect("a thread writes it");
-    while training.is_saving() {
-        std::thread::yield_now();
-    }
-    let error = training.end().expect("it replays nothing");
-    assert!(
-        error
-            .expect("nobody has met it")
-            .to_string()
-            .contains("latest")
-    );
-    assert!(training.end().expect("it replays nothing").is_none());
-}
-
-#[test]
 fn nothing_is_touched_before_the_first_call() {
     let (_directory, trial_dir) = stage();
     let mut training = Training::new(launch(&trial_dir));
