@@ -127,7 +127,10 @@ def start(launch_text):
         import atexit
 
         try:
+            process.trial.hold()
             process.files().withdraw()
+        except process.native_error as error:
+            process.stop(error)
         except OSError as error:
             process.stop(_cannot_begin(process.trial.directory, error))
         if process.trial.has_checkpoint():

@@ -214,6 +214,25 @@ def test_ledger_is_rubbish(run, goes_on):
     goes_on()
 
 
+def test_second_start_while_the_first_imports(run, killed, told):
+    """Neither has begun to train: the second touches nothing, and the first has its files as they were."""
+    script = run.directory / "train.py"
+    text = script.read_text()
+    made = "open('made.txt', 'a').write('by the script\\n')\n"
+    wait = "import os, time\nopen('waits', 'w').close()\nwhile os.path.exists('wait'): time.sleep(0.01)\n"
+    script.write_text(wait + made + text)
+    (run.directory / "wait").touch()
+    running = run.start()
+    running.wait_until((run.directory / "waits").exists)
+    ended = run.end()
+    told(run, ended)
+    ended.check(75)
+    (run.directory / "wait").unlink()
+    # The script is another than that of the trial; what counts is who has the trial.
+    assert "in use" not in running.wait().stderr
+    assert 75 not in [event.get("exit_code") for event in run.trial.events]
+
+
 # -- what can become of what it runs on ----------------------------------------------------------------------------------
 
 

@@ -107,12 +107,13 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Takes the trial directory for this process, and makes it if it is not there.
+    /// Takes the trial directory for this process, and makes it if it is not there. `held` is its lock, where
+    /// this process has it already.
     ///
     /// # Errors
     ///
     /// In use; another command's; not to be made.
-    pub(crate) fn open(launch: &Launch, facts: Facts) -> Result<Self> {
+    pub(crate) fn open(launch: &Launch, facts: Facts, held: Option<Lock>) -> Result<Self> {
         let path = &launch.trial_dir;
         let cannot_create = |source| CannotCreate {
             path: path.clone(),
@@ -124,16 +125,7 @@ impl Directory {
         }
         check_place(path)?;
         file::create_directory(path).map_err(cannot_create)?;
-        let lock = match file::lock(&path.join(LOCK)).map_err(cannot_create)? {
-            Attempt::Held(lock) => lock,
-            Attempt::HeldBy(process) => {
-                return Err(InUse {
-                    path: path.clone(),
-                    process,
-                }
-                .into());
-            }
-        };
+        let lock = held.map_or_else(|| hold(path), Ok)?;
         if let Some(record) = read_record(path)? {
             check_command(&record, launch)?;
             let changes = facts.changes_since(&record.facts);
@@ -155,6 +147,25 @@ impl Directory {
             changes: Vec::new(),
             _lock: lock,
         })
+    }
+}
+
+/// Takes the lock of a trial directory that is there.
+///
+/// # Errors
+///
+/// In use; the file of the lock cannot be made.
+pub(crate) fn hold(path: &Path) -> Result<Lock> {
+    let attempt = file::lock(&path.join(LOCK)).map_err(|source| CannotCreate {
+        path: path.to_owned(),
+        source,
+    })?;
+    match attempt {
+        Attempt::Held(lock) => Ok(lock),
+        Attempt::HeldBy(process) => {
+            let path = path.to_owned();
+            Err(InUse { path, process }.into())
+        }
     }
 }
 
@@ -180,11 +191,8 @@ fn move_aside(path: &Path) -> Result<PathBuf> {
         path: path.to_owned(),
         source,
     };
-    let held = file::lock(&path.join(LOCK)).map_err(cannot_move)?;
-    if let Attempt::HeldBy(process) = held {
-        let path = path.to_owned();
-        return Err(InUse { path, process }.into());
-    }
+    // Until the directory has its new name.
+    let _held = hold(path)?;
     let mut names = (1_u32..).map(|number| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{number}"));

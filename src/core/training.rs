@@ -27,6 +27,7 @@ use crate::directory::{self, Directory, Facts};
 use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::event_stream::Stream;
 use crate::events::{self, Journal};
+use crate::file::Lock;
 use crate::metrics::{self, Averages};
 pub use crate::saver::{Commit, Ended};
 use crate::saver::{Saver, members};
@@ -42,6 +43,8 @@ pub struct Training {
     launch: Launch,
     tables: Tables,
     metrics: Averages,
+    /// The lock of the trial, where it was taken before the first call.
+    held: Option<Lock>,
     begun: Option<Begun>,
 }
 
@@ -78,8 +81,22 @@ impl Training {
             launch,
             tables: Tables::default(),
             metrics: Averages::default(),
+            held: None,
             begun: None,
         }
+    }
+
+    /// Takes the lock of a trial that is there, before anything of it is touched. It is this process's from now
+    /// on, and whoever else starts the trial is refused.
+    ///
+    /// # Errors
+    ///
+    /// In use; the file of the lock cannot be made.
+    pub fn hold(&mut self) -> Result<()> {
+        if self.begun.is_none() {
+            self.held = Some(directory::hold(&self.launch.trial_dir)?);
+        }
+        Ok(())
     }
 
     /// The launch message.
@@ -121,7 +138,7 @@ impl Training {
     }
 
     fn open(&mut self, facts: Facts) -> Result<()> {
-        let directory = Directory::open(&self.launch, facts)?;
+        let directory = Directory::open(&self.launch, facts, self.held.take())?;
         let trial_dir = self.launch.trial_dir.as_path();
         let log_path = trial_dir.join(LOG);
         let store = Store::open(trial_dir);

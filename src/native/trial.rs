@@ -184,6 +184,14 @@ impl Trial {
         self.with(py, Training::end)
     }
 
+    /// Takes the lock of a trial that is there, before anything of it is touched.
+    fn hold(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_inert() {
+            return Ok(());
+        }
+        self.with(py, Training::hold)
+    }
+
     /// The script has ended: waits until its last checkpoint is written, and says why it could not be. What
     /// was trained is there, so that this is no failure any more.
     fn settle(&self, py: Python<'_>) {

@@ -200,6 +200,10 @@ impl TrialDir {
         if !self.has_new_events_since(before) {
             return;
         }
+        // What ended is no trial, but a start that was refused: the events are those of whoever runs it.
+        if end == End::Code(Exit::InUse as i32) && self.check_not_in_use().is_err() {
+            return;
+        }
         let signal = match end {
             End::Signal(signal) => Some(signal),
             End::Code(_) => requested_by,
