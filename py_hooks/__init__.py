@@ -16,7 +16,7 @@ The life of a process, from the first line of Python to the last:
     first intercepted call         `Trial.begin`: the trial directory appears, a checkpoint is looked for
     replay, when there is one      the script runs again from its first line; calls that were made are
                                    answered from `calls.log` (`advice/calls.py`)
-    resume point                   the state of the checkpoint is put in (`advice/state.py`)
+    resume point                   the state of the checkpoint is put in (`Calls.resume`)
     live                           every call is computed, and recorded
 
 No framework is imported at the head of any module here: a patch file is imported after its library.

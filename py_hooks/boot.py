@@ -124,20 +124,7 @@ def start(launch_text):
         )
         os._exit(64)
     if process.trial.resume and not set(distributions).intersection(process.trial.no_hooks):
-        import atexit
-
-        try:
-            process.trial.hold()
-            process.files().withdraw()
-        except process.native_error as error:
-            process.stop(error)
-        except OSError as error:
-            process.stop(_cannot_begin(process.trial.directory, error))
-        if process.trial.has_checkpoint():
-            process.output().drop()
-            atexit.register(_end, process, os.getpid())
-        # Runs before `_end`, which may be the last that this process does.
-        atexit.register(process.files().put_back)
+        _go_on(process)
     finder = import_hook.install()
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)
@@ -149,6 +136,24 @@ def start(launch_text):
     if process.trial.hyperparameters != "{}":
         for library in ("argparse", "absl.flags", "click"):
             finder.when_imported(library, process.offer_hyperparameters)
+
+
+def _go_on(process):
+    """The trial had begun before: takes it for this process, and its files and output aside."""
+    import atexit
+
+    try:
+        process.trial.hold()
+        process.files().withdraw()
+    except process.native_error as error:
+        process.stop(error)
+    except OSError as error:
+        process.stop(_cannot_begin(process.trial.directory, error))
+    if process.trial.has_checkpoint():
+        process.output().drop()
+        atexit.register(_end, process, os.getpid())
+    # Runs before `_end`, which may be the last that this process does.
+    atexit.register(process.files().put_back)
 
 
 def _cannot_begin(directory, error):

@@ -22,8 +22,18 @@ def start(launch):
         from py_hooks import boot
 
         boot.start(launch)
+    except KeyboardInterrupt:
+        _interrupt()
     except Exception as error:  # noqa: BLE001  the border: every failure becomes one message and a code
         _end(error)
+
+
+def _interrupt():
+    """Ctrl-C before the script has begun: ends as Python does where nothing handles that."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _end(error):

@@ -239,11 +239,16 @@ impl Configuration {
     }
 
     /// The whole configuration, for `pedl.get_experiment_config()`; with the hyperparameters as they are
-    /// in the file, and without the login for a registry of images, which no script needs.
+    /// in the file, and without what may hold keys and logins and is nothing to a script.
     pub(crate) fn value(&self) -> Value {
         let mut value = self.experiment.configuration.clone();
         if let Some(environment) = value["environment"].as_object_mut() {
             environment.remove("registry_auth");
+        }
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|name, _| {
+                !["tensorboard_storage", "security", "internal"].contains(&&**name)
+            });
         }
         value
     }

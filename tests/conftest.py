@@ -6,6 +6,9 @@ stack, and says in the environment which one it is:
     PEDL_STACK, PEDL_STACK_TAGS   its name, and what else it answers to
     PEDL_RUN                      the executable under test
 
+Where several processes share the tests (`workers` in `matrix.toml`), each file of tests stays in one of them, but for
+tests that share nothing: of those each goes where there is time.
+
 A test without a mark needs no framework and runs on `plain`. Started by hand (`python -m pytest`),
 with none of these set, pytest runs just those.
 """
@@ -35,6 +38,17 @@ def pytest_collection_modifyitems(config, items):
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = chosen
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if _stays_with_its_file(item):
+                item.add_marker(pytest.mark.xdist_group(item.location[0]))
+
+
+def _stays_with_its_file(item):
+    """Whether a test shares something with others of its file: the process itself, or a fixture that is made once."""
+    is_of_scripts = os.path.dirname(item.location[0]) == "tests"
+    definitions = item._fixtureinfo.name2fixturedefs.values()
+    return not is_of_scripts or any(one.scope in ("module", "class", "package") for all in definitions for one in all)
 
 
 @pytest.fixture

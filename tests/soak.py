@@ -232,12 +232,10 @@ class Start:
 class Soak:
     """All starts."""
 
-    def __init__(self, pedl_run, results):
+    def __init__(self, pedl_run):
         self.pedl_run = pedl_run
-        self.results = results
         self.cache = Path(tempfile.mkdtemp(prefix="pedl-soak-cache-"))
         self.plain = {}
-        self.most_kilobytes = 0
 
     def command(self, python, mode):
         if mode == "python":
@@ -298,8 +296,9 @@ def main():
 
     become_subreaper()
     # What a background job ignores, its children would ignore as well.
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # A script that aborts is no reason to fill the disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     done = read_results(arguments.results)
@@ -307,7 +306,7 @@ def main():
     shared_memory = set(os.listdir("/dev/shm"))
     ways = [(python, mode) for python in arguments.python for mode in MODES]
     seeds = -(-arguments.starts // len(ways))
-    soak = Soak(arguments.pedl_run, arguments.results)
+    soak = Soak(arguments.pedl_run)
     wrong = {}
     began = time.monotonic()
     try:

@@ -9,6 +9,7 @@ import support
 
 SCRIPT = support.SCRIPTS / "own_loop.py"
 OUTSIDE = "an optimizer is applied outside of `fit`, where nothing is intercepted"
+TRACED = "an optimizer is applied in a `tf.function` of the script's own, which may be called again unseen"
 LINE = f"pedl: {OUTSIDE}: it trains as under python, and a kill loses that\n"
 
 on_tensorflow = pytest.mark.stack("keras3-tensorflow")
@@ -51,8 +52,13 @@ def test_one_before_fit_is_run_again_in_a_replay(script_run, loop):
     found = run.run().check()
     assert found.hashes == expected.hashes
     assert found.stderr.count(OUTSIDE) == 1
-    assert found.stderr.count("exact resume: yes") == 1
-    assert run.trial.count("checkpoint") > 0
+    if loop == "function":
+        # What was traced may be called again, and in a replay that would be on variables of no true value.
+        assert f"exact resume: no: {TRACED}; no checkpoints are taken" in found.stderr
+        assert run.trial.count("checkpoint") == 0
+    else:
+        assert found.stderr.count("exact resume: yes") == 1
+        assert run.trial.count("checkpoint") > 0
 
 
 @on_tensorflow

@@ -15,6 +15,7 @@
 
 Files: `v*.py` are the generations (WHERE, data); `facts.py` names their differences; `advice.py` are the entry points
 of all generations, `functions.py` the compute functions below them; `compute.py`, `variables.py`, `passes.py` are what
-only Keras 3 has there, `loops.py` what becomes of loops of the script's own; `graph.py` and `enqueuers.py` are what only
+only Keras 3 has there, `loops.py` what becomes of loops of the script's own; `plan.py` and `validation.py` are how a
+configuration decides the length of a fit and its validations; `graph.py` and `enqueuers.py` are what only
 Keras 2 has.
 """

@@ -3,7 +3,8 @@
 A step of Keras's own loop lies in a recorded call (`depth` above 0); any other is the script's. Before the first
 recorded call nothing more needs to be done: in a replay that loop runs again. After it the loop would run on variables
 that an answered call has not changed. Where Python reads and writes them, on JAX, both are recorded; in a function of
-TensorFlow they cannot be seen, so from there on no checkpoint is taken.
+TensorFlow they cannot be seen, so from there on no checkpoint is taken. And a `tf.function` that was traced with a step
+in it may be called at any time, without a line of Python that could be seen: with one, no checkpoint is taken at all.
 
 Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
 """
@@ -12,6 +13,7 @@ from py_hooks.advice import loops
 from py_hooks.engine.patch import binding
 
 _WHAT = "an optimizer is applied outside of `fit`, where nothing is intercepted"
+_TRACED = "an optimizer is applied in a `tf.function` of the script's own, which may be called again unseen"
 _HINT = "train with `fit` or `train_on_batch`, or run it without `--exact`"
 
 
@@ -25,11 +27,19 @@ def applied(original):
             return original(optimizer, *args, **kwargs)
         if not calls.begun:
             loops.tell(calls, _WHAT, _HINT)
+            if _is_on_tensorflow() and _is_traced():
+                calls.refuse_exactness(_TRACED)
         elif _is_on_tensorflow():
             calls.refuse_exactness(_WHAT)
         return original(optimizer, *args, **kwargs)
 
     return apply
+
+
+def _is_traced():
+    import tensorflow
+
+    return not tensorflow.executing_eagerly()
 
 
 def _is_on_tensorflow():

@@ -257,7 +257,8 @@ def epoch_end(original, callbacks, epoch, logs=None):
         elif calls.validation_due:
             _validate(calls, fit, callbacks)
         given = fit.arguments.get("steps_per_epoch")
-        if given and (fit.batch or 0) + 1 < int(given) and not fit.is_over and hasattr(fit.arguments.get("x"), "__next__"):
+        is_short = given and (fit.batch or 0) + 1 < int(given) and not fit.is_over and not fit.model.stop_training
+        if is_short and hasattr(fit.arguments.get("x"), "__next__"):
             # Keras 3 would go on with the few batches that it had looked at before the epoch.
             fit.model.stop_training = True
             PLAN.say(calls, "the generator has ended inside of an epoch, and the training with it")

@@ -15,14 +15,17 @@ const EXIT_CODES: [(&str, &str); 11] = [
     ("64", "The command line is not understood."),
     (
         "65",
-        "The trial directory is that of another command, or a hyperparameter is none that an option of the script takes.",
+        "A configuration cannot be used, the trial directory is that of another command or configuration, or a hyperparameter is none that an option of the script takes.",
     ),
     (
         "69",
         "There is no Python, or a version of Python or of a framework that is not supported.",
     ),
     ("70", "A bug of pedl-run."),
-    ("73", "The trial directory cannot be made."),
+    (
+        "73",
+        "The trial directory cannot be made, read or written, or holds other things.",
+    ),
     ("75", "The trial directory is in use."),
     (
         "76",

@@ -363,7 +363,8 @@ fn completions(arguments: &[OsString]) -> Result<i32, Failure> {
                 let _ = writeln!(
                     text,
                     "complete -c pedl-run -l {}{value} -d '{}'",
-                    flag.name, flag.help
+                    flag.name,
+                    flag.help.replace('\'', "\\'")
                 );
             }
             for verb in VERBS {

@@ -150,6 +150,11 @@ impl Directory {
     }
 }
 
+/// Whether a process has ever taken the trial directory.
+pub(crate) fn has_lock(path: &Path) -> bool {
+    path.join(LOCK).exists()
+}
+
 /// Takes the lock of a trial directory that is there.
 ///
 /// # Errors

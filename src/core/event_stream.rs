@@ -16,7 +16,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use rustix::fs::OFlags;
@@ -39,14 +39,28 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Nothing is.
+    /// Nothing is; it cannot be written to; it is a pipe that is standard output or error as well.
     pub fn of(descriptor: u32) -> io::Result<Self> {
         let metadata = fs::metadata(path_of(descriptor))?;
-        Ok(Self {
+        let target = Self {
             descriptor,
             device: metadata.dev(),
             inode: metadata.ino(),
-        })
+        };
+        if !is_writable(descriptor)? {
+            return Err(io::Error::other("it is open for reading only"));
+        }
+        // With a reader of our own the script would never learn that the other one has gone.
+        let is_standard = |number: u32| {
+            fs::metadata(path_of(number)).is_ok_and(|standard| {
+                (standard.dev(), standard.ino()) == (target.device, target.inode)
+            })
+        };
+        if metadata.file_type().is_fifo() && (1..=2).any(is_standard) {
+            let what = "it is the pipe that standard output or standard error goes to";
+            return Err(io::Error::other(what));
+        }
+        Ok(target)
     }
 }
 
@@ -137,6 +151,16 @@ impl Sink {
             )?),
         }
     }
+}
+
+/// Whether a descriptor was opened for writing, as the kernel tells it. What is opened again would be
+/// asked for the permissions of the file only.
+fn is_writable(descriptor: u32) -> io::Result<bool> {
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}"))?;
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    let access = OFlags::from_bits_retain(flags.unwrap_or_default()) & OFlags::ACCMODE;
+    Ok(access != OFlags::RDONLY)
 }
 
 fn path_of(descriptor: u32) -> PathBuf {
@@ -238,6 +262,14 @@ mod tests {
         };
         let error = Stream::open(other).expect_err("another file");
         assert!(error.to_string().contains("another file"), "{error}");
+    }
+
+    #[test]
+    fn what_is_open_for_reading_is_refused() {
+        let (reader, _writer) = pipe().expect("a pipe");
+        let descriptor = u32::try_from(reader.as_raw_fd()).expect("it is open");
+        let error = Target::of(descriptor).expect_err("it is for reading");
+        assert!(error.to_string().contains("reading only"), "{error}");
     }
 
     #[test]

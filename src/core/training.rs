@@ -93,7 +93,8 @@ impl Training {
     ///
     /// In use; the file of the lock cannot be made.
     pub fn hold(&mut self) -> Result<()> {
-        if self.begun.is_none() {
+        // Where the file of the lock is not there nobody has it, and nothing is made before training.
+        if self.begun.is_none() && directory::has_lock(&self.launch.trial_dir) {
             self.held = Some(directory::hold(&self.launch.trial_dir)?);
         }
         Ok(())

@@ -169,8 +169,13 @@ impl Session {
         let started = Instant::now();
         let mut pytest = pytest(&self.repository, &environment, &stack.name, executable);
         if let Some(workers) = stack.workers {
-            // What the tests of a file share, a training that nobody disturbed above all, is made once.
-            pytest.args(["--dist", "loadfile", "--numprocesses", &workers.to_string()]);
+            // `tests/conftest.py` says which tests stay together.
+            pytest.args([
+                "--dist",
+                "loadgroup",
+                "--numprocesses",
+                &workers.to_string(),
+            ]);
         }
         pytest
             .args(&self.pytest_arguments)

@@ -163,14 +163,14 @@ fn to_variable(name: &str, message: &impl serde::Serialize) -> Result<String, Fa
         return Ok(text);
     }
     let what = format!(
-        "the configuration and the hyperparameters have {} bytes",
+        "the command line, the configuration and the hyperparameters have {} bytes together",
         text.len()
     );
     Err(Failure::new(Exit::Configuration, what)
         .detail(format!(
             "expected: less than {LONGEST_VARIABLE_BYTES}, which is what Linux passes to a process"
         ))
-        .hint("keep what is long, such as lists in `data`, in a file of its own"))
+        .hint("name a directory instead of many files, and keep what is long in a file of its own"))
 }
 
 /// JSON of ASCII alone: Python decodes the environment by the locale, which may know nothing else.

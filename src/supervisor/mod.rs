@@ -12,9 +12,9 @@
 //! **The restart rule.** A death by a signal that nobody sent through the supervisor is a crash: a
 //! segmentation fault, the kernel out of memory, `kill -9`. The trial is started again if the symlink
 //! `latest` points to another checkpoint than when that start began; without progress the same crash
-//! would come again, for ever. Two signals are a script's own doing and no crash: SIGINT, by which
-//! Python ends after an unhandled `KeyboardInterrupt`, and SIGPIPE, of a script that wants to die
-//! with its reader.
+//! would come again, for ever. With a `max_restarts` of 0 it is not. Two signals are a script's own
+//! doing and no crash: SIGINT, by which Python ends after an unhandled `KeyboardInterrupt`, and
+//! SIGPIPE, of a script that wants to die with its reader.
 //!
 //! An exit code is the script's answer and passed on. But with `--max-restarts`, or under an experiment
 //! configuration, whose `max_restarts` is 5 by default, a script that fails after its training has
@@ -58,8 +58,7 @@ pub(crate) fn run(
     let max_restarts = line
         .options
         .max_restarts
-        .or_else(|| configuration.map(Configuration::max_restarts))
-        .unwrap_or(0);
+        .or_else(|| configuration.map(Configuration::max_restarts));
     let mut restarts_after_errors = 0;
     let mut signals = Signals::catch().map_err(|error| {
         Failure::new(Exit::Bug, "signals cannot be received").detail(error.to_string())
@@ -78,13 +77,14 @@ pub(crate) fn run(
         let again = match end {
             End::Signal(signal) => {
                 is_crash(signal)
+                    && max_restarts != Some(0)
                     && !signals.ended_by(signal)
                     && now.has_new_checkpoint_since(&before)
             }
             End::Code(code) => {
                 is_error(code)
                     && signals.request_to_end().is_none()
-                    && restarts_after_errors < max_restarts
+                    && restarts_after_errors < max_restarts.unwrap_or(0)
                     && now.has_new_events_since(&before)
             }
         };
@@ -101,7 +101,8 @@ pub(crate) fn run(
                     restarts_after_errors += 1;
                     tracing::warn!(
                         "the script ended with exit code {code}; it is started again \
-                         ({restarts_after_errors} of {max_restarts} restarts)"
+                         ({restarts_after_errors} of {} restarts)",
+                        max_restarts.unwrap_or(0)
                     );
                 }
             }

@@ -201,8 +201,13 @@ fn a_trial_in_use_is_neither_moved_aside_nor_started() {
 
 /// Runs the script that kills itself, and returns how often it was started.
 fn crash(progress: u32, signal: Signal) -> (Output, usize) {
+    crash_with(&[], progress, signal)
+}
+
+fn crash_with(options: &[&str], progress: u32, signal: Signal) -> (Output, usize) {
     let directory = Dir::new();
     let output = TestCommand::pedl_run()
+        .args(options)
         .args(["--trial-dir", "trial", "--python"])
         .arg(&python().path)
         .arg(script("crash_after_checkpoints.py"))
@@ -233,6 +238,13 @@ fn a_crash_is_followed_by_a_restart_as_long_as_there_is_progress() {
 #[test]
 fn without_progress_a_crash_ends_the_run() {
     let (output, starts) = crash(0, Signal::KILL);
+    assert_eq!(starts, 1);
+    output.assert_signal(Signal::KILL).assert_stderr("");
+}
+
+#[test]
+fn with_no_restarts_a_crash_ends_the_run_whatever_the_progress() {
+    let (output, starts) = crash_with(&["--max-restarts", "0"], 2, Signal::KILL);
     assert_eq!(starts, 1);
     output.assert_signal(Signal::KILL).assert_stderr("");
 }

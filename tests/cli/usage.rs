@@ -234,6 +234,16 @@ fn events_go_to_a_file_that_is_open() {
          expected: a file descriptor that pedl-run was started with\n\
          hint: `pedl-run --events-fd 3 SCRIPT 3> FILE` opens one\n",
     );
+    for (shell, problem) in [
+        ("exec \"$@\" 7</dev/null", "it is open for reading only"),
+        (
+            "exec \"$@\" 7>&1",
+            "it is the pipe that standard output or standard error goes to",
+        ),
+    ] {
+        let output = run(shell).assert_code(64);
+        assert!(output.stderr.contains(problem), "{output}");
+    }
     for shell in ["exec \"$@\" 7>/dev/null", "(exec \"$@\" 7>&1 >&2) | cat"] {
         run(shell).assert_code(0);
     }

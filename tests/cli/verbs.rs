@@ -248,6 +248,11 @@ fn doctor_prints_the_schema_of_configurations() {
 
 #[test]
 fn completions_are_what_the_shell_understands() {
+    let fish = pedl(&["completions", "fish"]).assert_code(0).stdout;
+    for line in fish.lines() {
+        let quotes = line.replace("\\'", "").matches('\'').count();
+        assert_eq!(quotes, 2, "{line}");
+    }
     for shell in ["bash", "zsh", "fish"] {
         let text = pedl(&["completions", shell]).assert_code(0).stdout;
         assert!(
