@@ -2,6 +2,8 @@
 import atexit
 import importlib
 import os
+import sys
+import traceback
 
 from py_hooks.advice import calls as recorder
 from py_hooks.engine import patch, version
@@ -50,6 +52,7 @@ def begin(process):
     calls.at_begin.append(files.begin)
     calls.at_begin.append(process.tell_hyperparameters)
     calls.at_begin.append(lambda: atexit.register(trial.settle))
+    calls.at_begin.append(lambda: atexit.register(_tell_repeated_end, trial, output))
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
     calls.files = files
     calls.at_stop += [files.put_back, lambda: output.end(trial.directory)]
@@ -63,6 +66,15 @@ def _begin_output(trial, output, replaying):
         return
     output.begin(trial.directory, replaying, trial.make_way)
     atexit.register(trial.end_live)
+
+
+def _tell_repeated_end(trial, output):
+    """A script that ends by the exception of the start before does not do so without a word."""
+    error = getattr(sys, "last_value", None)
+    if error is not None and output.only_repeats("stderr"):
+        place = os.path.join(trial.directory, "stderr.log")
+        what = "".join(traceback.format_exception_only(type(error), error)).strip()
+        trial.log(f"the script ended as before, by {what}\n  its traceback is in `{place}`")
 
 
 def backend(generation):

@@ -280,6 +280,16 @@ def test_trial_of_another_keras(run, stops):
     stops(77, lambda: run.edit_identity(lambda identity: identity["versions"].update(keras=before)), "--exact")
 
 
+def test_script_that_fails_again(new_run, told):
+    """What it printed before is not printed again; why it ended is said all the same."""
+    script = new_run.directory / "train.py"
+    script.write_text(script.read_text() + "raise RuntimeError('after the training')\n")
+    assert "RuntimeError: after the training" in new_run.end().check(1).stderr
+    ended = new_run.end().check(1)
+    told(new_run, ended)
+    assert new_run.trial.count("resumed") == 1
+
+
 # -- a disk that is full ---------------------------------------------------------------------------------------------------
 
 

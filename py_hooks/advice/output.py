@@ -41,6 +41,8 @@ class _Stream(io.FileIO):
         self._expected = b""
         self._line = b""
         self._length = 0
+        # Whether all that was printed since the resume point had been printed before.
+        self.only_repeats = False
 
     # -- what becomes of written bytes ---------------------------------------------------------------------------
 
@@ -65,6 +67,7 @@ class _Stream(io.FileIO):
         self._forgotten += len(held) - len(self._held)
 
     def _print(self, data):
+        self.only_repeats = False
         if self._make_way is not None and data:
             self._make_way(data.endswith(b"\n"))
         _write_all(self.fileno(), data)
@@ -127,6 +130,7 @@ class _Stream(io.FileIO):
         self._length = length
         os.lseek(self._copy, length, os.SEEK_SET)
         self._expected = _read_all(self._copy)
+        self.only_repeats = bool(self._expected)
 
     def end(self, path):
         """The process ends in its replay: prints what was dropped, from the first line that is not in the copy."""
@@ -182,6 +186,10 @@ class Output:
             with contextlib.suppress(ValueError, OSError, RuntimeError):
                 self._texts[name].flush()
             stream.end(os.path.join(directory, name + ".log"))
+
+    def only_repeats(self, name):
+        """Whether a stream got nothing since the resume point that had not been printed before."""
+        return name in self._streams and self._streams[name].only_repeats
 
     def capture(self):
         """Lengths of the copies, with everything flushed: part of a checkpoint."""
