@@ -397,7 +397,7 @@ impl fmt::Display for NoPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "`{}` cannot be a trial directory\n  {}\n  nothing was changed, and the run was stopped before \
+            "`{}` cannot be a trial directory\n  {}\n  nothing in it was changed, and the run was stopped before \
              it trained",
             self.path.display(),
             self.problem
@@ -458,7 +458,7 @@ impl fmt::Display for WrongCommand {
         write!(
             formatter,
             "`{}` belongs to another command\n  begun with: {begun}\n  run with: {now}\n  \
-             nothing was changed, and the run was stopped before it trained",
+             nothing of the trial was changed, and the run was stopped before it trained",
             path.display()
         )
     }
@@ -527,7 +527,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "cannot read `{}`\n  {}\n  nothing was changed, and the run was stopped before it trained",
+            "cannot read `{}`\n  {}\n  nothing of the trial was changed, and the run was stopped before it trained",
             self.path.display(),
             self.problem
         )

@@ -760,7 +760,9 @@ impl fmt::Display for NoneLeft {
                 write!(formatter, "\n  {line}")?;
             }
         }
-        formatter.write_str("\n  nothing was changed, and the run was stopped before it trained")
+        formatter.write_str(
+            "\n  nothing of the trial was changed, and the run was stopped before it trained",
+        )
     }
 }
 

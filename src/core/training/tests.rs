@@ -251,7 +251,11 @@ fn without_a_whole_checkpoint_the_run_stops_and_nothing_is_changed() {
     );
     let message = error.to_string();
     assert!(message.starts_with("no checkpoint in `"), "{message}");
-    assert!(message.ends_with("nothing was changed, and the run was stopped before it trained"));
+    assert!(
+        message.ends_with(
+            "nothing of the trial was changed, and the run was stopped before it trained"
+        )
+    );
     assert_eq!(
         fs::read(trial_dir.join(LOG)).expect("it is there"),
         &log[1..]
@@ -279,7 +283,7 @@ fn another_command_is_refused() {
         format!(
             "`{}` belongs to another command\n  begun with: train.py --epochs 3\n  \
              run with: --hp lr=0.1 train.py --epochs 4\n  \
-             nothing was changed, and the run was stopped before it trained",
+             nothing of the trial was changed, and the run was stopped before it trained",
             trial_dir.display()
         )
     );
