@@ -241,10 +241,11 @@ def test_what_is_ambiguous_stops(run, hyperparameters, expected):
     (ARGPARSE, "optimizer=rmsprop", "is `\"rmsprop\"`, and names the option `--optimizer` of the script\n"
                                     "  expected: one of 'sgd', 'adam'\n"),
     (ARGPARSE, "augment=3", "is `3`, and names the option `--augment` of the script\n  expected: true or false\n"),
+    (ARGPARSE, "lr=fast", "  expected: a value that it takes: invalid float value: 'fast'"),
     (ARGPARSE, "lr=[1, 2]", "  expected: one value, as the option takes\n"),
     (ARGPARSE, "layers=[1, \"x\"]", "  expected: a value that it takes: invalid int value: 'x'"),
     (ABSL, "learning_rate=fast", "is `\"fast\"`, and names the option `--learning_rate` of the script\n"),
-], ids=["choices", "switch", "list", "item", "absl"])
+], ids=["choices", "switch", "type", "list", "item", "absl"])
 def test_a_value_that_does_not_fit_stops(run, text, hyperparameter, expected):
     ended = run(text, [hyperparameter, "steps=1"])
     assert ended.code == 65
@@ -254,9 +255,19 @@ def test_a_value_that_does_not_fit_stops(run, text, hyperparameter, expected):
 
 
 def test_the_librarys_own_error_is_for_what_only_it_can_tell(run):
-    ended = run(ARGPARSE, ["lr=fast", "steps=1"])
-    assert ended.code == 2
-    assert "argument --lr/--learning-rate: invalid float value: 'fast'" in ended.stderr
+    ended = run(
+        "import argparse\n"
+        "def even(text):\n"
+        "    print('asked')\n"
+        "    if int(text) % 2: raise argparse.ArgumentTypeError(text + ' is odd')\n"
+        "    return int(text)\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--width', type=even)\n"
+        "parser.parse_args()\n",
+        ["width=3"],
+    )
+    assert (ended.code, ended.stdout) == (2, "asked\n")
+    assert "argument --width: 3 is odd" in ended.stderr
 
 
 @pytest.mark.stack("keras3", "keras2")

@@ -59,9 +59,10 @@ def _default(offer, parser, action, option, hyperparameter):
         return [_converted(offer, parser, action, option, hyperparameter, item) for item in items]
     if isinstance(value, list):
         raise offer.unfit(hyperparameter, option, "one value, as the option takes")
-    if action.choices is not None or action.type in (None, bool):
+    if action.choices is not None or action.type in (None, bool, int, float):
         return _converted(offer, parser, action, option, hyperparameter, value)
-    # argparse converts a default that is text, once, and reports what does not fit as it does for the command line.
+    # A type of the script's own may do more than convert: argparse asks it once, for the default that is used, and
+    # reports what does not fit as it does for the command line.
     return as_text(value)
 
 
