@@ -75,6 +75,36 @@ def test_after_fit_no_checkpoint_is_taken_any_more(script_run, loop):
     assert max(batches) <= 8
 
 
+TRAINER = """
+import keras
+import numpy as np
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+
+class Trained(TensorFlowTrainer, keras.layers.Dense):
+    def __init__(self):
+        keras.layers.Dense.__init__(self, 1, use_bias=False, kernel_initializer="ones")
+        TensorFlowTrainer.__init__(self)
+
+
+x = np.arange(8.0, dtype="float32").reshape(4, 2)
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x[:, :1], verbose=0)
+trained = Trained()
+trained.compile("sgd", "mse")
+history = trained.fit(((x, x[:, :1]) for _ in range(3)), epochs=1, verbose=0)
+print(history.history["loss"])
+"""
+
+
+@on_tensorflow
+def test_a_trainer_that_is_no_model_is_left_alone_after_one_that_is(script_run, tmp_path):
+    (tmp_path / "train.py").write_text(TRAINER)
+    run = script_run(tmp_path / "train.py")
+    assert run.run().check().stdout == run.python().check().stdout
+
+
 # -- PyTorch -----------------------------------------------------------------------------------------------------------
 
 TORCH = """

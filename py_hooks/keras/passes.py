@@ -243,6 +243,8 @@ class _Passes:
 def dataset_iterator(original, epoch_iterator):
     """`TFEpochIterator._get_iterator`: passes over the pipeline that can skip, in the recorder's thread."""
     dataset = original(epoch_iterator)
-    if recorder.CALLS.begun and recorder.CALLS.recordable():
+    calls = recorder.CALLS
+    # Without an entry it is the iterator of a trainer that is no model, whose functions are the framework's own.
+    if calls.begun and calls.entries and calls.recordable():
         return _Passes(dataset, epoch_iterator.data_adapter)
     return dataset
