@@ -4,7 +4,8 @@
     check [LIBRARY]                     whether each of them is there, in the versions that are installed
     doctor                              the frameworks that are installed here, and what becomes of each
 
-Exit codes are those of the host: 0, 64 for a name that nobody knows, 69 where an interception is missing.
+Exit codes are those of the host: 0, 64 for a name that nobody knows, 69 where an interception is missing, or a library
+cannot be intercepted at all.
 """
 import importlib
 import importlib.util
@@ -122,6 +123,9 @@ def _check(library=None):
         found = _installed(name)
         if found is not None:
             code = max(code, _print_check(name, *found))
+        elif library is not None or importlib.util.find_spec(name) is not None:
+            # What was asked for, or is there, cannot be intercepted.
+            code = 69
     return code
 
 
