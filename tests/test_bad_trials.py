@@ -407,6 +407,11 @@ def test_disk_full_at_the_start_of_a_checkpoint(disk, fills_up):
     fills_up(lambda: disk.fill_names(left=0))
 
 
+def test_disk_full_in_the_middle_of_a_checkpoint(disk, fills_up):
+    """Half of the tensors have room."""
+    fills_up(lambda: disk.fill_bytes(left=300_000))
+
+
 def test_disk_full_at_the_end_of_a_checkpoint(disk, fills_up):
     fills_up(lambda: disk.fill_names(left=3))
 
