@@ -10,10 +10,15 @@ import json
 import os
 import sys
 import tempfile
+import test
 import traceback
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Some installations lack a few files, which are three lines long. Children that multiprocessing spawns import this file
+# before what is in those.
+test.__path__.append(os.path.join(HERE, "missing"))
 
 # What a test may ask for: not the network, sound, a screen, or gigabytes.
 RESOURCES = ["cpu", "decimal", "subprocess", "walltime"]
@@ -78,10 +83,7 @@ class Recorder(unittest.TestResult):
 
 
 def tests_of(name):
-    """The module of a file of tests. Some installations lack a few, which are three lines long."""
-    import test
-
-    test.__path__.append(os.path.join(HERE, "missing"))
+    """The module of a file of tests."""
     return importlib.import_module("test." + name)
 
 
