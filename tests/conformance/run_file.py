@@ -10,9 +10,10 @@ import json
 import os
 import sys
 import tempfile
-import test
 import traceback
 import unittest
+
+import test
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
