@@ -251,4 +251,4 @@ def test_its_metadata_is_that_of_the_project():
     assert fields["License-Expression"] == "Apache-2.0"
     assert fields["Requires-Python"] == ">=3.7"
     assert fields["Requires-Dist"] is None
-    assert fields.get_payload() == (support.ROOT / "README.md").read_text()
+    assert fields.get_payload().rstrip() == (support.ROOT / "README.md").read_text().rstrip()
