@@ -1,8 +1,9 @@
 """The first of ours that runs in a trial process: before the script, and before anything else is imported.
 
-Installs the import hook and nothing more: a script that imports no framework runs as it would under python. Where a
-trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the
-script's output is dropped from here on until the resume point.
+Installs the import hook, notes which files the script makes and what the clock tells it, and nothing more: a script
+that imports no framework runs as it would under python. Where a trial is started again, the files that it made are
+withdrawn; and where a checkpoint is there to be resumed, the script's output is dropped from here on until the resume
+point.
 """
 import os
 import sys
@@ -23,8 +24,10 @@ class _Process:
         self._output = None
         self._files = None
         self._offer = None
+        self.clock = None
         # What is done before the process is ended for an error, where nothing was intercepted yet.
         self.at_stop = [self._put_back]
+        self.in_place = _pedl.InPlace
 
     def streams(self):
         """The random streams of this process, made when the first generator is imported."""
@@ -61,6 +64,26 @@ class _Process:
 
         libraries.fix_thread_pools(name, self.trial.threads)
 
+    def tell_time(self, module):
+        """A module that tells the time was imported: it asks the trial's clock."""
+        # Which is made when it is imported, before either of the others.
+        import time  # noqa: F401
+
+        from py_hooks.advice import clock
+
+        if self.clock is None:
+            self.clock = clock.Clock(self._recorded_times())
+        clock.install(self.clock, module, _pedl.InPlace, _pedl.type_modified)
+
+    def _recorded_times(self):
+        """What the checkpoint that will be resumed knows of the time; None where there is none."""
+        state = self.trial.checkpoint_state() if self.trial.resume else None
+        if state is None:
+            return None
+        import json
+
+        return json.loads(state).get("clock", {})
+
     def offer_hyperparameters(self, module):
         """A library that reads command lines was imported: its options take hyperparameters as defaults."""
         from py_hooks import options
@@ -96,6 +119,26 @@ class _Process:
         if self._offer is not None:
             self._offer.tell()
 
+    def watch_signals(self, module):
+        """In a replay, from its beginning on: a script that a signal ends there makes fewer calls than it had made.
+
+        Args:
+            module: `signal`, whose function `signal` is replaced by one that does the same. A handler that the script
+                installs before its first intercepted call is known by it.
+        """
+        import functools
+
+        original, trial = module.signal, self.trial
+
+        @functools.wraps(original)
+        def install(signalnum, handler):
+            previous = original(signalnum, handler)
+            trial.watch_signals()
+            return previous
+
+        module.signal = install
+        trial.watch_signals()
+
     def watch_torch(self, module):
         from py_hooks.torch import optimizers
 
@@ -114,21 +157,26 @@ def start(launch_text):
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
-    distributions = sorted({row[0] for row in GENERATIONS})
-    for unknown in sorted(set(process.trial.no_hooks).difference(distributions)):
+    libraries = sorted({row[0] for row in GENERATIONS})
+    for unknown in sorted(set(process.trial.no_hooks).difference(libraries)):
         process.trial.log_error(
             f"`--no-hooks {unknown}`: no library of this name is intercepted\n"
-            f"  known: {', '.join(distributions)}\n"
+            f"  known: {', '.join(libraries)}\n"
             "  the script was not started",
             "name one of these, or leave the option out",
         )
         os._exit(64)
-    if process.trial.resume and not set(distributions).intersection(process.trial.no_hooks):
-        _go_on(process)
     finder = import_hook.install()
+    if not set(libraries).intersection(process.trial.no_hooks):
+        if process.trial.resume:
+            _go_on(process, finder)
+        process.files().install(_pedl.InPlace)
+        finder.when_imported("h5py._hl.files", process.files().watch_h5py)
+        for library in ("time", "datetime", "uuid"):
+            finder.when_imported(library, process.tell_time)
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)
-    for distribution in distributions:
+    for distribution in [name for name in libraries if "." not in name]:
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
@@ -138,7 +186,7 @@ def start(launch_text):
             finder.when_imported(library, process.offer_hyperparameters)
 
 
-def _go_on(process):
+def _go_on(process, finder):
     """The trial had begun before: takes it for this process, and its files and output aside."""
     import atexit
 
@@ -151,6 +199,7 @@ def _go_on(process):
         process.stop(_cannot_begin(process.trial.directory, error))
     if process.trial.has_checkpoint():
         process.output().drop()
+        finder.when_imported("signal", process.watch_signals)
         atexit.register(_end, process, os.getpid())
     # Runs before `_end`, which may be the last that this process does.
     atexit.register(process.files().put_back)

@@ -6,6 +6,7 @@ import sys
 import traceback
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice.given_warnings import GivenWarnings
 from py_hooks.engine import patch, version
 from py_hooks.registry import GENERATIONS
 
@@ -29,15 +30,24 @@ def intercept(process, module):
     if distribution in process.trial.no_hooks:
         return
     try:
-        name = version.choose(distribution, version.of(module, GENERATIONS), GENERATIONS, version.place(module))
-        generation = importlib.import_module("py_hooks." + name).GENERATION
-        patch.install(generation, backend(generation))
+        generations = _generations(process.trial, distribution, module)
+        for generation in generations:
+            patch.install(generation, backend(generation))
     except (version.UnsupportedVersion, patch.PatchTargetMissing) as error:
         process.stop(error)
     # Not before: what is needed from here on is there where the library is whole.
     calls = recorder.CALLS or begin(process)
-    if generation.prepare is not None:
-        generation.prepare(calls)
+    for generation in generations:
+        if generation.prepare is not None:
+            generation.prepare(calls)
+
+
+def _generations(trial, distribution, module):
+    """The generations of a distribution and of its parts."""
+    found = version.of(module, GENERATIONS)
+    names = [version.choose(distribution, found, GENERATIONS, version.place(module))]
+    names += [name for part, name in version.parts(distribution, found, GENERATIONS) if part not in trial.no_hooks]
+    return [importlib.import_module("py_hooks." + name).GENERATION for name in names]
 
 
 def begin(process):
@@ -47,16 +57,26 @@ def begin(process):
     streams.install()
     calls.state_providers.append(("streams", streams))
     calls.state_providers.append(("output", output))
+    given_warnings = GivenWarnings()
+    given_warnings.install()
+    calls.state_providers.append(("warnings", given_warnings))
     calls.at_begin.append(lambda: _begin_output(trial, output, calls.replaying))
+    if process.clock is not None:
+        process.clock.calls = calls
+        calls.state_providers.append(("clock", process.clock))
+        calls.at_begin.append(lambda: process.clock.begin(calls.replaying))
+    files.attach(calls)
     calls.state_providers.append(("inputs", files.inputs))
+    calls.state_providers.append(("files", files))
     calls.at_begin.append(files.begin)
     calls.at_begin.append(process.tell_hyperparameters)
-    calls.at_begin.append(lambda: atexit.register(trial.settle))
+    calls.at_begin.append(lambda: atexit.register(calls.settle))
     calls.at_begin.append(lambda: atexit.register(_tell_repeated_end, trial, output))
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
+    calls.at_begin.append(lambda: files.expect(calls.checkpoint_states().get("files", {})))
     calls.files = files
     calls.at_stop += [files.put_back, lambda: output.end(trial.directory)]
-    files.install()
+    files.install(process.in_place)
     return calls
 
 

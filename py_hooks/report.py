@@ -3,6 +3,7 @@
     hooks [LIBRARY [VERSION [NAME]]]    the interceptions of a library
     check [LIBRARY]                     whether each of them is there, in the versions that are installed
     doctor                              the frameworks that are installed here, and what becomes of each
+    export ARGUMENTS                    a checkpoint is made what the framework reads by itself (`py_hooks/export.py`)
 
 Exit codes are those of the host: 0, 64 for a name that nobody knows, 69 where an interception is missing, or a library
 cannot be intercepted at all.
@@ -26,7 +27,13 @@ def main(arguments):
     # A reader that has enough (`pedl hooks keras | head`) ends this quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     verb, words = arguments[0], arguments[1:]
-    return {"hooks": _hooks, "check": _check, "doctor": _doctor}[verb](*words)
+    return {"hooks": _hooks, "check": _check, "doctor": _doctor, "export": _export}[verb](*words)
+
+
+def _export(*arguments):
+    from py_hooks import export
+
+    return export.main(arguments)
 
 
 def _error(code, message, hint):
@@ -44,17 +51,13 @@ def _libraries():
     return sorted({row[0] for row in GENERATIONS})
 
 
-def _range(first, last):
-    return f"{first} and later" if last == "on" else f"{first} - {last}"
-
-
 # -- the rows ----------------------------------------------------------------------------------------------------------
 
 
 def _hooks(library=None, found=None, name=None):
     if library is None:
         for distribution, first, last, module in GENERATIONS:
-            print("{:<11} {:<17} py_hooks/{}.py".format(distribution, _range(first, last), module.replace(".", "/")))
+            print("{:<16} {:<17} py_hooks/{}.py".format(distribution, version.range_text(first, last), module.replace(".", "/")))
         return 0
     if library not in _libraries():
         return _unknown(library)
@@ -62,7 +65,7 @@ def _hooks(library=None, found=None, name=None):
     if found is not None:
         rows = [row for row in rows if version.covers(row[1], row[2], found)]
     if not rows:
-        known = ", ".join(_range(row[1], row[2]) for row in GENERATIONS if row[0] == library)
+        known = ", ".join(version.range_text(row[1], row[2]) for row in GENERATIONS if row[0] == library)
         what = f"{library} `{found}` is not a version pedl-run can intercept\n  known: {known}"
         return _error(69, what, "install a listed version")
     return _print_rows(library, found, name, rows)
@@ -74,7 +77,7 @@ def _print_rows(library, found, name, rows):
         lines = _lines(module, name)
         if lines:
             what = f"{library} {found} is generation" if found else library
-            print("{} {}   py_hooks/{}.py".format(what, _range(first, last), module.replace(".", "/")))
+            print("{} {}   py_hooks/{}.py".format(what, version.range_text(first, last), module.replace(".", "/")))
             print("\n".join(lines))
         shown += len(lines)
     if not shown:
@@ -90,7 +93,7 @@ def _lines(module, name):
     for backend in sorted(source.GENERATION.backends or {}):
         rows += [(f" (on {backend})", patch) for patch in source.GENERATION.backends[backend]]
     cells = [
-        (repr(row), f"row {_row_number(text, row)}", f"-> {_place(row.advice)}", row.why + backend)
+        (repr(row), _row_place(text, row), f"-> {_place(row.advice)}", row.why + backend)
         for backend, row in rows
         if name is None or name in row.attribute.split(".")
     ]
@@ -98,12 +101,32 @@ def _lines(module, name):
     return ["  " + "   ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
 
 
+# Files of rows that several generations have in common, below `py_hooks`.
+_SHARED = ("keras/rows_of_v2.py", "tensorflow/rows_of_pipelines.py", "tensorflow/rows_of_v2.py")
+
+
+def _row_place(text, row):
+    """Where a row stands: in the file of its generation, whose lines these are, or in one that several share."""
+    number = _row_number(text, row)
+    if number:
+        return f"row {number}"
+    for name in _SHARED:
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as file:
+            number = _row_number(file.read().splitlines(), row)
+        if number:
+            return f"row {number} of {name}"
+    return "row ?"
+
+
 def _row_number(text, row):
-    quoted = f'"{row.attribute}"'
-    module = f'"{row.module}"'
-    numbers = [number for number, line in enumerate(text, 1) if quoted in line]
-    exact = [number for number in numbers if module in text[number - 1]]
-    return (exact or numbers or [0])[0]
+    # Where there are several, the one that names the module, or the advice.
+    names = [f'"{row.module}"', f".{row.advice.__name__},"]
+    rows = [
+        (-sum(name in line for name in names), number)
+        for number, line in enumerate(text, 1)
+        if f'"{row.attribute}"' in line or f'"{row.attribute.rpartition(".")[2]}"' in line and "_BASE +" in line
+    ]
+    return min(rows)[1] if rows else 0
 
 
 def _place(advice):
@@ -120,13 +143,35 @@ def _check(library=None):
         return _unknown(library)
     code = 0
     for name in [library] if library else _libraries():
+        if library is None and _is_no_part(name):
+            continue
         found = _installed(name)
         if found is not None:
             code = max(code, _print_check(name, *found))
-        elif library is not None or importlib.util.find_spec(name) is not None:
+        elif library is not None or _is_there(_distribution(name)):
             # What was asked for, or is there, cannot be intercepted.
             code = 69
     return code
+
+
+def _distribution(library):
+    """The distribution in which a library comes: itself, but for parts of another one."""
+    return library.partition(".")[0]
+
+
+def _is_there(distribution):
+    # TensorFlow 1.14 takes its own specification away when it is imported.
+    return distribution in sys.modules or importlib.util.find_spec(distribution) is not None
+
+
+def _is_no_part(name):
+    """Whether a library is no part of its own in the version of the distribution that is installed, or that is not."""
+    if name == _distribution(name):
+        return False
+    if not _is_there(_distribution(name)):
+        return True
+    found = getattr(importlib.import_module(_distribution(name)), "__version__", "")
+    return name not in dict(version.parts(_distribution(name), found, GENERATIONS))
 
 
 def _print_check(name, module, generation, backend):
@@ -141,7 +186,7 @@ def _print_check(name, module, generation, backend):
 def _doctor():
     code = 0
     for name in _libraries():
-        found = _installed(name)
+        found = None if _is_no_part(name) else _installed(name)
         if found is None:
             continue
         module, generation, backend = found
@@ -149,40 +194,40 @@ def _doctor():
         targets = patch.targets(generation, backend)
         missing = sum(error is not None for _, error in targets)
         if missing:
-            print(f"{name:<12} {module.__version__}{on}: {missing} of {len(targets)} places MISSING (`pedl hooks --check`)")
+            print(f"{name:<16} {module.__version__}{on}: {missing} of {len(targets)} places MISSING (`pedl hooks --check`)")
             code = 69
             continue
-        print(f"{name:<12} {module.__version__}{on}: intercepted in {len(targets)} places (`pedl hooks {name}`)")
+        print(f"{name:<16} {module.__version__}{on}: intercepted in {len(targets)} places (`pedl hooks {name}`)")
         for cause in _causes(name):
-            print(f"{'':<12} not exact: {cause}")
+            print(f"{'':<16} not exact: {cause}")
     for name in _NOT_INTERCEPTED:
-        if importlib.util.find_spec(name) is not None:
-            print(f"{name:<12} not intercepted: it runs as under python, without checkpoints and resume")
+        if _is_there(name):
+            print(f"{name:<16} not intercepted: it runs as under python, without checkpoints and resume")
     return code
 
 
 def _installed(name):
     """A library with its generation and backend; None, and a line, where there is nothing to intercept."""
-    if importlib.util.find_spec(name) is None:
-        print(f"{name:<12} not installed")
+    if not _is_there(_distribution(name)):
+        print(f"{name:<16} not installed")
         return None
     try:
-        module = importlib.import_module(name)
+        module = importlib.import_module(_distribution(name))
         where = os.path.dirname(module.__file__ or "")
         found = module.__version__
         chosen = version.choose(name, found, GENERATIONS, where)
         generation = importlib.import_module("py_hooks." + chosen).GENERATION
         backend = importlib.import_module(generation.facts.backend_module).backend() if generation.backends else None
     except version.UnsupportedVersion as error:
-        known = ", ".join(_range(first, last) for library, first, last, _ in GENERATIONS if library == name)
-        print(f"{name:<12} {found}: NOT a version that can be intercepted ({known})\n{'':<12} {error.hint}")
+        known = ", ".join(version.range_text(first, last) for library, first, last, _ in GENERATIONS if library == name)
+        print(f"{name:<16} {found}: NOT a version that can be intercepted ({known})\n{'':<16} {error.hint}")
         return None
     except Exception as error:  # noqa: BLE001  whatever a broken installation raises is what there is to say
-        print(f"{name:<12} there, and cannot be imported: {type(error).__name__}: {error}")
+        print(f"{name:<16} there, and cannot be imported: {type(error).__name__}: {error}")
         return None
     if backend is not None and backend not in generation.backends:
         known = ", ".join(sorted(generation.backends))
-        print(f"{name:<12} {found} on {backend}: NOT a backend that can be intercepted ({known})")
+        print(f"{name:<16} {found} on {backend}: NOT a backend that can be intercepted ({known})")
         return None
     return module, generation, backend
 

@@ -16,6 +16,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use pedl_core::retention::Retention;
 use pedl_core::sequencer::CheckpointPolicy;
 use pedl_core::trial::Search;
 use pedl_experiment::{Entrypoint, Experiment, Problem, Trial};
@@ -304,6 +305,12 @@ impl Configuration {
                 Policy::Best => CheckpointPolicy::Best,
                 Policy::All => CheckpointPolicy::All,
                 Policy::None => CheckpointPolicy::None,
+            },
+            retention: Retention {
+                experiment_best: self.experiment.retention.experiment_best,
+                trial_best: self.experiment.retention.trial_best,
+                trial_latest: self.experiment.retention.trial_latest,
+                smaller_is_better: self.experiment.smaller_is_better,
             },
         }
     }

@@ -21,6 +21,10 @@ pub(crate) enum Exit {
     CannotCreate = 73,
     /// Another process runs this trial.
     InUse = 75,
+    /// Nothing can be shown about the resume of a script.
+    NotShown = 77,
+    /// It was interrupted, as by Ctrl-C.
+    Interrupted = 130,
 }
 
 /// Why the process ends. Printed as

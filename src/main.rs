@@ -19,6 +19,7 @@ mod interpreter;
 mod library;
 mod supervisor;
 mod trial_process;
+mod verify;
 
 use std::ffi::c_int;
 use std::panic;

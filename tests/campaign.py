@@ -21,7 +21,7 @@ A cell that is in the file of results is not run again.
 
 import argparse
 import collections
-import json
+import os
 import random
 import sys
 import tempfile
@@ -30,7 +30,6 @@ from pathlib import Path
 import everything
 import support
 
-SOURCES = ["arrays", "arrays-unshuffled", "sequence-0", "sequence-1", "sequence-3", "train-on-batch"]
 SEED = 3
 
 # Of the undisturbed time, for each start of a training that has to come to its end by itself.
@@ -47,12 +46,19 @@ MOST_STARTS = 12
 # inside the second fit.
 ANYWHERE, IN_A_FIT, IN_THE_SECOND_FIT = "anywhere", "in a fit", "in the second fit"
 
-Kill = collections.namedtuple("Kill", "target place")
+# `moment`: at a time, or at a byte. Both are random.
+AT_TIME, AT_BYTE = "at a time", "at a byte"
+
+Kill = collections.namedtuple("Kill", "target place moment")
+
+# The most bytes that are still written before a kill at a byte, which is a few checkpoints. As many kills come within
+# the first ten bytes as between ten and a hundred, and so on: so small writes are hit as often as large ones.
+MOST_BYTES = 200000
 
 COLUMNS = "{:<18} {:<8} {:>11} {:>11} {:>9} {:>7} {:>8} {:>7} {:>17}  {}"
 
 
-def plan_kills(count, dice):
+def plan_kills(count, dice, moment=AT_TIME):
     """Draws the targets and places of the kills: half of the targets each, in random order."""
     targets = ["everything", "trial"] * ((count + 1) // 2)
     places = [IN_THE_SECOND_FIT] * -(-count * 2 // 10) + [IN_A_FIT] * -(-count * 4 // 10)
@@ -60,7 +66,7 @@ def plan_kills(count, dice):
     targets = targets[:count]
     dice.shuffle(targets)
     dice.shuffle(places)
-    return [Kill(*pair) for pair in zip(targets, places)]
+    return [Kill(target, place, moment) for target, place in zip(targets, places)]
 
 
 def is_after_checkpoint(training, place):
@@ -70,14 +76,22 @@ def is_after_checkpoint(training, place):
     return training.is_training and (training.checkpoint_in_fit(1) or training.checkpoint_in_fit(2))
 
 
-def wait_for_moment(training, place, undisturbed, dice):
-    """Waits for the moment of a kill; returns False if the training ended before."""
+def wait_for_moment(training, kill, undisturbed, dice):
+    """Waits for the moment of a kill, or from which on its bytes count; returns False if the training ended before."""
     of_training = undisturbed.seconds - undisturbed.startup_seconds
-    if place == ANYWHERE:
-        return not training.ends_within(dice.uniform(0, undisturbed.startup_seconds + 0.5 * of_training))
-    if not training.wait_until(lambda: is_after_checkpoint(training, place)):
+    if kill.place == ANYWHERE:
+        longest = undisturbed.startup_seconds + 0.5 * of_training
+        return kill.moment == AT_BYTE or not training.ends_within(dice.uniform(0, longest))
+    if not training.wait_until(lambda: is_after_checkpoint(training, kill.place)):
         return False
     return not training.ends_within(dice.uniform(0, 0.2 * of_training))
+
+
+def kill_now(training, kill, dice):
+    """Kills; returns as `Killed.kill_at_byte`."""
+    if kill.moment == AT_TIME:
+        return training.kill(kill.target)
+    return training.kill_at_byte(int(MOST_BYTES ** dice.random()), kill.target)
 
 
 class Result:
@@ -85,9 +99,13 @@ class Result:
 
     def __init__(self):
         self.kills = {"everything": 0, "trial": 0}
+        self.moments = {AT_TIME: 0, AT_BYTE: 0}
+        self.hits = []
         self.after_checkpoint = 0
         self.in_second_fit = 0
         self.ended = 0
+        self.lost = 0
+        self.differing = 0
         self.traced = 0
         self.problems = []
         self.undisturbed = None
@@ -118,7 +136,7 @@ def run_cell(make_cell, epochs, kills, dice):
     result = Result()
     cell = make_cell(epochs)
     undisturbed = result.undisturbed = cell.undisturbed()
-    _kill_again_and_again(cell, plan_kills(kills, dice), undisturbed, dice, result)
+    kill_again_and_again(cell, plan_kills(kills, dice), undisturbed, dice, result)
     while SHARE * undisturbed.seconds < LEAST_STARTUPS * undisturbed.startup_seconds * MARGIN:
         of_training = undisturbed.seconds - undisturbed.startup_seconds
         wanted = LEAST_STARTUPS * undisturbed.startup_seconds * MARGIN / SHARE - undisturbed.startup_seconds
@@ -134,18 +152,24 @@ def run_cell(make_cell, epochs, kills, dice):
     return result
 
 
-def _kill_again_and_again(cell, kills, undisturbed, dice, result):
-    """Trainings one after the other until all kills are done, each to its end."""
+def kill_again_and_again(cell, kills, undisturbed, dice, result):
+    """Trainings one after the other until all kills are done, each to its end; or until one is lost."""
     kills = collections.deque(kills)
-    while kills:
-        training = cell.killed(f"killed-{result.ended + 1}", undisturbed)
+    at_bytes = any(kill.moment == AT_BYTE for kill in kills)
+    while kills and not result.lost:
+        training = cell.killed(f"killed-{result.ended + 1}", undisturbed, at_bytes)
         training.start()
-        while kills and wait_for_moment(training, kills[0].place, undisturbed, dice):
+        while kills and wait_for_moment(training, kills[0], undisturbed, dice):
+            in_a_fit, in_second = [is_after_checkpoint(training, place) for place in (IN_A_FIT, IN_THE_SECOND_FIT)]
+            over = kill_now(training, kills[0], dice)
+            if over is None:
+                break
             kill = kills.popleft()
             result.kills[kill.target] += 1
-            result.after_checkpoint += is_after_checkpoint(training, IN_A_FIT)
-            result.in_second_fit += is_after_checkpoint(training, IN_THE_SECOND_FIT)
-            if training.kill(kill.target):
+            result.moments[kill.moment] += 1
+            result.after_checkpoint += in_a_fit
+            result.in_second_fit += in_second
+            if over:
                 training.start()
         _finish(training, result)
 
@@ -174,17 +198,13 @@ def _ends_in_little_time(training, undisturbed, result):
 
 
 def _finish(training, result):
-    result.problems += training.finish()
+    problems = training.finish()
+    result.problems += problems
+    result.lost += training.is_lost
+    result.differing += bool(problems) and not training.is_lost
+    result.hits += training.hits
     result.traced = max(result.traced, training.traced)
     result.ended += 1
-
-
-def read_results(path):
-    """The rows that are there already, by cell."""
-    if not path.exists():
-        return {}
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return {tuple(line["cell"]): line for line in lines}
 
 
 def main():
@@ -192,19 +212,20 @@ def main():
     parser.add_argument("--stack", required=True)
     parser.add_argument("--script", required=True)
     parser.add_argument("--results", required=True, type=Path)
-    parser.add_argument("--source", action="append", choices=SOURCES)
+    parser.add_argument("--source", action="append", choices=everything.SOURCES)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--epochs", type=int)
     arguments = parser.parse_args()
 
-    done = read_results(arguments.results)
+    done = everything.read_results(arguments.results)
     print(
         COLUMNS.format(
             "source", "", "all + trial", "after ckpt", "in fit 2", "ended", "batches", "traced", "60 % runs", "hashes"
         )
     )
     failed = False
-    for source in arguments.source or SOURCES:
+    tags = os.environ.get("PEDL_STACK_TAGS", "").split()
+    for source in arguments.source or everything.sources_of(tags):
         for seed in (SEED, None):
             name = (arguments.stack, source, seed, arguments.kills, arguments.epochs)
             if name not in done:
@@ -231,8 +252,7 @@ def _run_and_keep(name, arguments):
             for cell in cells:
                 cell.close()
     line = {"cell": name, "row": result.row(source, seed is not None), "good": not result.problems}
-    with arguments.results.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    everything.keep_result(arguments.results, line)
     return line
 
 

@@ -19,16 +19,84 @@ continued after batch 700 has to add the 701st record of the undisturbed run fir
 few passes that a replay makes again because they trace.
 """
 
+import json
 import re
 import shutil
 
+import kill_at_byte
 import support
 
-# Shapes of a batch, times fits: each of them is traced once, and traced again in a replay.
-MOST_TRACED = 4
+# Shapes of a batch, times fits: each of them is traced once, and traced again in a replay. tf.keras 2 traces the first
+# of each fit twice: it makes the optimizer's variables.
+MOST_TRACED = 6
 
 # A checkpoint a second, or at the next batch where the last one is still being written.
 OPTIONS = ["--exact", "--checkpoint-seconds", "1"]
+
+
+# The stack whose pipelines are TensorFlow's, and whose training is another backend's, is there for nothing else.
+ONLY_PIPELINES = "tf-data"
+
+# Sources of batches, and the tags of the stacks that have them; none: every stack.
+SOURCES = {
+    "arrays": [],
+    "arrays-unshuffled": [],
+    "sequence-0": [],
+    "sequence-1": [],
+    "sequence-3": [],
+    "processes-2": [],
+    "own-generators": [],
+    "generator-0": ["keras2", "generation"],
+    "generator-1": [],
+    "images": [],
+    "tf-data": ["tensorflow2", "tfkeras", "tf.keras", ONLY_PIPELINES],
+    "train-on-batch": [],
+}
+
+
+def sources_of(tags):
+    """The sources that a stack has, by its tags."""
+    if ONLY_PIPELINES in tags:
+        return [ONLY_PIPELINES]
+    return [name for name, those in SOURCES.items() if not those or not set(those).isdisjoint(tags)]
+
+
+# Single features of a model or of its training: the stacks that have them in `cargo dev matrix`, and their source.
+_BOTH = ("keras2-tensorflow1", "keras3-jax")
+FEATURES = {
+    "recurrent dropout": (_BOTH, "arrays"),
+    "batch normalization": (_BOTH, "arrays"),
+    "RMSprop": (_BOTH, "arrays"),
+    "Adadelta": (_BOTH, "arrays"),
+    "learning rate schedule": (_BOTH, "arrays"),
+    "augmentation with workers": (_BOTH, "images-3"),
+    "stateful RNN": (_BOTH, "arrays-unshuffled"),
+    "train_step override": (("keras3-tensorflow", "keras2.15-tensorflow2.15"), "arrays"),
+}
+
+
+def features_of(stack):
+    """The features that are tried on a stack."""
+    return [name for name, (stacks, _) in FEATURES.items() if stack in stacks]
+
+
+def cell_of(name):
+    """The source of batches, and further arguments of the script, for a source or a feature."""
+    if name in FEATURES:
+        return FEATURES[name][1], ["--feature", name]
+    return name, []
+
+
+class DidNotEnd(Exception):
+    """A training did not end by itself with 0.
+
+    Args:
+        ended: the `support.Ended`.
+    """
+
+    def __init__(self, ended):
+        Exception.__init__(self, repr(ended))
+        self.ended = ended
 
 
 class Undisturbed:
@@ -40,6 +108,7 @@ class Undisturbed:
         first_fit: batches of the first fit.
         batches: of both fits.
         epochs: that each fit was asked for.
+        first_epochs: that the first fit had.
         trial: the `support.Trial`.
         seconds: from start to end.
         startup_seconds: from start to the first batch.
@@ -51,6 +120,7 @@ class Undisturbed:
         self.first_fit = _number(ended, r"batches before the second fit: (\d+)")
         self.batches = _number(ended, r"loss of each of (\d+) batches: .*")
         self.epochs = _number(ended, r"epochs of each fit: (\d+)")
+        self.first_epochs = _number(ended, r"history of fit 1, (\d+) epochs: .*")
         assert len(records) in (0, self.batches), ended
         self.trial = trial
         self.seconds = ended.seconds
@@ -90,21 +160,36 @@ class Cell:
         running = run.start()
         running.ends_before((run.directory / "computed").exists)
         startup_seconds = running.seconds
-        ended = running.wait().check()
+        ended = running.wait()
+        if ended.code != 0:
+            raise DidNotEnd(ended)
         undisturbed = Undisturbed(ended, run.trial, _records(run.directory), startup_seconds)
         problem = _unchanged(undisturbed.records)
         assert may_converge or not problem, problem
         return undisturbed
 
-    def killed(self, name, undisturbed):
-        """A training to be killed; nothing is started yet."""
-        run = self._run(name)
+    def killed(self, name, undisturbed, at_bytes=False, pace=0):
+        """A training to be killed; nothing is started yet.
+
+        Args:
+            name: of its directory.
+            undisturbed: the `Undisturbed` that it has to be.
+            at_bytes: it will be killed at bytes too.
+            pace: by how many seconds each of its batches is slower.
+        """
+        at_byte, environment = None, {"PACE": str(pace)}
+        if at_bytes:
+            trials = self.directory / name / ".pedl"
+            at_byte = kill_at_byte.KillAtByte(self.directory / f"{name}.control", trials)
+            environment.update(at_byte.environment)
+        run = self._run(name, environment)
         run.trial.directory.mkdir(parents=True)
         shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
-        return Killed(run, undisturbed)
+        return Killed(run, undisturbed, at_byte)
 
-    def _run(self, name):
-        self._runs.append(support.ScriptRun(self.directory / name, self._script, self._arguments, self._options))
+    def _run(self, name, environment=None):
+        directory = self.directory / name
+        self._runs.append(support.ScriptRun(directory, self._script, self._arguments, self._options, environment))
         return self._runs[-1]
 
     def close(self):
@@ -118,22 +203,27 @@ class Killed:
 
     Attributes:
         problems: in what it was not the undisturbed training; texts.
+        is_lost: whether it did not come to its end, or went back behind a checkpoint.
+        hits: where it was killed at bytes: of `kill_at_byte.Hit`.
         traced: passes that replays made again, the most of any start.
         starts: how often the script began: by command, or by the supervisor.
         ended: the `Ended` of the last start; None while there is none.
     """
 
-    def __init__(self, run, undisturbed):
+    def __init__(self, run, undisturbed, at_byte):
         self.problems = []
+        self.is_lost = False
+        self.hits = []
         self.traced = 0
         self.starts = 0
         self.ended = None
         self._run = run
         self._undisturbed = undisturbed
+        self._at_byte = at_byte
         self._running = None
         self._records_before = 0
         self._resumes_before = 0
-        self._had_checkpoint = False
+        self._checkpoint_before = None
 
     def start(self):
         """Gives the command."""
@@ -178,26 +268,50 @@ class Killed:
         """SIGKILL to `everything`, or to the process that trains, the `trial`, which the supervisor may start again.
 
         Returns:
-            Whether the command has to be given again: the supervisor starts again what made progress.
+            Whether the command has to be given again: the supervisor starts again what made progress, and a kill may
+            come too late.
         """
         if target == "everything":
             self._running.kill_everything()
-            self._check_start()
-            return True
+            return self._is_over()
         self._running.ends_before(lambda: self._running.trial_pid is not None)
-        ended = self._running.replace_trial()
+        return self._is_over(self._running.replace_trial())
+
+    def kill_at_byte(self, count, target):
+        """As `kill`, when so many bytes more are written below the trial directory, the last of them in the midst of a call.
+
+        Returns:
+            As `kill`; None if the script ended before.
+        """
+        self._at_byte.arm(count, target)
+        ended = self._running.ends_before(lambda: self._at_byte.killer is not None)
+        self._at_byte.disarm()
+        if self._at_byte.killer is None:
+            return None
+        self.hits.append(self._at_byte.hit)
+        if target == "everything":
+            return self.kill(target)
+        return self._is_over(ended or self._running.when_replaced(self._at_byte.killer))
+
+    def _is_over(self, ended=True):
+        """A start of the script is over; unless `ended` is None, the supervisor begins the next one."""
         self._check_start()
         if ended is None:
             self._begin()
-            return False
-        return True
+        return ended is not None and not self._trial_is_over
+
+    @property
+    def _trial_is_over(self):
+        """Whether it had come to its end before it was killed: the next one by this command would be a new trial."""
+        events = self._run.trial.events
+        return bool(events) and events[-1]["event"] == "trial_ended" and events[-1].get("exit_code") == 0
 
     def finish(self):
         """Waits for the end, and compares it; returns the list of problems."""
         self.ended = self._running.wait()
         self._check_start()
-        if self.ended.code != 0:
-            self.problems.append(f"it ended with {self.ended!r}")
+        if self.ended.code != 0 and not self._trial_is_over:
+            self._lose(f"it ended with {self.ended!r}")
         elif self._run.hashes != self._undisturbed.hashes:
             pairs = zip(self._undisturbed.hashes, self._run.hashes)
             differences = [f"{now}, not {then}" for then, now in pairs if now != then]
@@ -209,30 +323,42 @@ class Killed:
         self.starts += 1
         self._records_before = len(_records(self._run.directory))
         self._resumes_before = self._run.trial.count("resumed")
-        self._had_checkpoint = self.checkpoint is not None
+        self._checkpoint_before = self.checkpoint
 
     def _check_start(self):
         """A start of the script is over: checks what it computed."""
         records = _records(self._run.directory)[self._records_before :]
         resumes = [event for event in self._run.trial.events if event["event"] == "resumed"][self._resumes_before :]
+        before = self._checkpoint_before
         if len(resumes) > 1:
             self.problems.append(f"one start resumed {len(resumes)} times")
             return
         first = resumes[0]["batch"] if resumes else 0
+        newest = self.checkpoint or 0
+        if newest < (before or 0) or (resumes and first < (before or 0)):
+            self._lose(f"after batch {before} it went back: to {first}, and the newest checkpoint is of {newest}")
         expected = self._undisturbed.records[first:]
-        if self._had_checkpoint and not resumes:
+        if before is not None and not resumes:
             # It was killed in its replay.
             expected = []
-        for traced in range(min(len(records), MOST_TRACED if self._had_checkpoint else 0) + 1):
+        for traced in range(min(len(records), 0 if before is None else MOST_TRACED) + 1):
             live = records[traced:]
             if live == expected[: len(live)]:
                 break
         else:
-            self.problems.append(_describe_difference(records, expected, first, self._undisturbed.records))
+            problem = _describe_difference(records, expected, first, self._undisturbed.records)
+            if before is not None and not resumes:
+                self._lose(problem)
+            else:
+                self.problems.append(problem)
             return
         self.traced = max(self.traced, traced)
         if self.ended is not None and self.ended.code == 0 and len(live) != len(expected):
             self.problems.append(f"{len(live)} batches were computed after batch {first}, not {len(expected)}")
+
+    def _lose(self, problem):
+        self.is_lost = True
+        self.problems.append(problem)
 
 
 def _number(ended, pattern):
@@ -263,3 +389,17 @@ def _describe_difference(records, expected, first, all_records):
     computed = [known.get(record, "?") for record in records]
     text = "after batch {} it computed the batches {} ({} in all), not {} ..."
     return text.format(first, computed[:12], len(records), [known[record] for record in expected[:5]])
+
+
+def read_results(path):
+    """The lines of a file of results, by cell; none where there is no file yet."""
+    if not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return {tuple(line["cell"]): line for line in lines}
+
+
+def keep_result(path, line):
+    """Adds the line of a cell to a file of results, so that a command that is begun again goes on behind it."""
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")

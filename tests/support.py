@@ -206,7 +206,12 @@ class Running:
         """
         before = self.trial_pid
         self.kill_trial()
-        return self.ends_before(lambda: self.trial_pid not in (None, before))
+        return self.when_replaced(before)
+
+    def when_replaced(self, pid):
+        """Waits for what the supervisor does about the death of the process that trained; returns as `replace_trial`."""
+        ended = self.ends_before(lambda: pid not in _parents())
+        return ended or self.ends_before(lambda: self.trial_pid not in (None, pid))
 
     def _ended(self):
         return Ended(self._process.returncode, self.stdout, self.stderr, self.seconds)
@@ -220,13 +225,12 @@ class Trial:
 
     @property
     def events(self):
-        """The journal, a list of dicts. A line that a kill has torn is no event."""
+        """The journal, a list of dicts. A line that a kill has torn is no event, unless it lacks its end alone."""
         try:
             text = _read(self.directory / "events.jsonl")
         except FileNotFoundError:
             return []
-        whole, _, _ = text.rpartition("\n")
-        return [event for event in map(_event, whole.splitlines()) if event]
+        return [event for event in map(_event, text.splitlines()) if event]
 
     def count(self, kind):
         """How many events of this kind there are."""
@@ -256,14 +260,16 @@ class ScriptRun:
         arguments: What follows the script.
         options: Options of pedl-run.
         environment: Variables to set; what the caller's shell says about Python and pedl is left out.
+        wrapper: Words in front of every command, of a program that becomes the command.
     """
 
-    def __init__(self, directory, script, arguments=(), options=(), environment=None):
+    def __init__(self, directory, script, arguments=(), options=(), environment=None, wrapper=()):
         self.directory = Path(str(directory))
         self.directory.mkdir(parents=True, exist_ok=True)
         self.script = str(script)
         self.arguments = [str(argument) for argument in arguments]
         self.options = [str(option) for option in options]
+        self.wrapper = list(wrapper)
         self.trial = Trial(self.directory / ".pedl" / Path(self.script).stem)
         self._environment = clean_environment(environment or {})
         self._starts = []
@@ -287,7 +293,7 @@ class ScriptRun:
 
     def _start(self, command):
         output = f"{self.directory}.start-{len(self._starts) + 1}"
-        self._starts.append(Running(command, self.directory, self._environment, output))
+        self._starts.append(Running(self.wrapper + command, self.directory, self._environment, output))
         return self._starts[-1]
 
     @property

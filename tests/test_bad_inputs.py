@@ -214,7 +214,7 @@ COMMAND_LINE = [
     Case("verbs_forgotten", "train.py", "run train.py", program="pedl", python=False),
     Case("verbs_word_too_many", "doctor keras", program="pedl", python=False),
     Case("hooks_of_an_unknown_library", "hooks kears", "hooks keras", program="pedl", python=False),
-    Case("hooks_of_an_unknown_version", "hooks keras 2.4.0", "hooks keras 2.3.1", program="pedl", python=False),
+    Case("hooks_of_an_unknown_version", "hooks keras 2.5.0", "hooks keras 2.3.1", program="pedl", python=False),
     Case("hooks_of_an_unknown_function", "hooks keras 2.3.1 fti", "hooks keras 2.3.1 fit", program="pedl", python=False),
     Case("completions_of_an_unknown_shell", "completions tcsh", "completions bash", program="pedl", python=False),
     Case("no_hooks_of_an_unknown_library", "--no-hooks kears train.py", "--no-hooks keras train.py"),
@@ -325,7 +325,7 @@ LIBRARIES = [
          both(file("train.py", "import keras.models\nprint('trained')\n"), file("keras/models.py", "Sequential = None\n"))),
     Case("tensorflow_of_an_unknown_version", "train.py", "--no-hooks tensorflow train.py",
          both(file("train.py", "import tensorflow as tf\nprint('trained')\n"),
-              file("tensorflow/__init__.py", FAKE_KERAS % "2.4.1"))),
+              file("tensorflow/__init__.py", FAKE_KERAS % "2.16.1"))),
 ]
 
 def configured(name, text, command="--config const.yaml train.py", help="--config good.yaml train.py", bits=None, **more):

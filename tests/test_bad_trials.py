@@ -6,6 +6,7 @@ the weights of a training that nobody disturbed. What is said stands in `snapsho
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -196,7 +197,9 @@ def goes_on(run, killed, told):
 
 
 def test_checkpoint_with_a_flipped_bit(run, goes_on):
-    path = run.newest / "tensors.safetensors"
+    # The first of its packs is the one that was written for it.
+    pack = json.loads((run.newest / "manifest.json").read_text())["packs"][0]["blake3"]
+    path = run.trial_dir / "checkpoints" / "tensors" / (pack + ".safetensors")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
@@ -231,6 +234,24 @@ def test_second_start_while_the_first_imports(run, killed, told):
     # The script is another than that of the trial; what counts is who has the trial.
     assert "in use" not in running.wait().stderr
     assert 75 not in [event.get("exit_code") for event in run.trial.events]
+
+
+def test_trial_of_another_user(run, killed, told):
+    """Who may read it, and not write to it, is told whose it is; and it is as it was."""
+    snapshots.skip_unless_permissions_hold(run.directory.parent)
+    if os.geteuid() != 0:
+        pytest.skip("only root may give a trial to another user")
+    before = snapshots.tree(run.trial_dir)
+    paths = [run.trial_dir, *run.trial_dir.rglob("*")]
+    for path in paths:
+        os.chown(str(path), 12345, 12345, follow_symlinks=False)
+    ended = run.end(as_owner=True)
+    told(run, ended)
+    ended.check(73)
+    assert snapshots.tree(run.trial_dir) == before
+    for path in paths:
+        os.chown(str(path), 0, 0, follow_symlinks=False)
+    assert run.end(as_owner=True).check().hashes == killed.hashes
 
 
 # -- what can become of what it runs on ----------------------------------------------------------------------------------
@@ -416,6 +437,32 @@ def test_disk_full_at_the_end_of_a_checkpoint(disk, fills_up):
     fills_up(lambda: disk.fill_names(left=3))
 
 
+def test_a_disk_on_which_room_is_made_in_time_costs_nothing(disk, killed, tmp_path):
+    """The training does not end: what failed is an event, and the next checkpoint is tried."""
+    # Long enough apart for room to be made before the fifth.
+    options = ["--batches-per-step", "1000", "--checkpoint-seconds", "0.5"]
+    run = Run(tmp_path / "here", trial_dir=disk.path / "trial", options=options)
+    (run.directory / "slow").touch()
+    run.trial_dir.mkdir()
+    shutil.copy(str(killed.trial_dir / "trial.json"), str(run.trial_dir / "trial.json"))
+    (run.directory / "hold").touch()
+    running = run.start()
+    folder = run.trial_dir / "checkpoints"
+    running.wait_until(lambda: "holding" in running.stdout and run.trial.checkpoint and not any(folder.glob(".*")))
+    checkpoint = run.trial.checkpoint
+    disk.fill_bytes(left=300_000)
+    (run.directory / "hold").unlink()
+    running.wait_until(lambda: run.trial.count("checkpoint_failed"))
+    disk.make_room()
+    running.wait_until(lambda: run.trial.checkpoint > checkpoint)
+    (run.directory / "slow").unlink()
+    ended = running.wait().check()
+    assert ended.hashes == killed.hashes
+    failed = [event for event in run.trial.events if event["event"] == "checkpoint_failed"]
+    assert [event["failures"] for event in failed] == list(range(1, len(failed) + 1))
+    assert ended.stderr.count("was not written") == len(failed) < 5
+
+
 def test_disk_full_at_the_last_checkpoint(disk, killed, tmp_path, told):
     """Of a script that ends at once: what it has learned is there, and that its checkpoint is not is said."""
     options = ["--checkpoint-seconds", "3600", "--checkpoint-period", "1", "--batches-per-step", str(BATCHES // 2)]
@@ -440,4 +487,10 @@ def test_disk_full_between_checkpoints(disk, fills_up):
     fills_up(lambda: disk.fill_bytes(left=0), options)
 
 
-NAMES = sorted(name[len("test_"):] for name in list(globals()) if name.startswith("test_"))
+_TELL_NO_SNAPSHOT = [test_a_disk_on_which_room_is_made_in_time_costs_nothing]
+
+NAMES = sorted(
+    name[len("test_"):]
+    for name, value in list(globals().items())
+    if name.startswith("test_") and value not in _TELL_NO_SNAPSHOT
+)

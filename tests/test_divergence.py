@@ -174,8 +174,10 @@ def test_what_comes_from_the_clock_is_no_drift(case, what):
     here.kill(run, FIRST_FIT)
     first = clock(run)[0]
     ended = run.run()
-    if ended.code == 0:
-        assert what != "rate-in-callback", ended
+    if what == "rate-in-callback":
+        # It is told the same times again, and after the resume point others.
+        ended.check()
+    elif ended.code == 0:
         check_same_or_stopped(ended, here.undisturbed_like(run, environment={"CLOCK": first}).hashes)
     else:
         check_same_or_stopped(ended, None)

@@ -1,22 +1,31 @@
 """A training that is killed and started again is the training that nobody killed.
 
-For every source of batches, with a seed and without: killed after a checkpoint in the first of its two
-fits, and again after one in the second. `cargo dev campaign` does the same at many random moments.
+For every source of batches: killed after a checkpoint in the first of its two fits, and again after one in the second.
+Each is here once, with a seed or without; `cargo dev matrix` has both, on every stack, and `cargo dev campaign` does the
+same at many random moments, `cargo dev kills` in the midst of a thousand writes.
 """
 
 import os
+import shutil
 
 import everything
 import pytest
 import support
 
-SOURCES = ["arrays", "arrays-unshuffled", "sequence-0", "sequence-1", "sequence-3", "train-on-batch"]
-IS_KERAS2 = "keras2" in os.environ.get("PEDL_STACK_TAGS", "").split()
+IS_KERAS2 = "keras3" not in os.environ.get("PEDL_STACK_TAGS", "").split()
+TAGS = os.environ.get("PEDL_STACK_TAGS", "").split()
+# What generations of one framework may differ in.
+OF_GENERATIONS = ["arrays", "sequence-3", "processes-2", "generator-1", "images", "tf-data", "train-on-batch"]
+SOURCES = everything.sources_of(TAGS)
+if "generation" in TAGS:
+    SOURCES = [source for source in SOURCES if source in OF_GENERATIONS]
+CELLS = [(source, 3 if number % 2 else None) for number, source in enumerate(SOURCES)]
 SCRIPT = support.SCRIPTS / ("everything_keras2.py" if IS_KERAS2 else "everything_keras3.py")
 
 # A few seconds of training in each fit, and a checkpoint about every tenth of that.
 EPOCHS = 10 if IS_KERAS2 else 5
 OPTIONS = ["--exact", "--checkpoint-seconds", "0.2"]
+BATCH_BY_BATCH = ["--checkpoint-seconds", "0.01"]
 
 
 @pytest.fixture
@@ -33,15 +42,32 @@ def cell(tmp_path):
         each.close()
 
 
-@pytest.mark.stack("keras")
-@pytest.mark.parametrize("seed", [3, None], ids=["seeded", "unseeded"])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.stack("keras", "generation")
+@pytest.mark.parametrize(("source", "seed"), CELLS)
 def test_killed_in_both_fits_it_is_the_undisturbed_training(cell, source, seed):
     here = cell(source, seed)
     undisturbed = here.undisturbed()
     killed = here.killed("killed", undisturbed)
     _kill_in_both_fits(killed)
     assert killed.finish() == []
+
+
+@pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+def test_killed_in_the_midst_of_writes_it_is_the_undisturbed_training(cell, dice):
+    here = cell("arrays", 3, options=["--exact", "--batches-per-step", "4", "--checkpoint-period", "1"])
+    killed = here.killed("killed", here.undisturbed(), at_bytes=True, pace=0.01)
+    killed.start()
+    for number, target in enumerate(["everything", "trial"] * 3):
+        # The first one counts from the start on, the others from somewhere behind a checkpoint.
+        assert number == 0 or killed.wait_until(lambda: killed.checkpoint and killed.is_training)
+        again = killed.kill_at_byte(dice.choice([100, 1000, 10000, 30000]) + dice.randrange(100), target)
+        assert again is not None, f"it ended before kill {number + 1}"
+        if again:
+            killed.start()
+    assert killed.finish() == []
+    # They came, and some of them left a part of a write.
+    assert len(killed.hits) == 6
+    assert any(0 < hit.done < hit.size for hit in killed.hits), killed.hits
 
 
 @pytest.mark.stack("keras3")
@@ -85,6 +111,51 @@ def test_the_files_of_the_script_are_those_of_an_undisturbed_run(script_run):
     assert found[0] == found[1]
     assert "RUNNING" not in found[0][1]
     assert found[0][2][0] == "8"
+
+
+@pytest.mark.stack("keras")
+def test_a_warning_is_given_once_however_often_the_training_is_killed(script_run):
+    run = script_run(support.SCRIPTS / "warns.py", options=OPTIONS)
+    given = []
+    for batches in (100, 200):
+        running = run.start()
+        running.wait_until(lambda: (run.trial.checkpoint or 0) >= batches)  # noqa: B023
+        given.append(running.kill_everything().stderr)
+    given.append(run.run().check().stderr)
+    assert run.trial.count("resumed") == 2
+    for what in ("UserWarning: an item that warns", "FutureWarning: a save that warns"):
+        assert [text.count(what) for text in given] == [1, 0, 0], given
+
+
+@pytest.mark.stack("keras3")
+def test_a_data_set_that_changes_between_epochs_is_the_same_with_any_workers_and_kills(script_run):
+    """An epoch of `steps_per_epoch` ends in the middle of a pass: no batch behind it may be of the time before."""
+    hashes = set()
+    for workers in (["1"], ["3"], ["2", "processes"]):
+        run = script_run(support.SCRIPTS / "changes_between_epochs.py", *workers, options=["--exact", *BATCH_BY_BATCH])
+        for batches in (5, 12, 22):
+            running = run.start()
+            assert running.ends_before(lambda: (run.trial.checkpoint or 0) >= batches) is None  # noqa: B023
+            running.kill_everything()
+        hashes.add(tuple(run.run().check().hashes))
+        assert run.trial.count("resumed") == 3
+    undisturbed = script_run(support.SCRIPTS / "changes_between_epochs.py", "3").run().check()
+    assert hashes == {tuple(undisturbed.hashes)}
+
+
+@pytest.mark.stack("keras2", "generation")
+def test_models_that_are_made_in_turn_are_the_undisturbed_ones(script_run):
+    """What a replay leaves out makes no operations, of which the seeds of a later model would depend."""
+    undisturbed_run, run = [script_run(support.SCRIPTS / "models_in_turn.py", options=OPTIONS) for _ in range(2)]
+    undisturbed = undisturbed_run.run().check()
+    run.trial.directory.mkdir(parents=True)
+    shutil.copy(str(undisturbed_run.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
+    for batch in (30, 70, 110):
+        running = run.start()
+        running.wait_until(lambda: (run.trial.checkpoint or 0) >= batch)  # noqa: B023
+        running.kill_everything()
+    assert run.run().check().hashes == undisturbed.hashes
+    assert run.trial.count("resumed") == 3
 
 
 def _lines(path):

@@ -59,6 +59,7 @@ def batches_of(run, kind):
     return [event["batch"] for event in run.trial.events if event["event"] == kind]
 
 
+@pytest.mark.stack("keras", "generation")
 def test_p5_max_steps_extends_the_fit_and_cuts_its_last_epoch(undisturbed):
     _, run, ended = undisturbed
     seen = answer(ended)
@@ -69,12 +70,14 @@ def test_p5_max_steps_extends_the_fit_and_cuts_its_last_epoch(undisturbed):
     assert run.trial.identity["configuration"]["steps"] == "9"
 
 
+@pytest.mark.stack("keras", "generation")
 def test_validations_come_by_period_and_at_each_end_of_an_epoch(undisturbed):
     _, run, _ = undisturbed
     assert batches_of(run, "validation") == [10, 20, 30, 40, 45]
     assert batches_of(run, "checkpoint") == [10, 20, 30, 40, 45]
 
 
+@pytest.mark.stack("keras", "generation")
 def test_a_validation_inside_of_an_epoch_leaves_no_trace(undisturbed, planned):
     source, _, ended = undisturbed
     run = planned(9, "--source", source)
@@ -91,6 +94,20 @@ def test_a_validation_inside_of_an_epoch_leaves_no_trace(undisturbed, planned):
             best = event["metrics"]["val_loss"]
             expected.append(event["batch"])
     assert batches_of(run, "checkpoint") == expected
+
+
+def test_the_configuration_says_which_checkpoints_stay(planned):
+    # The largest loss is taken for the best, so that the best are not the latest.
+    kept = "checkpoint_storage: {save_trial_best: 2, save_trial_latest: 3}"
+    run = planned(9, more=VALIDATED + "\n" + kept, metric="loss, smaller_is_better: false")
+    run.run().check()
+    validated = [event for event in run.trial.events if event["event"] == "validation"]
+    metrics = {event["batch"]: event["metrics"]["val_loss"] for event in validated}
+    best = sorted(metrics, key=lambda batch: (-metrics[batch], batch))[:2]
+    latest = sorted(metrics)[-3:]
+    left = sorted(int(path.name[len("batch-"):]) for path in (run.trial.directory / "checkpoints").glob("batch-*"))
+    assert left == sorted(set(best + latest)), metrics
+    assert len(left) > 3, metrics
 
 
 @pytest.mark.parametrize("batch", [10, 40])
@@ -137,6 +154,7 @@ def test_a_cut_is_what_a_callback_does_that_stops_the_model(undisturbed, script_
     assert by_hand.run().check().hashes == ended.hashes
 
 
+@pytest.mark.stack("keras", "generation")
 def test_p5_max_steps_cuts_the_first_epoch(planned):
     seen = answer(planned(2, "--source", "split", "--epochs", "7").run())
     assert (seen["batches"], seen["epoch_ends"], set(seen["rows"].values())) == (10, [10], {1})

@@ -43,3 +43,15 @@ def test_fresh_gives_up_a_trial_that_has_lost_its_identity(script_run):
     run.options.append("--fresh")
     run.run().check()
     assert run.trial.directory.with_name(run.trial.directory.name + ".1").is_dir()
+
+
+@pytest.mark.stack("keras3-jax")
+@pytest.mark.parametrize(("way", "batches"), [("train_on_batch", 4000), ("fit", 10000), ("fits", 1000)])
+def test_the_log_has_at_most_64_bytes_a_batch(script_run, way, batches):
+    """`cargo dev endurance` shows it for a million, and that memory does not grow."""
+    run = script_run(support.SCRIPTS / "endurance.py", way, batches)
+    run.run().check()
+    trial = run.trial.directory
+    assert (trial / "calls.log").stat().st_size < 64 * batches
+    others = [path for path in trial.rglob("*") if path.is_file() and path.name != "calls.log"]
+    assert sum(path.stat().st_size for path in others) < 4 * batches + 10000

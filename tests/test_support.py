@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 
+import kill_at_byte
 import pytest
 import support
 
@@ -21,6 +22,18 @@ import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
 print(child.pid, flush=True)
 time.sleep(1000)
+"""
+
+WRITE = """
+import os, time
+os.mkdir("inside")
+files = [os.open(name, os.O_WRONLY | os.O_CREAT) for name in ("outside", "inside/log", "inside/data")]
+for number in range(3):
+    os.write(files[0], b"." * 1000)
+    os.write(files[1], b"." * 100)
+    os.writev(files[2], [b"." * 30, b"." * 30])
+    os.pwrite(files[2], b"+" * 10, 0)
+os.rename("inside/log", "inside/log.1")
 """
 
 
@@ -100,6 +113,8 @@ def test_a_trial_is_seen_from_nothing_on(tmp_path):
     (trial.directory / "events.jsonl").write_text('{"event": "step"}\n{"event": "st\n{"event": "checkpoint"}\n{"event": ')
     os.symlink("checkpoints/batch-0000000700", str(trial.directory / "latest"))
     assert (len(trial.events), trial.count("step"), trial.checkpoint) == (2, 1, 700)
+    (trial.directory / "events.jsonl").write_text('{"event": "step"}\n{"event": "step"}')
+    assert trial.count("step") == 2
 
 
 def test_what_the_shell_says_about_python_does_not_reach_a_script(script_run, script, monkeypatch):
@@ -107,3 +122,27 @@ def test_what_the_shell_says_about_python_does_not_reach_a_script(script_run, sc
     monkeypatch.setenv("PEDL_EXACT", "1")
     run = script_run(script("import os; print(sorted(n for n in os.environ if n[:4] in ('PYTH', 'PEDL')))"))
     assert run.python().stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "hit", "sizes"),
+    [
+        (1, ("write", 0, 100, "log"), {"log": 0, "data": 0}),
+        (100, ("write", 99, 100, "log"), {"log": 99, "data": 0}),
+        (101, ("writev", 0, 60, "data"), {"log": 100, "data": 0}),
+        (151, ("writev", 50, 60, "data"), {"log": 100, "data": 50}),
+        (171, ("write", 0, 100, "log"), {"log": 100, "data": 60}),
+        (3 * 170 + 1, ("rename", 0, 1, "log"), {"log": 300, "data": 180}),
+        (3 * 170 + 256, ("rename", 1, 1, "log"), {"log.1": 300, "data": 180}),
+        (3 * 170 + 257, None, {"log.1": 300, "data": 180}),
+    ],
+)
+def test_a_script_is_killed_at_a_byte(script_run, script, tmp_path, count, hit, sizes):
+    kill = kill_at_byte.KillAtByte(tmp_path / "control", tmp_path / "run-1" / "inside")
+    run = script_run(script(WRITE), environment=kill.environment)
+    kill.arm(count, "everything")
+    ended = run.python()
+    assert (ended.code, ended.stderr) == (-signal.SIGKILL if hit else 0, "")
+    assert kill.hit == hit
+    assert {path.name: path.stat().st_size for path in (run.directory / "inside").iterdir()} == sizes
+    assert hit or kill.counted == 3 * 170 + 256

@@ -15,13 +15,16 @@ Invariants
   numbers drawn or arguments ends the process with exit code 76 and both sides.
 - A call that traced (ran the user's Python in it) runs again in a replay, because tracing creates variables and
   draws seeds; its result is thrown away, unless nothing was skipped before it: then it must equal the record.
+- A signal that asks for the end of the run (`src/native/preemption.rs`) acts after a recorded call, once a checkpoint
+  of that moment is written. What a handler of the script's own does is in no record: from then on no checkpoint is
+  taken, and a start continues from the one before it.
 """
 import contextlib
 import errno
 import os
 import sys
 import threading
-from time import monotonic
+from time import monotonic, sleep
 
 from py_hooks.advice import fingerprint, places
 from py_hooks.refusal import Refusal
@@ -29,7 +32,8 @@ from py_hooks.refusal import Refusal
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
 
 # Bits of what the trial says is due.
-STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED, VALIDATION_DUE, IS_LAST = 1, 2, 4, 8, 16, 32
+STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED, VALIDATION_DUE, IS_LAST, SIGNAL = 1, 2, 4, 8, 16, 32, 64
+CHECKPOINT_WANTED = 128
 PLANNED = VALIDATION_DUE | IS_LAST
 
 # Lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of the batch, where the
@@ -43,6 +47,12 @@ MAX_PENDING_CALLS = 1000
 # Instructions whose line is known. To find the line of one takes the longer the further below it stands.
 MAX_KNOWN_SITES = 10000
 
+
+# What a process ends with whose replay differs from the record.
+_DIVERGED = 76
+
+# How often is looked whether a checkpoint is written, while a handler of the script's own may want to run.
+_LOOK_SECONDS = 0.005
 
 # What a process ends with that could not write, or read, in the middle of its training.
 STORAGE_FAILED = 201
@@ -150,7 +160,8 @@ class Calls:
         if cause in self.causes:
             return
         self.causes.append(cause)
-        self._takes_checkpoints &= isinstance(cause, Unrepeatable)
+        if not isinstance(cause, Unrepeatable):
+            self._keep_nothing()
         if self.trial.exact:
             stop(
                 self,
@@ -161,6 +172,11 @@ class Calls:
             )
         if self.begun and is_told:
             self.trial.log(self.exactness())
+
+    def _keep_nothing(self):
+        """No further checkpoint is taken, and so no signal waits for one."""
+        self._takes_checkpoints = False
+        self.trial.keep_nothing()
 
     def exactness(self):
         """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
@@ -192,6 +208,10 @@ class Calls:
             # Kept, so that no other gets its id.
             self._codes.append(code)
         return site
+
+    def position(self):
+        """How many calls were recorded, or answered, so far."""
+        return self.trial.position + len(self._pending)
 
     # -- recording and answering ---------------------------------------------------------------------------------
 
@@ -275,18 +295,43 @@ class Calls:
         if self.trial.log_exceeded:
             self._refuse_longer_log()
 
+    def settle(self):
+        """The script has ended: its last calls are appended, and its last checkpoint is waited for.
+
+        What was trained is there, so that whatever fails now is no failure of the run any more.
+        """
+        pending, self._pending = self._pending, []
+        self.depth += 1
+        if pending:
+            with contextlib.suppress(*self._ours):
+                self.trial.append(pending)
+        self.trial.settle()
+
     def _refuse_longer_log(self):
         self.refuse_exactness("the log of calls is over its limit (`--log-limit`)")
 
     # -- training calls ----------------------------------------------------------------------------------------
 
-    def trained(self):
-        """A training call was recorded: counts the batch, and does what is due at this boundary."""
-        self.batches += 1
+    def trained(self, batches=1):
+        """A training call was recorded: counts its batches, and does what is due at this boundary.
+
+        Args:
+            batches: how many the call took.
+        """
+        self.batches += batches
         due = self.trial.batch_done(monotonic())
+        for _ in range(1, batches):
+            due = self._step_ended_inside(due) | self.trial.batch_done(monotonic())
         if due:
             self.append_pending()
             self._do(due)
+
+    def _step_ended_inside(self, due):
+        """A batch of a call with several of them is counted: ends its step. What else is due waits for the others."""
+        if due & STEP_ENDED:
+            self.append_pending()
+            self._do(STEP_ENDED)
+        return due & ~STEP_ENDED
 
     def record_batch(self, function, site, is_traced, values, named_values, result):
         """A call on a batch that was made whole: `record`, the changes noted, and for a training call `trained`.
@@ -313,16 +358,23 @@ class Calls:
         except self._ours as error:
             stop_with(self, error)
         if due & NOT_RECORDED:
-            arguments = self.checksum_of(values, named_values) | is_traced
-            self.record(kind, function.identity, arguments, result, site)
-            self.append_pending()
-            if kind == TRAIN:
-                self.trained()
+            self._record_other_batch(function, site, self.checksum_of(values, named_values) | is_traced, result)
             return
         if kind == TRAIN:
             self.batches += 1
+        elif self.entries:
+            due &= ~SIGNAL
         if due:
             self._do(due)
+
+    def _record_other_batch(self, function, site, arguments, result):
+        """As `record_batch`, where something in the batch or in its result takes longer to record."""
+        self.record(function.kind, function.identity, arguments, result, site)
+        self.append_pending()
+        if function.kind == TRAIN:
+            self.trained()
+        elif not self.entries:
+            self.called()
 
     def guarded(self, function, *args):
         """What `function(*args)` of the trial returns. Ends the process for an error of ours."""
@@ -337,10 +389,60 @@ class Calls:
             self.guarded(self.trial.end_step, self.epoch)
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
-        if due & CHECKPOINT_DUE and self._takes_checkpoints:
-            self.save()
+        if due & SIGNAL:
+            self.heed_signal()
+        elif due & CHECKPOINT_DUE and self._takes_checkpoints:
+            self.save(is_wanted=bool(due & CHECKPOINT_WANTED))
         if due & PLANNED:
             self._go_by_plan(due)
+
+    def called(self):
+        """A call that trains nothing was made and recorded: heeds a signal that waits.
+
+        Not in what the script calls within a fit, where Keras 3 may hold the variables' values elsewhere.
+        """
+        if self.trial.signal_calls and not self.replaying and len(self.entries) < 2:
+            self.heed_signal()
+
+    # -- signals that ask for the end ----------------------------------------------------------------------------
+
+    def heed_signal(self):
+        """A signal waits: takes a checkpoint, waits until it is written, and lets the signal act.
+
+        Returns where the script has a handler of its own. That has run by then, and what it raised is raised.
+        """
+        if not self.trial.pending_signal:
+            # It waited for too long, or acted at once, and the script trains on.
+            if self.guarded(self.trial.trained_on):
+                self._keep_nothing()
+            return
+        is_new = self._takes_checkpoints and self._save_for_signal()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
+                stream.flush()
+        self._keep_nothing()
+        # What the script calls in its handler is its own.
+        depth, self.depth = self.depth, 0
+        try:
+            self.guarded(self.trial.preempt, is_new)
+        finally:
+            self.depth = depth
+
+    def _save_for_signal(self):
+        """Whether a checkpoint was taken and written before the signal had to act."""
+        # The wait is one of Python, in which a handler of the script's own can run when the time is over.
+        self._wait_while_saving()
+        if self.trial.pending_signal:
+            self.save(is_wanted=True)
+            self._wait_while_saving()
+        if not self.trial.pending_signal:
+            return False
+        self.guarded(self.trial.wait_saved)
+        return self._takes_checkpoints
+
+    def _wait_while_saving(self):
+        while self.trial.pending_signal and self.trial.saving():
+            sleep(_LOOK_SECONDS)
 
     def _go_by_plan(self, due):
         if due & VALIDATION_DUE:
@@ -365,12 +467,20 @@ class Calls:
     def checksum_of(self, values, named_values):
         """The checksum of a batch, an even number, whatever is in it."""
         checksum = self.trial.batch_checksum(values, named_values)
-        return checksum or fingerprint.quick(values + tuple(named_values.values())) & ~TRACED
+        if checksum:
+            return checksum
+        values += tuple(named_values.values())
+        if fingerprint.holds_symbolic(values):
+            # An answered call would not take the next element of the iterator behind them.
+            self.refuse_exactness("a batch by hand of tensors that TensorFlow is still to compute")
+        return fingerprint.quick(values) & ~TRACED
 
-    def trained_before(self):
-        """A training call was answered from the log: counts the batch."""
-        self.batches += 1
-        due = self.trial.batch_done(monotonic())
+    def trained_before(self, batches=1):
+        """A training call was answered from the log: counts its batches."""
+        self.batches += batches
+        due = 0
+        for _ in range(batches):
+            due |= self.trial.batch_done(monotonic())
         if due & PLANNED:
             self._go_by_plan(due)
 
@@ -461,7 +571,11 @@ def stop_for_file(calls, path, error):
 
 
 def stop(calls, code, message, hint=None):
-    """Ends the process at once: one message, no traceback, no handlers of the script. Its files are put back."""
+    """Ends the process at once: one message, no traceback, no handlers of the script. Its files are put back.
+
+    A script that handles a signal in the middle of its replay does not repeat itself, and that is no error: the process
+    ends by the signal.
+    """
     try:
         for stream in (sys.stdout, sys.stderr):
             # A stream that is closed, or that the script replaced by something else, has nothing for us to lose.
@@ -472,6 +586,8 @@ def stop(calls, code, message, hint=None):
             # What is full or gone must not keep the message back.
             with contextlib.suppress(OSError):
                 step()
+        if code == _DIVERGED and calls.trial.received_signal:
+            calls.trial.die_of(calls.trial.received_signal)
         calls.trial.log_error(message, hint)
     finally:
         os._exit(code)

@@ -3,44 +3,124 @@
 An item's random numbers come from (trial seed, stream, epoch, index): they depend neither on the number of workers
 nor on which of them builds it, nor on whether the items before it were built. So in a replay an item that only an
 answered call would have seen is never built.
+
+A data set whose items are more than functions of their index shows that by changing its own attributes (a counter)
+while it builds the first of them. Its items are then built in a replay too, all of them in order. Where that is no
+order, with several workers, or comes to light later, it is a cause of "not exact". With `--exact` an item is also built
+twice before the first pass, with another one in between: the two have to be equal.
 """
 import collections
+import itertools
 import threading
+import weakref
 
-from py_hooks.advice import random_streams
-from py_hooks.advice.random_streams import PrivateStream, mix
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import fingerprint, owned_generators
+from py_hooks.advice.random_streams import PrivateStream, WorkerStream, mix
+from py_hooks.advice.worker_processes import ItemProcesses
+
+_LOCAL = threading.local()
+
+
+def item_being_built():
+    """`(epoch, index)` of the item that this thread builds; None where it builds none."""
+    return getattr(_LOCAL, "item", None)
 
 
 class Items:
     """The items of one data set, in one stream.
 
-    Generators that the data set owns (`self.rng = RandomState(1)`) are keyed like the global streams: their state is
-    set before each item. Then items are built one at a time, since the generator is shared.
+    Generators that the data set draws from by itself are keyed like the global ones (`owned_generators.py`). Then items
+    are built one at a time, since the generator is shared.
 
     Args:
         dataset: has `__getitem__`.
         key: `Streams.new_key()`; every adapter of a data set has its own.
+        workers: threads or processes that build them; up to one builds them in order.
+        in_processes: whether the workers are processes.
+
+    Attributes:
+        is_known: an item was built, so that `must_be_built` says the truth.
+        must_be_built: a replay has to build each item too, in order.
     """
 
-    def __init__(self, dataset, key):
+    def __init__(self, dataset, key, workers=0, in_processes=False):
         self.dataset = dataset
         self.key = ("items",) + key
-        self._lock = threading.Lock() if self._owned_generators() else None
+        self.workers = workers
+        self.in_processes = in_processes and workers > 0
+        self.is_known = False
+        self.must_be_built = False
+        self._is_probed = not recorder.CALLS.trial.exact
+        self._owned = None
+        self._passes = weakref.WeakSet()
+
+    def begin(self, items_pass):
+        """A pass over the data begins: what the data set draws from may be other objects than before."""
+        self._passes.add(items_pass)
+        self._owned = None
+        if not self._is_probed:
+            self._is_probed = True
+            self._probe()
+
+    def _probe(self):
+        """Builds an item twice, and another one in between, to see whether it is a function of its key."""
+        first = self.build(_PROBE, 0)
+        if self.must_be_built:
+            return
+        if getattr(self.dataset, "num_batches", None) != 1 and _length(self.dataset) != 1:
+            self.build(_PROBE, 1)
+        if fingerprint.describe(self.build(_PROBE, 0)) != fingerprint.describe(first):
+            name = type(self.dataset).__name__
+            recorder.CALLS.refuse_exactness(f"the data set `{name}` does not build an item twice in the same way")
 
     def build(self, epoch, index):
         """The item at `index`, as the data set makes it in that epoch."""
-        with PrivateStream(*(self.key + (epoch, index))) as stream:
-            if self._lock is None:
-                return self.dataset[index]
-            with self._lock:
-                self._set_owned_generators(stream.key)
-                return self.dataset[index]
+        with self._building(PrivateStream, epoch, index) as stream:
+            if self._owned is None:
+                self._owned = owned_generators.find(self.dataset)
+            if not self._owned:
+                return self._watched(index)
+            with _OWNED, self._keyed(stream.key):
+                return self._watched(index)
+
+    def build_in_worker(self, epoch, index):
+        """As `build`, in a worker process; with the name of an attribute that it changed, or None."""
+        with self._building(WorkerStream, epoch, index) as stream:
+            if self._owned is None:
+                self._owned = owned_generators.find(self.dataset)
+            with self._keyed(stream.key):
+                before = self._plain_attributes()
+                item = self.dataset[index]
+                return item, self._first_change(before)
+
+    def _building(self, stream_class, epoch, index):
+        return _Building((epoch, index), stream_class(*(self.key + (epoch, index))))
+
+    def _keyed(self, key):
+        return owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key))
 
     def notify(self, hook, epoch):
         """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a stream of its own."""
         with PrivateStream(*(self.key + (hook.__name__, epoch))) as stream:
-            self._set_owned_generators(stream.key)
-            hook()
+            self._owned = owned_generators.find(self.dataset)
+            with self._keyed(stream.key):
+                hook()
+
+    def end_epoch(self, taken, goes_on=False):
+        """An epoch is over, and the data set may be told so next: nothing is being built when this returns.
+
+        Args:
+            taken: items of the epoch. Image iterators count what was built before, and seed by it.
+            goes_on: the pass is for the next epoch too (`steps_per_epoch`): what it has built ahead is built again.
+        """
+        for items_pass in list(self._passes):
+            if goes_on:
+                items_pass.put_back()
+            elif items_pass.has_begun:
+                items_pass.close()
+        if hasattr(self.dataset, "total_batches_seen"):
+            self.dataset.total_batches_seen += taken
 
     def order(self, length, epoch, shuffle):
         """The indices of one epoch, shuffled by the trial's seed where the framework would shuffle them."""
@@ -49,41 +129,107 @@ class Items:
             PrivateStream(*(self.key + ("order", epoch))).python.shuffle(indices)
         return indices
 
-    def plain_attributes(self):
-        """The data set's attributes that are numbers, texts or flags."""
-        attributes = getattr(self.dataset, "__dict__", {})
-        plain = (bool, int, float, str, bytes, type(None))
-        return {name: value for name, value in attributes.items() if isinstance(value, plain)}
+    # -- data sets that change while they build ----------------------------------------------------------------------
 
-    def _owned_generators(self):
-        attributes = getattr(self.dataset, "__dict__", {})
-        return [value for value in attributes.values() if random_streams.is_generator(value)]
+    def _watched(self, index):
+        before = self._plain_attributes()
+        item = self.dataset[index]
+        self.notice(self._first_change(before))
+        return item
 
-    def _set_owned_generators(self, key):
-        for number, generator in enumerate(self._owned_generators()):
-            random_streams.set_generator(generator, mix("owned", number, *key))
+    def notice(self, changed):
+        """An item was built.
+
+        Args:
+            changed: the name of an attribute of the data set that it changed, or None.
+        """
+        if changed is not None and not self.must_be_built:
+            if self.is_known or self.workers > 1 or self.in_processes:
+                recorder.CALLS.refuse_exactness(
+                    f"the data set `{type(self.dataset).__name__}` changes its attribute `{changed}` in `__getitem__`"
+                )
+            else:
+                self.must_be_built = True
+        self.is_known = True
+
+    def _plain_attributes(self):
+        """The data set's attributes that are numbers, texts or flags, but for those whose values have keys of their own."""
+        attributes = getattr(self.dataset, "__dict__", {})
+        keyed = attributes.get("_pedl_keyed", ())
+        return {name: value for name, value in attributes.items() if type(value) in _PLAIN and name not in keyed}
+
+    def _first_change(self, before):
+        after = self._plain_attributes()
+        if after == before:
+            return None
+        return min(name for name in set(before) | set(after) if after.get(name, _NONE) != before.get(name, _NONE))
+
+
+# The epoch of items that are built before the first one.
+_PROBE = -2
+
+# Held while an item is built whose data set owns generators: several data sets may share one.
+_OWNED = threading.RLock()
+
+
+def _length(dataset):
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+_PLAIN = {bool, int, float, str, bytes, type(None)}
+_NONE = object()
+
+
+class _Building:
+    """`with`: this thread builds an item, under a stream."""
+
+    __slots__ = ("_item", "_stream", "_outer")
+
+    def __init__(self, item, stream):
+        self._item = item
+        self._stream = stream
+
+    def __enter__(self):
+        self._outer = item_being_built()
+        _LOCAL.item = self._item
+        self._stream.__enter__()
+        return self._stream
+
+    def __exit__(self, *exception):
+        self._stream.__exit__(*exception)
+        _LOCAL.item = self._outer
 
 
 class SequencePass:
-    """One pass over the items in a given order: `next` builds, `skip` only counts.
+    """One pass over the items in a given order: `next` builds, `skip` only counts, unless items must be built.
 
     Args:
         items: the `Items`.
         epoch: number of the epoch, part of each item's key.
         order: iterable of indices.
-        workers: threads that build ahead; with 0 the caller builds.
         ahead: how many items may be under way.
         start: how many items of the order to skip at first.
+
+    Attributes:
+        has_begun: an item was taken or skipped.
     """
 
-    def __init__(self, items, epoch, order, workers=0, ahead=0, start=0):
+    def __init__(self, items, epoch, order, ahead=0, start=0):
+        self.has_begun = False
         self._items = items
         self._epoch = epoch
         self._order = iter(order)
-        self._workers = workers
         self._ahead = max(1, ahead)
+        # Pairs of an index, and of what is building it.
         self._building = collections.deque()
-        self._pool = None
+        self._workers = None
+        self._is_over = False
+        # A framework takes items in a thread of its own, and does not always wait for it when it ends an epoch.
+        self._lock = threading.Lock()
+        items.begin(self)
         for _ in range(start):
             self.skip()
 
@@ -91,48 +237,136 @@ class SequencePass:
         return self
 
     def __next__(self):
-        if not self._workers:
+        with self._lock:
+            return self._next()
+
+    def _next(self):
+        self.has_begun = True
+        if self._is_over:
+            raise StopIteration
+        if not self._items.workers:
             return self._items.build(self._epoch, next(self._order))
-        while len(self._building) < self._ahead:
+        # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
+        ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
+        while len(self._building) < ahead:
             index = next(self._order, None)
             if index is None:
                 break
-            self._building.append(self._submit(index))
+            self._building.append((index, self._submit(index)))
         if not self._building:
-            self.close()
+            self._is_over = True
+            self._release(waits=True)
             raise StopIteration
-        return self._building.popleft().result()
+        result = self._building.popleft()[1].result()
+        if not self._items.in_processes:
+            return result
+        item, changed = result
+        self._items.notice(changed)
+        return item
 
     def skip(self):
         """Counts one item as consumed. Raises StopIteration where `next` would."""
-        if self._building:
-            self._building.popleft().cancel()
-        else:
-            next(self._order)
+        with self._lock:
+            if self._is_over or self._items.must_be_built or not self._items.is_known:
+                self._next()
+                return
+            self.has_begun = True
+            if self._building:
+                self._building.popleft()[1].cancel()
+            else:
+                next(self._order)
+
+    def put_back(self):
+        """What is being built ahead is built anew when it is asked for: the data set is about to change.
+
+        Where items must be built in order, nothing is built ahead.
+        """
+        with self._lock:
+            if self._items.must_be_built:
+                return
+            indices = [index for index, _ in self._building]
+            self._release(waits=True)
+            self._order = itertools.chain(indices, self._order)
 
     def close(self):
-        """Lets the threads go; what they have not begun is not built."""
-        while self._building:
-            self._building.popleft().cancel()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-            self._pool = None
+        """Ends the pass. What the workers have begun they finish; what they have not is not built, unless items must be."""
+        # At once: who takes items may do so again before it lets others have the lock.
+        self._is_over = True
+        with self._lock:
+            self._release(waits=True)
 
     def __del__(self):
-        self.close()
+        # Maybe in a thread that builds an item.
+        self._release(waits=False)
+
+    def _release(self, waits):
+        while self._building:
+            _, building = self._building.popleft()
+            if self._items.must_be_built:
+                building.result()
+            else:
+                building.cancel()
+        if self._workers is not None:
+            self._workers.close(waits)
+            self._workers = None
 
     def _submit(self, index):
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor
+        if self._workers is None:
+            kind = ItemProcesses if self._items.in_processes else _ItemThreads
+            self._workers = kind(self._items, self._items.workers)
+        return self._workers.submit(self._epoch, index)
 
-            self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="pedl-data")
-        return self._pool.submit(self._items.build, self._epoch, index)
+
+class _ItemThreads:
+    """The worker threads of one pass."""
+
+    def __init__(self, items, workers):
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._items = items
+        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pedl-data")
+
+    def submit(self, epoch, index):
+        """Has an item built; returns its future."""
+        return self._executor.submit(self._items.build, epoch, index)
+
+    def close(self, waits):
+        """Lets the threads go, once what they build now is built where it `waits`."""
+        self._executor.shutdown(wait=waits)
 
 
-def skip(iterator):
-    """Moves an iterator on by one element: without building it where the iterator can."""
-    step = getattr(iterator, "skip", None)
-    if step is not None:
-        step()
-    elif hasattr(iterator, "__next__"):
-        next(iterator)
+def skip(iterator, count=1):
+    """Moves an iterator on by up to so many elements: without building them where the iterator can.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        StopIteration: there is not even one.
+    """
+    step = getattr(iterator, "skip", None) or getattr(iterator, "__next__", None)
+    if step is None:
+        return count
+    step()
+    for done in range(1, count):
+        try:
+            step()
+        except StopIteration:
+            return done
+    return count
+
+
+class Counted:
+    """An iterator, and how many elements were taken from it."""
+
+    def __init__(self, iterator):
+        self._iterator = iterator
+        self.taken = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        element = next(self._iterator)
+        self.taken += 1
+        return element

@@ -52,16 +52,33 @@ def describe(value, depth=0):
         return _nest(value, "{{{}}}", [f"{key!r}: {describe(item, depth + 1)}" for key, item in items])
     if is_tensor_like(value):
         return describe(numpy.asarray(value), depth)
-    attributes = getattr(value, "__dict__", None)
+    attributes = getattr(value, "__dict__", None) if not is_symbolic(value) else None
     if attributes and hasattr(value, "__getitem__") and hasattr(value, "__len__"):
-        public = {name: attributes[name] for name in sorted(attributes) if _is_plain(attributes[name])}
+        public = {name: attributes[name] for name in sorted(attributes) if _is_compared(name, attributes[name])}
         return f"{type(value).__name__}({len(value)}, {describe(public, depth + 1)})"
     return type(value).__name__
 
 
 def is_tensor_like(value):
     """Whether a value is a framework's tensor: shaped, typed and convertible, but not numpy's."""
-    return hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
+    is_array = hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
+    return is_array and not is_symbolic(value)
+
+
+def is_symbolic(value):
+    """Whether a value stands for one that a graph will compute. Asked of a tensor that has a value, these raise."""
+    return hasattr(value, "graph") and hasattr(value, "op")
+
+
+def holds_symbolic(values):
+    """Whether one of the values, or of what lists and dicts among them hold, stands for one that a graph will compute."""
+    return any(
+        holds_symbolic(value.values() if isinstance(value, dict) else value)
+        if isinstance(value, (list, tuple, dict))
+        # The second is an iterator of TensorFlow 1.
+        else is_symbolic(value) or hasattr(value, "get_next")
+        for value in values
+    )
 
 
 def quick(values):
@@ -99,6 +116,14 @@ def _nest(value, form, parts):
     if len(value) > _MAX_ITEMS:
         text += f" of {len(value)}"
     return text if len(text) <= 400 else f"{text[:120]}… crc {zlib.crc32(text.encode()):08x}"
+
+
+# How a `PyDataset` of Keras 3 is to be built on the machine that it runs on (keras 3.15.1, py_dataset_adapter.py).
+_OF_THE_MACHINE = ("_workers", "_use_multiprocessing", "_max_queue_size", "workers", "use_multiprocessing", "max_queue_size")
+
+
+def _is_compared(name, value):
+    return name not in _OF_THE_MACHINE and _is_plain(value)
 
 
 def _is_plain(value):

@@ -6,8 +6,9 @@ checksum are noted; checkpoints keep the notes, and a start that finds another f
 
 Left out are files in caches (below hidden folders), of the interpreter and its packages and below `/etc`, Python
 sources (compared by `entries.describe_sources`), what the trial itself wrote, what is opened before the first framework
-is imported, by the import of a library or in a child process, and what C code opens by itself (HDF5, TensorFlow's
-readers). Of files above `WHOLE_BYTES` only blocks are read: a row that changed between two of them is not seen.
+is imported, by the import of a library or in a child process, and what C code opens by itself (TensorFlow's readers;
+not HDF5, which h5py opens). Of files above `WHOLE_BYTES` only blocks are read: a row that changed between two of them
+is not seen.
 """
 import io
 import os

@@ -6,6 +6,9 @@
     {"appended": path, "bytes": n}       was n bytes long: cut back to that, the rest goes to `aside/`
     {"overwritten": path}                was read before: goes to `aside/`, and its first content, kept in `originals/`,
                                          takes its place
+    {"logged": path}                     was not there, and grows with the training (event files): moved to `aside/`
+                                         like what was created; at the resume point it comes back, cut to its length
+                                         at the checkpoint, and what was begun after that is given up
     {"made": path}                       a directory: removed if nothing is left in it
 
 A path below the directory that the trial was started in is relative to the trial directory, if that lies there too: a
@@ -28,13 +31,17 @@ MAX_ORIGINAL_BYTES = 64 << 20
 class Ledger:
     """The ledger of the trial in a directory, which need not exist before `open`.
 
+    Args:
+        directory: the trial directory.
+        started_in: the directory that the trial was started in.
+
     Attributes:
         path: the ledger's own file.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory, started_in):
         self._directory = directory
-        self._around = os.path.join(os.getcwd(), "")
+        self._around = os.path.join(started_in, "")
         self.path = os.path.join(directory, _FILE_NAME)
         self._file = None
         self._count = 0
@@ -58,7 +65,7 @@ class Ledger:
         os.makedirs(os.path.join(self._directory, "aside"), exist_ok=True)
         for number, path, entry in entries:
             aside = self._place("aside", number)
-            if "created" in entry:
+            if "created" in entry or "logged" in entry:
                 _move(path, aside)
             elif "appended" in entry:
                 _cut(path, entry["bytes"], aside)
@@ -78,13 +85,37 @@ class Ledger:
             aside = self._place("aside", number)
             if path in but or not os.path.lexists(aside):
                 continue
-            if "created" in entry and not os.path.lexists(path):
+            if ("created" in entry or "logged" in entry) and _is_missing(path, aside):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 _move(aside, path)
             elif "appended" in entry and os.path.isfile(path) and os.path.getsize(path) == entry["bytes"]:
                 _write(path, _read(aside), "a")
             elif "overwritten" in entry and _read(path) == _read(self._place("originals", number)):
                 _move(aside, path)
+
+    def restore_logged(self, lengths):
+        """Puts back the files that grow with the training, as they were at a checkpoint.
+
+        Args:
+            lengths: in bytes, by their names in the ledger. A file that has none was begun later, and is removed.
+
+        Returns:
+            The paths of those that are there.
+        """
+        restored = []
+        for number, path, entry in self._entries():
+            aside = self._place("aside", number)
+            if "logged" not in entry or not os.path.lexists(aside):
+                continue
+            length = lengths.get(self.stored(path))
+            if length is None:
+                os.remove(aside)
+                continue
+            os.truncate(aside, min(length, os.path.getsize(aside)))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            _move(aside, path)
+            restored.append(path)
+        return restored
 
     def _restore(self, path, number, aside):
         original = _read(self._place("originals", number))
@@ -109,7 +140,7 @@ class Ledger:
 
     def add(self, kind, path, original=None, **more):
         """Adds a line; where a file is about to be overwritten, with what it holds."""
-        entry = dict({kind: self._stored(path)}, **more)
+        entry = dict({kind: self.stored(path)}, **more)
         if original is not None:
             os.makedirs(os.path.join(self._directory, "originals"), exist_ok=True)
             _write(self._place("originals", self._count), original)
@@ -131,10 +162,14 @@ class Ledger:
             if not isinstance(path, str):
                 # Not a line of ours.
                 continue
-            found.append((number, os.path.normpath(os.path.join(self._directory, path)), entry))
+            found.append((number, self.resolved(path), entry))
         return found
 
-    def _stored(self, path):
+    def resolved(self, name):
+        """The absolute path of what stands in the ledger."""
+        return os.path.normpath(os.path.join(self._directory, name))
+
+    def stored(self, path):
         """A path as it stands in the ledger: relative where it can move, or be copied, together with the trial."""
         if path.startswith(self._around) and self._directory.startswith(self._around):
             return os.path.relpath(path, self._directory)
@@ -146,6 +181,14 @@ def content(path):
     if not os.path.isfile(path) or os.path.getsize(path) > MAX_ORIGINAL_BYTES:
         return None
     return _read(path)
+
+
+def _is_missing(path, aside):
+    """Whether a path holds nothing that was made: no file, or one that only stands for what the replay has muted."""
+    if not os.path.lexists(path):
+        return True
+    is_empty = os.path.isfile(path) and not os.path.getsize(path)
+    return is_empty and (os.path.isdir(aside) or os.path.getsize(aside) > 0)
 
 
 def _read(path):
@@ -173,6 +216,11 @@ def _move(source, target):
     """Renames, or copies where the two are on different file systems. Nothing to do where the source is not there."""
     if not os.path.lexists(source):
         return
+    if os.path.isdir(target) and not os.path.islink(target):
+        # A folder would be moved into it.
+        import shutil
+
+        shutil.rmtree(target)
     try:
         os.replace(source, target)
     except OSError:

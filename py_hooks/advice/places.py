@@ -20,25 +20,40 @@ def _absolute(path):
         return path
 
 
-_STARTED_IN = _absolute("")
-_is_user_file = {}
+# The directory that the process was started in; empty where that was removed.
+STARTED_IN = _absolute("")
+
+# Whether files of code objects are the user's, as far as that was asked.
+KNOWN = {}
 
 
 def is_user_file(filename):
     """Whether a code object's file is the user's."""
-    known = _is_user_file.get(filename)
+    known = KNOWN.get(filename)
     if known is None:
         path = _absolute(filename)
         known = not (
             filename.startswith("<frozen")
             or path.startswith(_LIBRARY)
             or path.startswith(_OURS)
-            or os.path.basename(path).startswith(_GENERATED)
+            or _is_generated(os.path.basename(path))
             or os.sep + "site-packages" + os.sep in path
             or os.sep + "dist-packages" + os.sep in path
         )
-        _is_user_file[filename] = known
+        KNOWN[filename] = known
     return known
+
+
+def _is_generated(name):
+    # Before TensorFlow 2.7 the name is `tmp` and eight random letters (tensorflow 2.6.5,
+    # tensorflow/python/autograph/pyct/loader.py).
+    is_temporary = len(name) == len("tmp12345678.py") and name.startswith("tmp") and name.endswith(".py")
+    return name.startswith(_GENERATED) or (is_temporary and "tensorflow" in sys.modules)
+
+
+def note_generated(filename):
+    """Notes a file that a framework has written, and whose name does not tell: it is not the user's."""
+    KNOWN[filename] = False
 
 
 def user_frame(frame):
@@ -67,7 +82,7 @@ def is_in_cache(path):
     What is there may be made anew or found, and nothing depends on it. Hidden folders around the script, or around the
     directory it was started in, do not count.
     """
-    for folder in (_absolute(sys.path[0]) if sys.path else "", _STARTED_IN):
+    for folder in (_absolute(sys.path[0]) if sys.path else "", STARTED_IN):
         if folder and path.startswith(folder + os.sep):
             path = path[len(folder):]
             break

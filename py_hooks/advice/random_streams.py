@@ -59,6 +59,11 @@ class PrivateStream:
         _LOCAL.stream = self._outer
 
     @property
+    def is_drawn_from(self):
+        """Whether anybody has drawn from it."""
+        return self._numpy is not None or self._python is not None
+
+    @property
     def numpy(self):
         """The stream's numpy generator, made when it is first drawn from."""
         if self._numpy is None:
@@ -93,23 +98,24 @@ def _python_of(stream):
     return stream.python
 
 
-def is_generator(value):
-    """Whether a value is a random generator of python's or numpy's."""
-    import random
+class WorkerStream(PrivateStream):
+    """A private stream in a worker process: the global generators themselves are set to it.
 
-    import numpy
+    So what goes past the dispatchers, or was bound by name before them, draws from the stream too.
+    """
 
-    kinds = (random.Random, numpy.random.RandomState, getattr(numpy.random, "Generator", random.Random))
-    return isinstance(value, kinds)
+    __slots__ = ()
 
+    def __enter__(self):
+        import random
 
-def set_generator(generator, seed):
-    """Sets a generator to a first state of `seed`."""
-    bits = getattr(generator, "bit_generator", None)
-    if bits is not None:
-        bits.state = type(bits)(seed).state
-    else:
-        generator.seed(seed % (1 << 32))
+        import numpy
+
+        self._numpy = numpy.random.mtrand._rand
+        self._numpy.seed(mix("numpy", *self.key) % (1 << 32))
+        self._python = random._inst
+        self._python.seed(mix("python", *self.key))
+        return PrivateStream.__enter__(self)
 
 
 class Streams:
@@ -306,11 +312,12 @@ class StreamDiffers(Refusal):
     exit_code = 76
 
     def __init__(self, name, draws, recorded_draws):
-        module = "numpy.random" if name == "numpy" else "random"
+        module = {"numpy": "numpy.random", "python": "random"}.get(name, name)
+        counted = f"  calls of the global functions: recorded {recorded_draws}, now {draws}\n"
         Refusal.__init__(
             self,
             f"the replay differs from the record: `{module}` is in another state at the resume point\n"
-            f"  calls of the global functions: recorded {recorded_draws}, now {draws}\n"
+            f"{counted if draws is not None else ''}"
             "  the run was stopped; the checkpoint and the log are kept",
             "look for random numbers drawn in threads of the script's own, or by a number that comes from the clock "
             "or the environment; `--fresh` begins a new trial",

@@ -86,6 +86,9 @@ class _Installed:
 def install(generation, backend=None):
     """Patches every target of the generation, and those of its backend.
 
+    What another library's generation has put in the same place already stays as it is (Keras 2 and tf.keras both come
+    with `keras_preprocessing`).
+
     Args:
         generation: the `Generation`.
         backend: name of the backend in use, for libraries that have several.
@@ -98,7 +101,8 @@ def install(generation, backend=None):
     """
     patches = _rows(generation, backend)
     resolved = [_resolve(generation, patch) + (patch.advice,) for patch in patches]
-    wrapped = [(owner, name, _wrap(raw, advice)) for owner, name, raw, advice in resolved]
+    new = [step for step in resolved if _advice_at(step[2]) is not step[3]]
+    wrapped = [(owner, name, _wrap(raw, advice)) for owner, name, raw, advice in new]
     installed = []
     for owner, name, wrapper in wrapped:
         own = vars(owner)
@@ -173,6 +177,12 @@ def _wrap(raw, advice):
     return _wrapper(raw, advice)
 
 
+def _advice_at(raw):
+    """The advice that a target is wrapped with, or None."""
+    function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
+    return getattr(function, "_pedl_advice", None)
+
+
 def _wrapper(original, advice):
     if getattr(advice, "is_binding", False):
         intercepted = advice(original)
@@ -183,4 +193,5 @@ def _wrapper(original, advice):
 
     functools.update_wrapper(intercepted, original)
     intercepted._pedl_original = original
+    intercepted._pedl_advice = advice
     return intercepted

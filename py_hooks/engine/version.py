@@ -63,9 +63,30 @@ def of(module, generations):
     )
 
 
+def range_text(first, last):
+    """A range of versions in words."""
+    if last == "on":
+        return f"{first} and later"
+    return first if first == last else f"{first} - {last}"
+
+
 def _known(distribution, generations):
-    ranges = [(first, last) for name, first, last, _ in generations if name == distribution]
-    return ", ".join(f"{first} and later" if last == "on" else f"{first} - {last}" for first, last in ranges)
+    return ", ".join(range_text(first, last) for name, first, last, _ in generations if name == distribution)
+
+
+def parts(distribution, version, generations):
+    """Names the generations of those parts of a distribution that are intercepted in this version.
+
+    Where none is, the part is another library by itself (from TensorFlow 2.16 on `tensorflow.keras` is Keras 3).
+
+    Returns:
+        `(part, module of its generation)` for each.
+    """
+    return [
+        (name, module)
+        for name, first, last, module in generations
+        if name.startswith(distribution + ".") and covers(first, last, version)
+    ]
 
 
 def choose(distribution, version, generations, found_at):

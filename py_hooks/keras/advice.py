@@ -4,6 +4,7 @@ An entry is the outermost call of the script, or one that the script's own code 
 inside another. What the framework calls on its own behalf is let through.
 """
 import inspect
+import os
 import sys
 from threading import get_ident
 
@@ -29,6 +30,8 @@ def _call(name, make=_make):
                 return original(model, *args, **kwargs)
             arguments = _arguments(original, model, args, kwargs)
             entries.announce(calls, sources.causes(model, arguments))
+            if not sources.below.is_intercepted():
+                return original(model, *args, **kwargs)
             calls.entries.append(calls.site_from(sys._getframe(1)))
             outer, calls.arguments = (calls.arguments, calls.epoch), 0
             try:
@@ -43,10 +46,15 @@ def _call(name, make=_make):
     return _named(advice, name)
 
 
-def _batch_call(name, attribute):
+def _batch_call(name, attribute, keeping=None):
     """The advice of an entry that is given one batch; `attribute` is where a model keeps what it runs.
 
     `compile` clears that, and the next such call makes it anew, and compares the model and the script.
+
+    Args:
+        name: of the entry.
+        attribute: of the model.
+        keeping: that for calls which do not reset metrics, where it is another one (tf.keras of TensorFlow 1.13).
     """
 
     @binding
@@ -56,9 +64,9 @@ def _batch_call(name, attribute):
             calls = recorder.CALLS
             if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
                 if calls.replaying:
-                    return _replayed_in_a_loop(attribute, original, model, args, kwargs)
+                    return _replayed_in_a_loop(keeping or attribute, original, model, args, kwargs)
                 return original(model, *args, **kwargs)
-            function = getattr(model, attribute, None)
+            function = getattr(model, attribute if keeping is None or _resets(args, kwargs) else keeping, None)
             if not getattr(function, "answers_batches", False) or calls.replaying:
                 return _first_or_replayed(calls, name, original, model, args, kwargs, function)
             frame = sys._getframe(1)
@@ -83,6 +91,12 @@ def _batch_call(name, attribute):
     return _named(advice, name)
 
 
+def _resets(args, kwargs):
+    """Whether a `..._on_batch` of tf.keras resets the metrics: its last argument, unless it is told not to."""
+    given = args[-1] if args and isinstance(args[-1], bool) else True
+    return kwargs.get("reset_metrics", given)
+
+
 def _replayed_in_a_loop(attribute, original, model, args, kwargs):
     """A call that the framework's loop makes, in a replay: with a batch that was not built there is nothing to do."""
     if args and isinstance(args[0], SkippedBatch):
@@ -95,6 +109,8 @@ def _first_or_replayed(calls, name, original, model, args, kwargs, function):
     if not calls.begun:
         # A batch is arrays, whatever it was made from.
         entries.announce(calls, sources.causes(model, {}))
+    if function is None and not sources.below.is_intercepted():
+        return original(model, *args, **kwargs)
     calls.entries.append(calls.site_from(sys._getframe(2)))
     outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
     try:
@@ -128,10 +144,18 @@ def _arguments(original, model, args, kwargs):
     return arguments
 
 
+# What a fit is given for the machine it runs on: it may be another one, and what is learned is the same.
+_OF_THE_MACHINE = ("workers", "use_multiprocessing", "max_queue_size", "max_q_size", "nb_worker", "pickle_safe")
+
+
 def _compare_call(calls, name, model, arguments):
     """Records, or compares, what a whole fit, evaluate or predict was given."""
     callbacks = arguments.pop("callbacks", None)
-    described = {f"argument `{key}`": fingerprint.describe(arguments[key]) for key in sorted(arguments)}
+    compared = sorted(set(arguments).difference(_OF_THE_MACHINE))
+    described = {f"argument `{key}`": fingerprint.describe(arguments[key]) for key in compared}
+    if sources.below.trains_otherwise_without_workers:
+        workers = arguments.get("workers", arguments.get("nb_worker", 1))
+        described["argument `workers`"] = "above 0" if workers else "0"
     if isinstance(callbacks, (list, tuple)):
         described["callbacks"] = ", ".join(type(callback).__name__ for callback in callbacks)
     elif callbacks is not None:
@@ -150,6 +174,8 @@ predict_generator = _call("predict_generator")
 train_on_batch = _batch_call("train_on_batch", "train_function")
 test_on_batch = _batch_call("test_on_batch", "test_function")
 predict_on_batch = _batch_call("predict_on_batch", "predict_function")
+train_on_batch_or_fit = _batch_call("train_on_batch", "train_function", "_fit_function")
+test_on_batch_or_eval = _batch_call("test_on_batch", "test_function", "_eval_function")
 
 
 def get_weights(original, model, *args, **kwargs):
@@ -171,13 +197,20 @@ def save(original, model, filepath, *args, **kwargs):
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern(f"{original.__name__} to {entries.path_text(filepath)}")
     if calls.replaying:
-        calls.files.replace_saved(filepath)
+        calls.files.replace_saved(filepath, is_folder=original.__name__ == "export")
         calls.answer(recorder.COMPOSITE, identity, 0)
         calls.answered()
         return None
     calls.files.saving(filepath)
     calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs))
+    _refuse_several_files(calls, filepath)
     return None
+
+
+def _refuse_several_files(calls, path):
+    """Weights in TensorFlow's own format are several files whose names begin with the path, which checkpoints do not hold."""
+    if isinstance(path, str) and not os.path.exists(path):
+        calls.refuse_exactness("weights are saved in, or loaded from, TensorFlow's own format, which is several files")
 
 
 def load_weights(original, model, filepath, *args, **kwargs):
@@ -187,17 +220,52 @@ def load_weights(original, model, filepath, *args, **kwargs):
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern(f"load_weights from {entries.path_text(filepath)}")
     sources.below.loaded(model)
+    status = []
     if not calls.replaying:
-        calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs) and None)
-        return None
+        _refuse_several_files(calls, filepath)
+        calls.call(recorder.COMPOSITE, identity, lambda: status.append(original(model, filepath, *args, **kwargs)))
+        return status[0]
     calls.answer(recorder.COMPOSITE, identity, 0)
     calls.answered()
-    return None
+    return _Loaded()
 
 
-def epoch_begin(original, callbacks, epoch, logs=None):
-    """`CallbackList.on_epoch_begin`: keeps the number of the epoch for the journal and for checkpoints."""
+class _Loaded:
+    """Stands for what `load_weights` returns for a checkpoint of TensorFlow, where it was not read: it says it was.
+
+    Source: tensorflow 2.15.1, tensorflow/python/checkpoint/checkpoint.py, `CheckpointLoadStatus`.
+    """
+
+    def _agrees(self, *args, **kwargs):
+        return self
+
+    assert_consumed = assert_existing_objects_matched = assert_nontrivial_match = expect_partial = _agrees
+    initialize_or_restore = run_restore_ops = _agrees
+
+
+def load_model(original, filepath, *args, **kwargs):
+    """`load_model`: makes a model, in a replay too; but the file may be newer there, so its values are unknown."""
     calls = recorder.CALLS
-    if calls.recordable():
+    if not calls.begun or not calls.recordable():
+        return original(filepath, *args, **kwargs)
+    if isinstance(filepath, str):
+        calls.files.reading(filepath)
+    calls.depth += 1
+    try:
+        model = original(filepath, *args, **kwargs)
+    finally:
+        calls.depth -= 1
+    sources.below.loaded(model)
+    calls.checked(recorder.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
+    return model
+
+
+def epoch_begin(original, callbacks, epoch, logs=None, **mode):
+    """`CallbackList.on_epoch_begin`: keeps the number of the epoch for the journal and for checkpoints.
+
+    In tf.keras of TensorFlow 1.13 evaluations have an epoch too, and a `mode` that says so.
+    """
+    calls = recorder.CALLS
+    if calls.recordable() and mode.get("mode", "train") == "train":
         calls.epoch = int(epoch)
-    return original(callbacks, epoch, logs)
+    return original(callbacks, epoch, logs, **mode)

@@ -8,11 +8,14 @@ Source: keras 3.15.1, keras/src/backend/jax/trainer.py and keras/src/backend/ten
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice.data import skip
+from py_hooks.advice.data import Counted, skip
 from py_hooks.engine.patch import binding
+from py_hooks.keras import sources
 from py_hooks.keras.functions import MODELS, ComputeFunction, runs_user_code
 from py_hooks.keras.passes import DatasetPass, Skipped
 from py_hooks.keras.variables import VARIABLES
+from py_hooks.tensorflow.eager import RESOURCE_VARIABLES
+from py_hooks.tensorflow.functions import FUNCTIONS
 
 
 def _maker(name, attribute, kind):
@@ -37,10 +40,17 @@ def _wrapped(model, attribute, kind):
 
     function = getattr(model, attribute)
     if not isinstance(function, ComputeFunction):
-        wrapper = JaxFunction if backend.backend() == "jax" else TensorFlowFunction
-        function = wrapper(model, kind, function)
+        function = _function_class(backend.backend())(model, kind, function)
         setattr(model, attribute, function)
     return function
+
+
+def _function_class(backend):
+    if backend == "torch":
+        from py_hooks.keras.torch_backend import TorchFunction
+
+        return TorchFunction
+    return JaxFunction if backend == "jax" else TensorFlowFunction
 
 
 make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
@@ -54,6 +64,7 @@ class VariableFunction(ComputeFunction):
     def __init__(self, model, kind, function):
         ComputeFunction.__init__(self, model, kind, function)
         self._is_known = False
+        self._steps_per_execution = None
 
     def changed(self, calls):
         """Notes which variables a call changes."""
@@ -76,29 +87,38 @@ class VariableFunction(ComputeFunction):
         if not calls.depth and self.kind == recorder.TRAIN:
             calls.refuse_exactness("a model is trained in a thread of the script's own")
 
-    def record(self, calls, traced, result):
-        """Records a call of the framework's loop that was made."""
+    @property
+    def steps_per_execution(self):
+        """How many batches a call takes, unless the data end before."""
+        if self._steps_per_execution is None:
+            self._steps_per_execution = sources.below.steps_per_execution(self.model())
+        return self._steps_per_execution
+
+    def record(self, calls, traced, result, batches):
+        """Records a call of the framework's loop that was made, and took so many batches."""
         calls.record(self.kind, self.identity, calls.arguments | traced, result)
         if not self._is_known:
             self._know(calls, result)
-        self.count_made(calls)
+        self.count_made(calls, batches)
 
     def replay(self, calls, live, iterator):
-        """A call of the framework's loop in a replay: made if the record says so, else its batch is skipped.
+        """A call of the framework's loop in a replay: made if the record says so, else its batches are skipped.
+
+        `live` makes it; it returns what the call returned, and how many batches it took.
 
         Returns:
-            What `live` returned, or None; and the recorded result.
+            What the call returned, or None; the recorded result; and the number of batches.
         """
         made = None
         if self.must_be_made(calls):
-            traced, made = self.make(calls, live)
+            traced, (made, batches) = self.make(calls, live)
             result = self.recorded(calls, calls.arguments | traced, self.result_of(made))
         else:
-            skip(iterator)
+            batches = skip(iterator, self.steps_per_execution)
             result = self.answer(calls, calls.arguments)
         if not self._is_known:
             self._know(calls, result)
-        return made, result
+        return made, result, batches
 
     def result_of(self, returned):
         """The part of what the framework's function returns that is recorded."""
@@ -112,9 +132,12 @@ class VariableFunction(ComputeFunction):
             return
         self.answers_batches = True
         if isinstance(result, dict):
-            # In the order in which calls for one batch return them; alone, a value has no name.
-            names = model._flatten_metrics_in_order({name: name for name in result})
-            calls.trial.metric_names(self.identity, names if isinstance(names, list) else [names])
+            calls.trial.metric_names(self.identity, self._metric_names(model, result))
+
+    def _metric_names(self, model, result):
+        """Names of metrics in the order in which calls for one batch return them; alone, a value has no name."""
+        names = model._flatten_metrics_in_order({name: name for name in result})
+        return names if isinstance(names, list) else [names]
 
 
 class JaxFunction(VariableFunction):
@@ -130,22 +153,29 @@ class JaxFunction(VariableFunction):
             return self.function(state, iterator)
         if calls.replaying:
             return self._replay(calls, state, iterator)
-        traced, (result, state) = self.make(calls, lambda: self.function(state, iterator))
+        traced, ((result, state), batches) = self.make(calls, lambda: self._run(state, iterator))
         VARIABLES.in_flight, self._state = self, state
-        self.record(calls, traced, result)
+        self.record(calls, traced, result, batches)
         VARIABLES.in_flight = self._state = None
         return result, state
+
+    def _run(self, state, iterator):
+        """Calls the framework's function; returns its result, and how many batches it took."""
+        if self.steps_per_execution == 1:
+            return self.function(state, iterator), 1
+        counted = Counted(iterator)
+        return self.function(state, counted), counted.taken
 
     def result_of(self, returned):
         """Without the state."""
         return returned[0]
 
     def _replay(self, calls, state, iterator):
-        made, result = self.replay(calls, lambda: self.function(state, iterator), iterator)
+        made, result, batches = self.replay(calls, lambda: self._run(state, iterator), iterator)
         if made is not None:
             state = made[1]
         VARIABLES.in_flight, self._state = self, state
-        if self.count_answered(calls):
+        if self.count_answered(calls, batches):
             state = self._restored(state)
         VARIABLES.in_flight = self._state = None
         return result, state
@@ -180,19 +210,51 @@ class JaxFunction(VariableFunction):
 class TensorFlowFunction(VariableFunction):
     """On TensorFlow: `function(iterator)` (a list of elements for predict) works on the variables."""
 
+    def __init__(self, model, kind, function):
+        VariableFunction.__init__(self, model, kind, function)
+        self._effects = set()
+
     def __call__(self, iterator):
         """The call of the framework's loop."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
-            return self.function(_live(iterator))
+            return self._run(calls, iterator)[0]
         if calls.replaying:
-            _, result = self.replay(calls, lambda: self.function(_live(iterator)), iterator)
-            self.count_answered(calls)
+            _, result, batches = self.replay(calls, lambda: self._run(calls, iterator), iterator)
+            self.count_answered(calls, batches)
             return result
-        traced, result = self.make(calls, lambda: self.function(_live(iterator)))
-        self.record(calls, traced, result)
+        traced, (result, batches) = self.make(calls, lambda: self._run(calls, iterator))
+        self.record(calls, traced, result, batches)
         return result
+
+    def _run(self, calls, iterator):
+        """Runs the framework's function; takes note of what it does to TensorFlow's variables.
+
+        Returns:
+            Its result, and how many batches it took.
+        """
+        if get_ident() != calls.main_thread:
+            return self.function(_live(iterator)), 1
+        batches = iterator.taken(self.steps_per_execution) if isinstance(iterator, DatasetPass) else 1
+        known = len(self._effects)
+        outer, FUNCTIONS.found = FUNCTIONS.found, self._effects
+        try:
+            return self.function(_live(iterator)), batches
+        finally:
+            FUNCTIONS.found = outer
+            if len(self._effects) > known:
+                self.cleaned = None
+
+    def changed(self, calls):
+        """Notes which variables a call changes: those of Keras, and those that only TensorFlow knows."""
+        VariableFunction.changed(self, calls)
+        wrapped = {id(variable._value) for _, variable in VARIABLES.alive()}
+        RESOURCE_VARIABLES.mark_stale(variable for variable in self.written() if id(variable) not in wrapped)
+
+    def written(self):
+        """TensorFlow's variables, and the states of random ops, that the function may change."""
+        return [variable for effects in self._effects for variable in effects.written_variables()]
 
     def answer(self, calls, arguments):
         """Predict calls `.numpy()` on what it gets; the others only convert to floats."""

@@ -7,18 +7,19 @@ depends on what was consumed, not on the clock.
 
 In a replay an item that only an answered call would look into is not built: a `SkippedBatch` of its size stands in.
 
-Source: keras 2.3.1, keras/utils/data_utils.py and keras/engine/training_generator.py; for image iterators,
-keras_preprocessing 1.1.2, keras_preprocessing/image/iterator.py.
+A Python generator has one thread that draws ahead, however many workers are asked for.
+
+Source: keras 2.3.1, keras/utils/data_utils.py and keras/engine/training_generator.py.
 """
 import sys
-import threading
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import generators, worker_processes
 from py_hooks.advice.data import Items, SequencePass
-from py_hooks.advice.random_streams import PrivateStream
+from py_hooks.keras.packages import PACKAGES
 
-_LOOP = "keras.engine.training_generator"
-_LOCAL = threading.local()
+_LOOPS = tuple(package + ".engine.training_generator" for package in PACKAGES)
+_SEQUENCES = tuple(package + ".utils.data_utils" for package in PACKAGES)
 
 
 class SkippedBatch:
@@ -31,58 +32,63 @@ class SkippedBatch:
         return self.shape[0]
 
 
-class EnqueuedItems(Items):
-    """Items whose builders know which one they build, and that notice a data set that changes while it builds."""
+class _EmptyItems:
+    """Items that were None, which enqueuers leave out. Part of a checkpoint: a replay does not build what it skips."""
 
-    def __init__(self, dataset, key):
-        Items.__init__(self, dataset, key)
-        self._watched = False
+    def __init__(self):
+        # Its keys, in the order in which they were found; it is asked for every item.
+        self._found = {}
 
-    def build(self, epoch, index):
-        """The item at `index`, as the data set makes it in that epoch."""
-        outer = getattr(_LOCAL, "item", None)
-        _LOCAL.item = (epoch, index)
-        try:
-            return Items.build(self, epoch, index) if self._watched else self._build_first(epoch, index)
-        finally:
-            _LOCAL.item = outer
+    def note(self, *place):
+        """An item was None: stream, epoch, and how many were taken before it in its epoch."""
+        self._found[place] = None
 
-    def _build_first(self, epoch, index):
-        self._watched = True
-        before = self.plain_attributes()
-        item = Items.build(self, epoch, index)
-        after = self.plain_attributes()
-        changed = sorted(name for name in after if after[name] != before.get(name))
-        if changed:
-            recorder.CALLS.refuse_exactness(
-                f"the data set `{type(self.dataset).__name__}` changes its attribute `{changed[0]}` in `__getitem__`"
-            )
-        return item
+    def has(self, *place):
+        """Whether the item at this place is known to be None."""
+        return place in self._found
+
+    def begin(self, found):
+        """The trial has begun.
+
+        Args:
+            found: what `capture` returned for the checkpoint that is resumed; empty where there is none.
+        """
+        self._found.update((tuple(place), None) for place in found)
+
+    def capture(self):
+        """The places: part of a checkpoint."""
+        return [], list(self._found)
+
+    def restore(self, tensors, state):
+        """The replay is over; the places were needed in it."""
+
+
+EMPTY_ITEMS = _EmptyItems()
 
 
 class ItemStream:
-    """The items of a data set, epoch after epoch, as an enqueuer yields them.
+    """The items of a data set, epoch after epoch, as an enqueuer yields them: without those that are None.
 
     Args:
         dataset: a `Sequence`.
-        workers: threads that build ahead; with 0 the consumer builds.
+        workers: threads or processes that build ahead; with 0 the consumer builds.
         ahead: how many items may be under way.
         shuffle: whether every epoch has an order of its own.
         notifies: whether the end of an epoch calls `on_epoch_end`; where not, the framework's loop calls it.
+        in_processes: whether the workers are processes.
     """
 
-    def __init__(self, dataset, workers, ahead, shuffle, notifies):
-        streams = recorder.CALLS.streams
+    def __init__(self, dataset, workers, ahead, shuffle, notifies, in_processes=False):
+        key = recorder.CALLS.streams.new_key()
         self._dataset = dataset
-        self._items = EnqueuedItems(dataset, streams.new_key())
-        self._workers = workers
+        self._number = key[-1]
+        self._items = Items(dataset, key, workers, in_processes)
         self._ahead = ahead
         self._shuffle = shuffle
         self._notifies = notifies
         self._epoch = 0
         self._length = 0
         self._taken = 0
-        self._taken_in_all = 0
         self._pass = None
         self.closed = False
 
@@ -95,15 +101,15 @@ class ItemStream:
         calls = recorder.CALLS
         if self.closed:
             raise StopIteration
-        self._begin_epoch()
-        size = recorded_batch_size(calls) if sys._getframe(1).f_globals.get("__name__") == _LOOP else 0
-        item = self._skip(size) if size else next(self._pass)
-        self._taken += 1
-        self._taken_in_all += 1
-        self._end_of_pass()
-        if item is None:
-            calls.refuse_exactness("a data set with items that are None")
-            return next(self)
+        size = recorded_batch_size(calls) if sys._getframe(1).f_globals.get("__name__") in _LOOPS else 0
+        item = None
+        while item is None:
+            self._begin_epoch()
+            place = self._number, self._epoch, self._taken
+            item = self._skip(size, EMPTY_ITEMS.has(*place)) if size else next(self._pass)
+            self._taken += 1
+            if item is None:
+                EMPTY_ITEMS.note(*place)
         return item
 
     def _begin_epoch(self):
@@ -113,22 +119,18 @@ class ItemStream:
             self._length = len(self._dataset)
             self._taken = 0
             order = self._items.order(self._length, self._epoch, self._shuffle)
-            self._pass = SequencePass(self._items, self._epoch, order, self._workers, self._ahead)
+            self._pass = SequencePass(self._items, self._epoch, order, self._ahead)
 
-    def _skip(self, size):
+    def _skip(self, size, is_empty):
         self._pass.skip()
-        return SkippedBatch(size), SkippedBatch(size)
-
-    def _end_of_pass(self):
-        """Leaves generators that the data set owns in a state that does not depend on which items were built."""
-        if self._taken == self._length and not self._notifies:
-            self._items.notify(_settle, self._epoch)
+        return None if is_empty else (SkippedBatch(size), SkippedBatch(size))
 
     def join_end_of_epoch(self):
         """Ends the epoch, if its last item was taken."""
         if self._pass is not None and self._taken == self._length:
             self._pass.close()
             self._pass = None
+            self._items.end_epoch(self._taken)
             if self._notifies:
                 self._items.notify(self._dataset.on_epoch_end, self._epoch)
             self._epoch += 1
@@ -139,63 +141,75 @@ class ItemStream:
             self.closed = True
             if self._pass is not None:
                 self._pass.close()
-            self._items.notify(_settle, self._epoch)
-            if hasattr(self._dataset, "total_batches_seen"):
-                self._dataset.total_batches_seen += self._taken_in_all
+                self._items.end_epoch(self._taken)
 
 
-def _settle():
-    """Stands in for a hook of the data set."""
+class GeneratorStream:
+    """What a Python generator yields, as an enqueuer yields it: without what is None.
+
+    Args:
+        generator: has `__next__`.
+        ahead: how many batches may be drawn before they are asked for.
+    """
+
+    def __init__(self, generator, ahead):
+        self._source = generators.SOURCES.of(generator, recorder.CALLS.streams)
+        self._ahead = ahead
+        self.closed = False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.closed:
+            raise StopIteration
+        batch = None
+        while batch is None:
+            batch = self._source.take(self._ahead)
+        return batch
+
+    def close(self):
+        """Nobody takes from it any more."""
+        self.closed = True
 
 
 def start_ordered(original, enqueuer, workers=1, max_queue_size=10):
-    """`OrderedEnqueuer.start`: the items of a stream of ours, but for worker processes."""
-    if enqueuer.use_multiprocessing:
+    """`OrderedEnqueuer.start`: the items of a stream of ours, but for worker processes that are not forked."""
+    in_processes = enqueuer.use_multiprocessing
+    if in_processes and not worker_processes.are_forked():
         original(enqueuer, workers=workers, max_queue_size=max_queue_size)
         return
-    stream = ItemStream(enqueuer.sequence, workers, max_queue_size, enqueuer.shuffle, notifies=True)
+    dataset = enqueuer.sequence
+    _serve(enqueuer, ItemStream(dataset, workers, max_queue_size, enqueuer.shuffle, True, in_processes), workers)
+
+
+def start_generator(original, enqueuer, workers=1, max_queue_size=10):
+    """`GeneratorEnqueuer.start`: the batches of a stream of ours, but for worker processes, each with a copy of it."""
+    # Keras before 2.2.3 has them under these names, which begin with an underscore.
+    generator = getattr(enqueuer, "_generator", None) or enqueuer.sequence
+    if getattr(enqueuer, "use_multiprocessing", getattr(enqueuer, "_use_multiprocessing", False)):
+        original(enqueuer, workers=workers, max_queue_size=max_queue_size)
+        return
+    _serve(enqueuer, GeneratorStream(generator, max_queue_size), workers)
+
+
+def _serve(enqueuer, stream, workers):
     enqueuer.workers = workers
     enqueuer.get = lambda: stream
     enqueuer.stop = lambda timeout=None: stream.close()
     enqueuer.is_running = lambda: not stream.closed
-    enqueuer.join_end_of_epoch = stream.join_end_of_epoch
+    enqueuer.join_end_of_epoch = getattr(stream, "join_end_of_epoch", None)
 
 
 def iter_sequence_infinite(original, seq):
     """`iter_sequence_infinite`: items built by the consumer. A data set with an order of its own keeps it."""
-    from keras.utils import Sequence
-
-    if type(seq).__iter__ is not Sequence.__iter__:
+    if type(seq).__iter__.__module__ not in _SEQUENCES:
         return original(seq)
     return ItemStream(seq, workers=0, ahead=1, shuffle=False, notifies=False)
 
 
-# -- image iterators ---------------------------------------------------------------------------------------------------
-
-def image_iterator(original, iterator, *args, **kwargs):
-    """`Iterator.__init__`: gives it a stream for its first order; one with a seed shares it with those of that seed."""
-    original(iterator, *args, **kwargs)
-    key = recorder.CALLS.streams.new_key()
-    iterator._pedl_key = key if iterator.seed is None else (iterator.seed,)
-
-
-def image_item(original, iterator, index):
-    """`Iterator.__getitem__`: seeds by the number of the item, where Keras counts the items that were built so far.
-
-    What it draws when it is first used, the order of its images, comes from a stream of its own, so that it does not
-    depend on which item was built first.
-    """
-    import numpy
-
-    item = getattr(_LOCAL, "item", None)
-    if item is None or index >= len(iterator):
-        return original(iterator, index)
-    epoch, position = item
-    if iterator.seed is not None:
-        numpy.random.seed(iterator.seed + iterator.total_batches_seen + epoch * len(iterator) + position)
-    with iterator.lock:
-        if iterator.index_array is None:
-            with PrivateStream("order of images", *iterator._pedl_key):
-                iterator._set_index_array()
-    start = iterator.batch_size * index
-    return iterator._get_batches_of_transformed_samples(iterator.index_array[start:start + iterator.batch_size])
+def iterate_sequence(original, seq):
+    """`Sequence.__iter__` of Keras before 2.2.3, where Keras's loop asks for it: items built by the consumer."""
+    if sys._getframe(2).f_globals.get("__name__") not in _LOOPS:
+        return original(seq)
+    return ItemStream(seq, workers=0, ahead=1, shuffle=False, notifies=False)

@@ -13,6 +13,7 @@ import weakref
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
+from py_hooks.keras import packages
 
 _NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
 
@@ -25,17 +26,34 @@ _OVERRIDABLE = (
 
 
 class _Models:
-    """Models by number, in the order of their first compute call; never by address, which is used again."""
+    """Models by number, in the order of their first compute call; never by address, which is used again.
+
+    Attributes:
+        describe: what checkpoints know of a model is told by this; None where there are no checkpoints of models.
+        descriptions: what it told, by model.
+    """
 
     def __init__(self):
         self._numbers = weakref.WeakKeyDictionary()
         self._next = 0
+        self.describe = None
+        self.descriptions = weakref.WeakKeyDictionary()
 
     def number(self, model):
         if model not in self._numbers:
             self._numbers[model] = self._next
             self._next += 1
         return self._numbers[model]
+
+    def in_use(self):
+        """`(number, model)` of those that computed and are still there, by number."""
+        return sorted(((number, model) for model, number in self._numbers.items()), key=lambda item: item[0])
+
+    def computes(self, model):
+        """A compute function of the model was made: it is built, and is described the first time. Its number."""
+        if self.describe is not None and model not in self.descriptions:
+            self.descriptions[model] = self.describe(model)
+        return self.number(model)
 
 
 MODELS = _Models()
@@ -59,7 +77,7 @@ class ComputeFunction:
         self.model = weakref.ref(model)
         self.kind = kind
         self.function = function
-        self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.number(model)}")
+        self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.computes(model)}")
         self.answers_batches = False
         self.cleaned = None
 
@@ -105,17 +123,19 @@ class ComputeFunction:
             self.changed(calls)
             self.cleaned = calls.cleaned
 
-    def count_made(self, calls):
-        """A call was made and recorded: notes what it changed, and counts the batch."""
+    def count_made(self, calls, batches=1):
+        """A call was made and recorded: notes what it changed, and counts its batches."""
         self.note_changes(calls)
         if self.kind == recorder.TRAIN:
-            calls.trained()
+            calls.trained(batches)
+        else:
+            calls.called()
 
-    def count_answered(self, calls):
+    def count_answered(self, calls, batches=1):
         """A call was answered: the same. Ends the replay if it was the last one, and returns whether it was."""
         self.note_changes(calls)
         if self.kind == recorder.TRAIN:
-            calls.trained_before()
+            calls.trained_before(batches)
         return calls.answered()
 
     def must_be_made(self, calls):
@@ -161,13 +181,13 @@ class ComputeFunction:
 
 def runs_user_code(model):
     """Whether a call for one batch runs code of the script besides what it computes: an own metric's, or an override."""
-    own = [kind for kind in type(model).__mro__ if not kind.__module__.startswith(("keras.", "builtins"))]
+    own = [kind for kind in type(model).__mro__ if not packages.is_frameworks(kind.__module__)]
     return has_own_metrics(model) or any(name in vars(kind) for kind in own for name in _OVERRIDABLE)
 
 
 def has_own_metrics(holder):
     """Whether any metric of a model, or within a metric, is not Keras's."""
     return any(
-        not type(metric).__module__.startswith("keras.") or has_own_metrics(metric)
+        not packages.is_frameworks(type(metric).__module__) or has_own_metrics(metric)
         for metric in getattr(holder, "metrics", ())
     )

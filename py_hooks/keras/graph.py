@@ -1,23 +1,27 @@
-"""Keras 2 on TensorFlow 1: the compute functions of a model, recorded and answered.
+"""Keras 2 on TensorFlow 1, and the one within TensorFlow 1: the compute functions of a model, recorded and answered.
 
 A model's `train_function` and its siblings are objects of `K.function`: a list of arrays goes in, a list of numbers
 comes out, and the variables of the session change. The object that `_make_train_function` sets on the model is
-wrapped here. Making it creates slots and ops in the graph, so it is made in a replay too; its first call makes
-nothing, so an answered call leaves nothing out but the numbers.
+wrapped here. Making it creates slots and ops in the graph, so it is made in a replay too. Where the framework's loop
+makes it with the first batch, or anew with a later one (`tf.keras` does, when weights of samples appear), the record of
+that batch says so, and it is really built in a replay. The first call gives the new variables their values, which is
+done in a replay too; so an answered call leaves nothing out but the numbers.
 
-Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/python/keras/backend.py.
+Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/python/keras/backend.py and
+engine/training.py.
 """
 import contextlib
 import sys
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import entries
+from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
-from py_hooks.keras import plan, sources
+from py_hooks.keras import enqueuers, models, packages, plan, sources
 from py_hooks.keras.functions import ComputeFunction, runs_user_code
-from py_hooks.keras.validation import GraphValidation
+from py_hooks.keras.validation import GraphValidation, Unrecorded
 from py_hooks.tensorflow import graphs, sessions
+from py_hooks.tensorflow.eager import RESOURCE_VARIABLES
 
 _KINDS = (recorder.TRAIN, recorder.TEST, recorder.PREDICT)
 
@@ -29,13 +33,12 @@ def _maker(name, attribute, kind):
     @binding
     def advice(original):
         def make(model):
-            if isinstance(getattr(model, attribute, None), GraphFunction):
-                original(model)
-            elif kind == recorder.TRAIN:
+            if kind != recorder.TRAIN or isinstance(getattr(model, attribute, None), GraphFunction):
+                # One that tf.keras makes anew needs no order: its optimizers count batches after their other updates.
+                _make(original, model, attribute, kind)
+            else:
                 with _ordered_updates(model):
                     _make(original, model, attribute, kind)
-            else:
-                _make(original, model, attribute, kind)
 
         return make
 
@@ -52,13 +55,16 @@ def _make(original, model, attribute, kind):
     finally:
         calls.depth -= 1
     function = getattr(model, attribute)
-    if not isinstance(function, GraphFunction):
+    # In eager mode it is another thing, or not made.
+    if not isinstance(function, GraphFunction) and hasattr(function, "updates_op"):
         setattr(model, attribute, GraphFunction(model, kind, function))
 
 
 make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
 make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
 make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
+make_fit_function = _maker("make_fit_function", "_fit_function", recorder.TRAIN)
+make_eval_function = _maker("make_eval_function", "_eval_function", recorder.TEST)
 
 
 class GraphFunction(ComputeFunction):
@@ -70,6 +76,7 @@ class GraphFunction(ComputeFunction):
         self._effects = None
         self.answers_batches = not runs_user_code(model)
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
+        self._is_new = True
         if kind != recorder.PREDICT:
             recorder.CALLS.trial.metric_names(self.identity, list(model.metrics_names))
 
@@ -84,19 +91,51 @@ class GraphFunction(ComputeFunction):
         if calls.depth or get_ident() != calls.main_thread:
             return self.function(inputs)
         if calls.replaying and calls.arguments:
+            self._initialize(calls)
             return self.answer_batch(calls, lambda: self.function(inputs))
-        arguments = calls.arguments or _batch_size(inputs)
+        arguments = calls.arguments or _batch_size(inputs) | self._is_new
+        tensors = [each for each in inputs if fingerprint.is_symbolic(each)]
+        if tensors:
+            self._check_sources(calls, tensors)
         if calls.replaying:
+            self._initialize(calls)
+            self._pull(calls, tensors)
             result = self.answer(calls, arguments)
             self.count_answered(calls)
             return result
         _, result = self.make(calls, lambda: self.function(inputs))
+        self._is_new = False
         calls.record(self.kind, self.identity, arguments, result)
         if self._gives_arrays or calls.arguments:
             # They are the script's to change.
             calls.append_pending()
         self.count_made(calls)
         return result
+
+    def _initialize(self, calls):
+        """Gives the variables that came with the function their values, as its first call does."""
+        if self._is_new:
+            self._is_new = False
+            with Unrecorded(calls):
+                sys.modules[type(self.function).__module__].get_session()
+
+    def _check_sources(self, calls, tensors):
+        """Says what a replay could not pull again: only iterators give the same again."""
+        effects = self._graph.effects(tensors, [])
+        for kind in effects.takes_data + effects.hidden_streams:
+            if not graphs.is_iterator(kind):
+                calls.refuse_exactness(f"{sources.TENSORS} that come from the op `{kind}`")
+        if any(not name.startswith("pedl_random/") for name in effects.writes):
+            calls.refuse_exactness(f"{sources.TENSORS} that are computed with a variable that they write")
+
+    def _pull(self, calls, tensors):
+        """Takes the next elements of the iterators behind tensors, as the call would.
+
+        At an iterator's end it raises what the call would raise, which no record is of.
+        """
+        if tensors:
+            with Unrecorded(calls):
+                sys.modules[type(self.function).__module__].get_session().run([tensor.op for tensor in tensors])
 
     def answer_skipped(self, batch):
         """What the `..._on_batch` that the framework's loop calls returns for a batch that was not built."""
@@ -121,15 +160,17 @@ class GraphFunction(ComputeFunction):
 
 
 def _batch_size(inputs):
-    """The size of a batch as it stands in records: how many rows its first array has."""
-    shape = getattr(inputs[0], "shape", ()) if inputs else ()
+    """The size of a batch as it stands in records: how many rows its first array has; 0 for a pipeline's."""
+    if not inputs or fingerprint.is_symbolic(inputs[0]):
+        return 0
+    shape = getattr(inputs[0], "shape", ())
     return (_SIZE | int(shape[0]) << 1) if len(shape) else 0
 
 
 def recorded_batch_size(calls):
-    """How many rows the batch of the next answered call has; 0 where the next record is no such call."""
+    """How many rows the batch of the next answered call has; 0 where the next record is no such call, or a first one."""
     record = calls.guarded(calls.trial.peek) if calls.replaying else None
-    if record is None or record[0] not in _KINDS or not record[2] & _SIZE:
+    if record is None or record[0] not in _KINDS or not record[2] & _SIZE or record[2] & recorder.TRACED:
         return 0
     return (record[2] & ~_SIZE) >> 1
 
@@ -149,7 +190,7 @@ def _ordered_updates(model):
     with SGD (2.3.1, two cores). The old one is what the optimizers' formulas mean, so it is taken for all of them.
     """
     optimizer = getattr(model, "optimizer", None)
-    if optimizer is None:
+    if not hasattr(optimizer, "get_updates"):
         yield
         return
     get_updates = optimizer.get_updates
@@ -159,11 +200,12 @@ def _ordered_updates(model):
         _read_before_written([update.op for update in updates if hasattr(update, "op")], model.total_loss.op)
         return updates
 
-    optimizer.get_updates = get_ordered_updates
+    # Past `__setattr__`, with which the optimizers of tf.keras make hyperparameters of what they are given.
+    vars(optimizer)["get_updates"] = get_ordered_updates
     try:
         yield
     finally:
-        del optimizer.get_updates
+        del vars(optimizer)["get_updates"]
 
 
 def _read_before_written(writers, loss):
@@ -214,55 +256,53 @@ def get_gradients(original, optimizer, *args, **kwargs):
     return original(optimizer, *args, **kwargs)
 
 
-# -- models from files -------------------------------------------------------------------------------------------------
-
-
-def load_model(original, filepath, *args, **kwargs):
-    """`load_model`: makes a model, in a replay too; but the file may be newer there, so its values are unknown."""
-    calls = recorder.CALLS
-    if not calls.begun or not calls.recordable():
-        return original(filepath, *args, **kwargs)
-    calls.depth += 1
-    try:
-        model = original(filepath, *args, **kwargs)
-    finally:
-        calls.depth -= 1
-    WEIGHTS.loaded(model)
-    calls.checked(recorder.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
-    return model
-
-
 # -- what the generation knows of weights and devices ------------------------------------------------------------------
 
 
 class GraphWeights:
     """Weights that are variables of a TensorFlow 1 graph."""
 
+    sources = frozenset([sources.GENERATORS, sources.PIPELINES, sources.PROCESSES, sources.TENSORS])
+    # There is no `steps_per_execution`.
+    counts_steps = False
+    # Without workers it neither shuffles a data set nor ends its epochs (keras 2.3.1, engine/training_generator.py).
+    trains_otherwise_without_workers = True
+
+    def steps_per_execution(self, model):
+        """How many batches a call of the model's training function takes."""
+        return 1
+
     def is_stale(self, weight):
         """Whether training changed the weight since Python last wrote it."""
         return weight.op.name in graphs.of(weight.graph).stale
 
-    def values(self, weights):
-        """The values of weights, read past the door."""
-        import keras
-
-        calls = recorder.CALLS
-        calls.depth += 1
-        try:
-            return keras.backend.batch_get_value(weights)
-        finally:
-            calls.depth -= 1
+    def values(self, model, weights):
+        """The values of weights of a model, read past the door."""
+        with Unrecorded(recorder.CALLS):
+            return packages.module(model, "backend").batch_get_value(weights)
 
     def loaded(self, model):
         """Notes that a model's weights now hold what only a file knows."""
+        if not self.is_intercepted():
+            return
         optimizer = getattr(model, "optimizer", None)
-        for weight in list(model.weights) + list(getattr(optimizer, "weights", ())):
+        for weight in sources.weights_of(model) + sources.weights_of(optimizer):
             graphs.of(weight.graph).changed([weight.op.name])
+
+    def is_intercepted(self):
+        """Whether there are compute functions that are seen; in eager mode there are not."""
+        from tensorflow.python.eager import context
+
+        return not context.executing_eagerly()
 
     def causes(self, model):
         """What about the session cannot be resumed exactly."""
-        session = sessions.SESSIONS.of_default_graph()
+        if not self.is_intercepted():
+            return [_eager_cause(recorder.CALLS)]
+        session = sessions.SESSIONS.of_default_graph(packages.module(model, "backend"))
         found = []
+        if getattr(model, "_distribution_strategy", None) is not None:
+            found.append(f"training distributed over devices (`{type(model._distribution_strategy).__name__}`)")
         if not sessions.runs_one_at_a_time(session):
             found.append(
                 recorder.Unrepeatable(
@@ -277,10 +317,35 @@ class GraphWeights:
 
 WEIGHTS = GraphWeights()
 
+def _eager_cause(calls):
+    """The cause for training in eager mode. Ends the process where a number of steps is given, which has no effect."""
+    if calls.trial.has_plan:
+        recorder.stop(
+            calls,
+            65,
+            "the number of steps is given, and `tf.keras` trains in eager mode of TensorFlow 1\n"
+            "  its batches are not counted there\n"
+            "  the script was stopped before it trained",
+            "leave out `tf.enable_eager_execution()`, or leave the number of steps to the script",
+        )
+    return sessions.not_intercepted(sessions.EAGER_TRAINING)
+
 
 def prepare(calls):
     """Has the entry points look at weights and devices, and fits validate, in the way of TensorFlow 1."""
+    if RESOURCE_VARIABLES in [provider for _, provider in calls.state_providers]:
+        recorder.stop(
+            calls,
+            69,
+            "keras 2.2.5 - 2.3.1 on TensorFlow 2 is not something pedl-run can intercept\n"
+            "  known: keras 2.2.5 - 2.3.1 on TensorFlow 1\n"
+            "  the script was stopped before it trained",
+            "use `tf.keras`, or TensorFlow 1.15; or pass `--no-hooks keras` to train without checkpoints and resume",
+        )
     sources.below = WEIGHTS
     plan.prepare(calls, GraphValidation())
+    calls.state_providers.append(("empty items", enqueuers.EMPTY_ITEMS))
+    calls.at_begin.append(lambda: enqueuers.EMPTY_ITEMS.begin(calls.checkpoint_states().get("empty items", [])))
+    models.prepare(calls, sessions.SESSIONS.key_of)
     if sessions.SESSIONS.capture not in [provider.capture for _, provider in calls.state_providers]:
         calls.refuse_exactness("sessions are not intercepted (`--no-hooks tensorflow`)")

@@ -1,4 +1,4 @@
-"""Keras 3: loops of the script's own, with `GradientTape` or `stateless_apply`.
+"""Keras 3, and TensorFlow 2: loops of the script's own, with `GradientTape` or `stateless_apply`.
 
 A step of Keras's own loop lies in a recorded call (`depth` above 0); any other is the script's. Before the first
 recorded call nothing more needs to be done: in a replay that loop runs again. After it the loop would run on variables
@@ -17,23 +17,24 @@ _TRACED = "an optimizer is applied in a `tf.function` of the script's own, which
 _HINT = "train with `fit` or `train_on_batch`, or run it without `--exact`"
 
 
-@binding
-def applied(original):
-    """`BaseOptimizer.apply`: a step of an optimizer, by Keras or by the script."""
-
-    def apply(optimizer, *args, **kwargs):
-        calls = recorder.CALLS
-        if calls.depth or not calls.on_main_thread():
+def _advice(is_on_tensorflow):
+    @binding
+    def advice(original):
+        def apply(optimizer, *args, **kwargs):
+            calls = recorder.CALLS
+            if calls.depth or not calls.on_main_thread():
+                return original(optimizer, *args, **kwargs)
+            if not calls.begun:
+                loops.tell(calls, _WHAT, _HINT)
+                if is_on_tensorflow() and _is_traced():
+                    calls.refuse_exactness(_TRACED)
+            elif is_on_tensorflow():
+                calls.refuse_exactness(_WHAT)
             return original(optimizer, *args, **kwargs)
-        if not calls.begun:
-            loops.tell(calls, _WHAT, _HINT)
-            if _is_on_tensorflow() and _is_traced():
-                calls.refuse_exactness(_TRACED)
-        elif _is_on_tensorflow():
-            calls.refuse_exactness(_WHAT)
-        return original(optimizer, *args, **kwargs)
 
-    return apply
+        return apply
+
+    return advice
 
 
 def _is_traced():
@@ -46,3 +47,10 @@ def _is_on_tensorflow():
     from keras.src import backend
 
     return backend.backend() == "tensorflow"
+
+
+applied = _advice(_is_on_tensorflow)
+applied.__doc__ = "`BaseOptimizer.apply` of Keras 3: a step of an optimizer, by Keras or by the script."
+
+applied_on_tensorflow = _advice(lambda: True)
+applied_on_tensorflow.__doc__ = "`apply_gradients` of optimizers that only TensorFlow 2 has: the same."

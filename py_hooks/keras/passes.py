@@ -9,8 +9,8 @@ Source: keras 3.15.1, keras/src/trainers/epoch_iterator.py and keras/src/trainer
 import itertools
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import generators, worker_processes
 from py_hooks.advice.data import Items, SequencePass
-from py_hooks.advice.random_streams import PrivateStream
 
 
 class ArrayPass:
@@ -65,7 +65,7 @@ def array_iterator(original, adapter, convert, inputs):
 def array_dataset(original, adapter):
     """`ArrayDataAdapter.get_tf_dataset`: the shuffles in it are keyed by the pass where the script sets no seed."""
     streams = recorder.CALLS.streams
-    streams.in_array_pipeline = True
+    streams.in_array_pipeline = adapter._pedl_is_of_arrays = True
     try:
         return original(adapter)
     finally:
@@ -90,18 +90,32 @@ class ConvertedPass:
         self._source.skip()
 
 
-def _is_ours(adapter):
+def epoch_iterator(original, iterator, *args, **kwargs):
+    """`EpochIterator.__init__`: tells its adapter whether a pass goes on behind the end of an epoch."""
+    original(iterator, *args, **kwargs)
+    iterator.data_adapter._pedl_goes_on = iterator.steps_per_epoch is not None
+
+
+def _goes_on(adapter):
+    return getattr(adapter, "_pedl_goes_on", False)
+
+
+def is_ours(adapter):
+    """Whether passes over the data of a `PyDatasetAdapter` are ours."""
     return adapter.__dict__.get("_pedl_items") is not None
 
 
 def sequence_adapter(original, adapter, x, *args, **kwargs):
-    """`PyDatasetAdapter.__init__`: our passes take the place of its enqueuer, but for worker processes."""
+    """`PyDatasetAdapter.__init__`: our passes take the place of its enqueuer, but for processes that are not forked."""
     original(adapter, x, *args, **kwargs)
     calls = recorder.CALLS
     adapter._pedl_items = None
-    if x.use_multiprocessing and x.workers > 0:
+    in_processes = x.use_multiprocessing and x.workers > 0
+    if in_processes and not worker_processes.are_forked():
         return
-    adapter._pedl_items = Items(x, calls.streams.new_key())
+    # One worker without processes is the caller (keras 3.15.1, py_dataset_adapter.py, `PyDatasetAdapter.__init__`).
+    workers = x.workers if x.workers > 1 or in_processes else 0
+    adapter._pedl_items = Items(x, calls.streams.new_key(), workers, in_processes)
     adapter._pedl_epoch = -1
     adapter._pedl_start = 0
     adapter.enqueuer = None
@@ -109,23 +123,20 @@ def sequence_adapter(original, adapter, x, *args, **kwargs):
 
 def sequence_iterator(original, adapter):
     """`PyDatasetAdapter._get_iterator`: one pass over the items."""
-    if not _is_ours(adapter):
+    if not is_ours(adapter):
         return original(adapter)
     dataset, epoch = adapter.py_dataset, max(0, adapter._pedl_epoch)
     length = dataset.num_batches
     items = adapter._pedl_items
     order = itertools.count() if length is None else items.order(length, epoch, adapter.shuffle)
-    ahead = 1 if recorder.CALLS.replaying else dataset.max_queue_size
     start, adapter._pedl_start = adapter._pedl_start, 0
-    # One worker without processes is the caller (keras 3.15.1, py_dataset_adapter.py, `PyDatasetAdapter.__init__`).
-    workers = dataset.workers if dataset.workers > 1 else 0
-    source = SequencePass(items, epoch, order, workers, ahead, start)
+    source = SequencePass(items, epoch, order, dataset.max_queue_size, start)
     return ConvertedPass(map(adapter._standardize_batch, source), source)
 
 
 def sequence_jax_iterator(original, adapter):
     """`PyDatasetAdapter.get_jax_iterator`: its conversion is a generator, which could not skip."""
-    if not _is_ours(adapter):
+    if not is_ours(adapter):
         return original(adapter)
     source = adapter._get_iterator()
     adapter._get_iterator = lambda: source
@@ -136,17 +147,50 @@ def sequence_jax_iterator(original, adapter):
     return ConvertedPass(converted, source)
 
 
+# The epoch of an item that is built to learn its types, before the first one.
+PEEK = -1
+
+
+class _Peeked:
+    """A data set while its adapter learns the types of its items: they are built as all others are."""
+
+    def __init__(self, adapter):
+        self._adapter = adapter
+        self._dataset = adapter.py_dataset
+
+    def __getattr__(self, name):
+        return getattr(self._dataset, name)
+
+    def __getitem__(self, index):
+        items = self._adapter._pedl_items
+        item = items.build(PEEK, index)
+        if items.must_be_built:
+            self._adapter.enqueuer = _NO_PREFETCH
+        return item
+
+
+# In the place of an enqueuer it keeps the framework from looking ahead (keras 3.15.1, py_dataset_adapter.py,
+# `PyDatasetAdapter.get_tf_dataset`): what is built early changes the data set early, nobody knows how early, and is
+# built before the end of an epoch changes the data set, where the pass goes on behind it.
+_NO_PREFETCH = object()
+
+
 def sequence_dataset(original, adapter):
-    """`PyDatasetAdapter.get_tf_dataset`: it builds the first items to learn their types, under a stream of its own."""
-    if not _is_ours(adapter):
+    """`PyDatasetAdapter.get_tf_dataset`: it builds the first items to learn their types."""
+    if not is_ours(adapter):
         return original(adapter)
-    with PrivateStream(*(adapter._pedl_items.key + ("peek",))):
+    dataset, adapter.py_dataset = adapter.py_dataset, _Peeked(adapter)
+    if adapter._pedl_items.must_be_built or _goes_on(adapter):
+        adapter.enqueuer = _NO_PREFETCH
+    try:
         return original(adapter)
+    finally:
+        adapter.py_dataset, adapter.enqueuer = dataset, None
 
 
 def sequence_epoch_begin(original, adapter):
     """`PyDatasetAdapter.on_epoch_begin`: the data set's own hook, under a stream of its own."""
-    if not _is_ours(adapter):
+    if not is_ours(adapter):
         return original(adapter)
     adapter._pedl_epoch += 1
     return _under_stream(original, adapter, "begin")
@@ -154,8 +198,9 @@ def sequence_epoch_begin(original, adapter):
 
 def sequence_epoch_end(original, adapter):
     """`PyDatasetAdapter.on_epoch_end`: the data set's own hook, under a stream of its own."""
-    if not _is_ours(adapter):
+    if not is_ours(adapter):
         return original(adapter)
+    adapter._pedl_items.end_epoch(adapter.num_batches or 0, _goes_on(adapter))
     return _under_stream(original, adapter, "end")
 
 
@@ -170,7 +215,10 @@ def _under_stream(original, adapter, hook):
 class DatasetPass:
     """One pass over a `tf.data` pipeline of an adapter, begun at the position that was skipped to.
 
-    Nothing is pulled, and the pipeline's iterator is not even made, before the first element that somebody needs.
+    Nothing is pulled, and the pipeline's iterator is not even made, before the first element that somebody needs. But
+    where an element is not a function of its position, all of them are pulled, in a replay too, from iterators that
+    are made in the order in which they were asked for: from a pipeline of the script's own, a Python generator, and a
+    data set that changes while it builds.
     """
 
     def __init__(self, dataset, adapter, ordinal):
@@ -180,25 +228,48 @@ class DatasetPass:
         self._iterator = None
         self._position = 0
         self._skipped = 0
+        self._taken = 0
+        # Keras 2 has one pass over arrays for all epochs, and does not say how long it is.
+        self._length = getattr(adapter, "num_batches", None)
+        if self._must_be_pulled():
+            self.live()
+
+    def _must_be_pulled(self):
+        if is_ours(self._adapter):
+            return self._adapter._pedl_items.must_be_built
+        return not getattr(self._adapter, "_pedl_is_of_arrays", False)
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        if recorder.CALLS.replaying:
+        if recorder.CALLS.replaying and not self._must_be_pulled():
             self._skipped += 1
             return Skipped(self, self._skipped)
         return next(self.live())
 
     def skip(self):
-        """Counts one element as consumed."""
-        self._skipped += 1
+        """Counts one element as consumed. Raises StopIteration at the end, as far as that is known without pulling."""
+        if self._must_be_pulled():
+            next(self.live())
+            self._taken += 1
+        elif self.taken(1):
+            self._skipped += 1
+        else:
+            raise StopIteration
+
+    def taken(self, count):
+        """A call takes up to so many elements. Returns how many there are, as far as their number is known."""
+        if self._length is not None:
+            count = max(0, min(count, self._length - self._taken))
+        self._taken += count
+        return count
 
     def live(self):
         """The pipeline's own iterator, at the position skipped to."""
         if self._iterator is None:
             recorder.CALLS.streams.begin_pass(self._ordinal)
-            if _is_sequence(self._adapter):
+            if is_ours(self._adapter):
                 self._adapter._pedl_start = self._position = self._skipped
             self._iterator = iter(self._dataset)
         while self._position < self._skipped:
@@ -223,11 +294,7 @@ class Skipped:
         return next(iterator)
 
 
-def _is_sequence(adapter):
-    return "_pedl_items" in adapter.__dict__
-
-
-class _Passes:
+class Passes:
     """Stands for an adapter's pipeline: its iterators are `DatasetPass`es, numbered in the order they are asked for."""
 
     def __init__(self, dataset, adapter):
@@ -246,5 +313,31 @@ def dataset_iterator(original, epoch_iterator):
     calls = recorder.CALLS
     # Without an entry it is the iterator of a trainer that is no model, whose functions are the framework's own.
     if calls.begun and calls.entries and calls.recordable():
-        return _Passes(dataset, epoch_iterator.data_adapter)
+        return Passes(dataset, epoch_iterator.data_adapter)
     return dataset
+
+
+# -- Python generators -------------------------------------------------------------------------------------------------
+
+
+# Batches that are drawn while another one is trained on.
+AHEAD = 2
+
+
+def generator_adapter(original, adapter, generator):
+    """`GeneratorDataAdapter.__init__`: batches are drawn under the generator's own stream, by whatever thread."""
+    source = generators.SOURCES.of(generator, recorder.CALLS.streams)
+    # The source does not keep its generator alive.
+    adapter._pedl_generator, adapter._pedl_source = generator, source
+    original(adapter, source)
+
+
+def generator_dataset(original, adapter):
+    """`GeneratorDataAdapter.get_tf_dataset`: the generator's source looks ahead, and not TensorFlow.
+
+    Nobody would know how much more than is consumed TensorFlow has drawn, and a second fit goes on behind that.
+    """
+    from py_hooks.tensorflow import pipelines
+
+    adapter._pedl_source.ahead = AHEAD
+    return pipelines.without_prefetching(original(adapter))

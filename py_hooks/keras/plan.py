@@ -16,6 +16,8 @@ import math
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
 from py_hooks.engine.patch import binding
+from py_hooks.keras import sources
+from py_hooks.keras.validation import held_by
 
 # Keras's own default (keras 2.2.5 to 3.15.1, `Model.fit`).
 _BATCH_SIZE = 32
@@ -91,7 +93,9 @@ def prepare(calls, validation):
         validation: how this generation validates between two batches (`py_hooks/keras/validation.py`).
     """
     PLAN.validation = validation
-    calls.at_last.append(PLAN.stop)
+    # Keras 2 and tf.keras may both be there.
+    if PLAN.stop not in calls.at_last:
+        calls.at_last.append(PLAN.stop)
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
@@ -146,7 +150,7 @@ def _place():
 
 
 def _check(calls, model):
-    size = getattr(model, "steps_per_execution", None) or 1
+    size = sources.below.steps_per_execution(model)
     if size > 1:
         recorder.stop(
             calls,
@@ -246,10 +250,23 @@ def batch_hook(original):
     return call_batch_hook
 
 
-def epoch_end(original, callbacks, epoch, logs=None):
+@binding
+def batch_end(original):
+    """`CallbackList.on_batch_end` of Keras before 2.2.5: the same."""
+
+    def on_batch_end(callbacks, batch, logs=None):
+        original(callbacks, batch, logs)
+        if PLAN.fits:
+            _between_batches(callbacks, batch)
+
+    return on_batch_end
+
+
+def epoch_end(original, callbacks, epoch, logs=None, **mode):
     """`CallbackList.on_epoch_end`: takes note of the epoch's validation, and makes it where a cut left it out."""
     calls = recorder.CALLS
-    if PLAN.fits and logs is not None and _is_of(PLAN.fits[-1], callbacks):
+    is_of_training = mode.get("mode", "train") == "train"
+    if PLAN.fits and is_of_training and logs is not None and _is_of(PLAN.fits[-1], callbacks):
         fit = PLAN.fits[-1]
         metrics = PLAN.validation.of_epoch(fit, callbacks, epoch, logs)
         if metrics:
@@ -262,12 +279,12 @@ def epoch_end(original, callbacks, epoch, logs=None):
             # Keras 3 would go on with the few batches that it had looked at before the epoch.
             fit.model.stop_training = True
             PLAN.say(calls, "the generator has ended inside of an epoch, and the training with it")
-    return original(callbacks, epoch, logs)
+    return original(callbacks, epoch, logs, **mode)
 
 
 def _is_of(fit, callbacks):
     """Whether these are the callbacks of the fit that goes by the plan: in a callback, or a thread, there are others."""
-    return recorder.CALLS.recordable() and getattr(callbacks, "model", None) in fit.models()
+    return recorder.CALLS.recordable() and held_by(callbacks, "model") in fit.models()
 
 
 def _between_batches(callbacks, batch):
@@ -276,7 +293,7 @@ def _between_batches(callbacks, batch):
         return
     fit.batch = batch
     # The epoch that ends now is validated as it is.
-    if calls.validation_due and not fit.is_over and not PLAN.validation.is_last_of_epoch(fit, callbacks.params):
+    if calls.validation_due and not fit.is_over and not PLAN.validation.is_last_of_epoch(fit, held_by(callbacks, "params")):
         _validate(calls, fit, callbacks)
 
 

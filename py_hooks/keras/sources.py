@@ -1,22 +1,26 @@
 """What a fit is given: which of it can be resumed exactly, and how it is told from another."""
 import sys
 
-from py_hooks.advice import fingerprint
-from py_hooks.keras.variables import VARIABLES
+from py_hooks.advice import fingerprint, worker_processes
+from py_hooks.keras import variables
+
+# What a generation may take batches from, besides arrays and indexable data sets.
+GENERATORS, PIPELINES, PROCESSES = "a Python generator", "a tf.data pipeline", "worker processes"
+LOADERS, TENSORS = "a torch DataLoader", "tensors of TensorFlow"
 
 
 def causes(model, arguments):
     """What in a call's arguments cannot be resumed exactly yet. Empty where all of it can."""
+    # `pickle_safe` is what Keras 1 called it (keras 2.3.1, keras/legacy/interfaces.py).
+    in_processes = bool(arguments.get("use_multiprocessing") or arguments.get("pickle_safe"))
+    in_processes = in_processes and arguments.get("workers", 1) > 0
     found = []
     for name in ("x", "generator", "validation_data"):
         for source in _parts(name, arguments.get(name)):
-            cause = _cause(source)
+            cause = _cause(source, in_processes)
             if cause:
                 found.append("{} ({})".format(cause, f"`{name}`"))
-    # `pickle_safe` is what Keras 1 called it (keras 2.3.1, keras/legacy/interfaces.py).
-    if (arguments.get("use_multiprocessing") or arguments.get("pickle_safe")) and arguments.get("workers", 1) > 0:
-        found.append("worker processes (`use_multiprocessing=True`)")
-    if (getattr(model, "steps_per_execution", None) or 1) > 1:
+    if not below.counts_steps and below.steps_per_execution(model) > 1:
         found.append("`steps_per_execution` above 1")
     found.extend(below.causes(model))
     return found
@@ -28,49 +32,80 @@ def _parts(name, value):
     return [value]
 
 
-def _cause(source):
+def _cause(source, in_processes):
+    if fingerprint.is_symbolic(source):
+        return _unless_known(TENSORS)
     if source is None or isinstance(source, (list, tuple, dict, str)) or fingerprint.is_tensor_like(source):
         return None
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        if getattr(source, "use_multiprocessing", False) and getattr(source, "workers", 1) > 0:
-            return "worker processes of a data set"
+        if in_processes or (getattr(source, "use_multiprocessing", False) and getattr(source, "workers", 1) > 0):
+            return _unless_known(PROCESSES) or _unless_forked()
         return None
-    if hasattr(source, "element_spec") or type(source).__name__.endswith("Dataset"):
-        return "a tf.data pipeline"
+    if hasattr(source, "element_spec") or type(source).__name__.endswith(("Dataset", "DatasetV1Adapter")):
+        return _unless_known(PIPELINES) or _unless_in_order(source)
+    if type(source).__module__.startswith("torch.utils.data"):
+        # TensorFlow would go through it in a thread of its own.
+        return _unless_known(LOADERS) or (LOADERS if _backend() == "tensorflow" else None)
     if hasattr(source, "__next__"):
-        return "a Python generator"
+        copies = f"{GENERATORS} in worker processes, each of which has a copy of it" if in_processes else None
+        return _unless_known(GENERATORS) or copies
     return f"data of type {type(source).__name__}"
 
 
+def _unless_known(kind):
+    return None if kind in below.sources else kind
+
+
+def _unless_forked():
+    return None if worker_processes.are_forked() else f"{PROCESSES} that are not forked"
+
+
+def _unless_in_order(dataset):
+    options = dataset.options() if hasattr(dataset, "options") else None
+    # The second is its name up to TensorFlow 2.4.
+    for name in ("deterministic", "experimental_deterministic"):
+        if getattr(options, name, None) is False:
+            return f"{PIPELINES} that keeps no order (`{name}=False`)"
+    return None
+
+
 class _EagerWeights:
-    """What the entry points ask about weights and devices: the answers of Keras 3."""
+    """What the entry points ask about weights, devices and sources: the answers of Keras 3."""
+
+    sources = frozenset([GENERATORS, PIPELINES, PROCESSES, LOADERS])
+    counts_steps = True
+    trains_otherwise_without_workers = False
 
     def is_stale(self, weight):
         """Whether training changed the weight since Python last wrote it."""
-        return VARIABLES.is_stale(weight)
+        return variables.VARIABLES.is_stale(weight)
 
-    def values(self, weights):
-        """The values of weights."""
+    def values(self, model, weights):
+        """The values of weights of a model."""
         return [weight.numpy() for weight in weights]
+
+    def steps_per_execution(self, model):
+        """How many batches a call of the model's training function takes."""
+        return getattr(model, "steps_per_execution", None) or 1
+
+    def is_intercepted(self):
+        """Whether there are compute functions that are seen."""
+        return True
 
     def loaded(self, model):
         """Notes that a model's weights now hold what only a file knows."""
-        VARIABLES.mark_stale(model.variables)
+        variables.VARIABLES.mark_stale(model.variables)
 
     def causes(self, model):
         """What about the devices cannot be resumed exactly."""
-        distribution = _distribution(model)
-        if distribution is not None:
-            return [f"training distributed over devices (`{type(distribution).__name__}`)"]
+        distribution = distribution_causes(_distribution(model))
+        if distribution:
+            return distribution
         jax = sys.modules.get("jax")
         if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
             return [f"training on {jax.default_backend()}, where exact resume was not tried"]
-        tensorflow = sys.modules.get("tensorflow")
-        if tensorflow is not None and _backend() == "tensorflow":
-            devices = tensorflow.config.list_physical_devices()
-            kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
-            if kinds:
-                return ["training on {}, where exact resume was not tried".format(", ".join(kinds))]
+        if "tensorflow" in sys.modules and _backend() == "tensorflow":
+            return tensorflow_device_causes()
         return []
 
 
@@ -82,10 +117,24 @@ def _distribution(model):
     """What spreads a training over devices: a strategy of TensorFlow, or Keras's own on JAX; None without."""
     strategy = getattr(model, "distribute_strategy", None)
     if strategy is not None:
-        # That of every model that was made outside of any scope.
-        return None if type(strategy).__name__ == "_DefaultDistributionStrategy" else strategy
+        return strategy
     distribution = getattr(sys.modules.get("keras"), "distribution", None)
     return distribution.distribution() if distribution is not None else None
+
+
+def distribution_causes(distribution):
+    """The cause that a strategy, or distribution, is: none for None, and for that of every model made outside of any scope."""
+    name = type(distribution).__name__
+    if distribution is None or name == "_DefaultDistributionStrategy":
+        return []
+    return [f"training distributed over devices (`{name}`)"]
+
+
+def tensorflow_device_causes():
+    """The cause that TensorFlow's devices are, unless they are processors."""
+    devices = sys.modules["tensorflow"].config.list_physical_devices()
+    kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
+    return ["training on {}, where exact resume was not tried".format(", ".join(kinds))] if kinds else []
 
 
 def _backend():
@@ -101,13 +150,25 @@ def describe_model(model):
         described["optimizer"] = type(optimizer).__name__
         for name, value in _configuration(optimizer).items():
             described[f"optimizer's `{name}`"] = fingerprint.describe(value)
-    weights = list(getattr(model, "weights", ()))
+    weights = weights_of(model)
     described["weights"] = ", ".join(
         "{}{}".format(getattr(weight, "path", weight.name), _shape(weight)) for weight in weights
     )
     if weights and not any(below.is_stale(weight) for weight in weights):
-        described["weight values"] = fingerprint.describe(below.values(weights))
+        described["weight values"] = fingerprint.describe(below.values(model, weights))
     return described
+
+
+def weights_of(holder):
+    """The weights of a model or an optimizer; none where they are not made yet, or it does not tell.
+
+    tf.keras raises then (tensorflow 1.15.5, tensorflow/python/keras/engine/network.py, `_assert_weights_created`, and
+    optimizers.py, `TFOptimizer.weights`).
+    """
+    try:
+        return list(getattr(holder, "weights", ()))
+    except (ValueError, NotImplementedError):
+        return []
 
 
 def _shape(weight):

@@ -9,7 +9,7 @@ Call paths (read from 2.2.5, 2.3.0 and 2.3.1):
     Model.evaluate, predict and their `_generator` and `_on_batch` forms the same way
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.keras import advice, enqueuers, graph, plan
+from py_hooks.keras import advice, enqueuers, graph, images, plan
 from py_hooks.keras.facts import KerasFacts
 
 FACTS = KerasFacts(
@@ -19,7 +19,7 @@ FACTS = KerasFacts(
 )
 
 _MODEL = "keras.engine.training"
-_IMAGES = "keras_preprocessing.image.iterator"
+_IMAGES = "keras_preprocessing.image"
 
 PATCHES = (
     #     module    attribute                      advice                           why
@@ -41,17 +41,18 @@ PATCHES = (
     Patch(_MODEL,   "Model.load_weights",          advice.load_weights,             "not read a file of the future"),
     Patch("keras.models", "save_model",            advice.save,                     "keep saved models with checkpoints"),
     Patch("keras.engine.saving", "save_model",     advice.save,                     "keep saved models with checkpoints"),
-    Patch("keras.models", "load_model",            graph.load_model,                "not read a file of the future"),
-    Patch("keras.engine.saving", "load_model",     graph.load_model,                "not read a file of the future"),
+    Patch("keras.models", "load_model",            advice.load_model,               "not read a file of the future"),
+    Patch("keras.engine.saving", "load_model",     advice.load_model,               "not read a file of the future"),
     Patch("keras.callbacks", "CallbackList.on_epoch_begin", advice.epoch_begin,     "name the epoch"),
     Patch("keras.callbacks", "CallbackList._call_batch_hook", plan.batch_hook,      "validate when the plan says so"),
     Patch("keras.callbacks", "CallbackList.on_epoch_end", plan.epoch_end,           "take note of validations"),
     Patch("keras.utils.data_utils", "OrderedEnqueuer.start", enqueuers.start_ordered, "skip in a replay"),
+    Patch("keras.utils.data_utils", "GeneratorEnqueuer.start", enqueuers.start_generator, "keep its random numbers apart"),
     Patch("keras.engine.training_generator", "iter_sequence_infinite", enqueuers.iter_sequence_infinite,
           "skip in a replay"),
     Patch("keras.optimizers", "Optimizer.get_gradients", graph.get_gradients,       "say what is not intercepted"),
-    Patch(_IMAGES,  "Iterator.__init__",           enqueuers.image_iterator,        "key the random numbers of items"),
-    Patch(_IMAGES,  "Iterator.__getitem__",        enqueuers.image_item,            "key the random numbers of items"),
+    Patch(_IMAGES,  "Iterator.__init__",           images.made,                     "key the random numbers of items"),
+    Patch(_IMAGES,  "Iterator.__getitem__",        images.item,                     "key the random numbers of items"),
 )
 
 BACKENDS = {

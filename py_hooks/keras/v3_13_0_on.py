@@ -1,4 +1,4 @@
-"""Keras 3.13 on, backends JAX and TensorFlow: one trainer for all sources, `train_function` below it.
+"""Keras 3.13 on, backends JAX, TensorFlow and torch: one trainer for all sources, `train_function` below it.
 
 Call paths (read from 3.13.0 and 3.15.1):
 
@@ -8,7 +8,7 @@ Call paths (read from 3.13.0 and 3.15.1):
     optimizer.apply_gradients, stateless_apply -> BaseOptimizer.apply   by these functions, or by the script
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.keras import advice, compute, loops, passes, plan, variables
+from py_hooks.keras import advice, compute, images, loops, passes, plan, torch_backend, variables
 from py_hooks.keras.facts import KerasFacts
 
 FACTS = KerasFacts(
@@ -22,6 +22,9 @@ _CALLBACKS = "keras.src.callbacks.callback_list"
 _VARIABLE = "keras.src.backend.common.variables"
 _ADAPTERS = "keras.src.trainers.data_adapters."
 _SEQUENCE = _ADAPTERS + "py_dataset_adapter"
+_GENERATOR = _ADAPTERS + "generator_data_adapter"
+_TORCH = "keras.src.backend.torch."
+_IMAGES = "keras.src.legacy.preprocessing.image"
 
 PATCHES = (
     #     module     attribute                       advice                        why
@@ -48,17 +51,21 @@ PATCHES = (
     Patch(_CALLBACKS, "CallbackList.on_train_batch_end", plan.train_batch_end,     "validate when the plan says so"),
     Patch(_CALLBACKS, "CallbackList.on_epoch_end", plan.epoch_end,                 "take note of validations"),
     Patch("keras.src.optimizers.base_optimizer", "BaseOptimizer.apply", loops.applied, "tell of loops of the script's own"),
-    Patch("keras.src.layers.layer", "Layer.__call__", compute.count_trace,         "see which calls traced"),
     Patch(_VARIABLE, "Variable.__init__",            variables.created,            "number the variables"),
     Patch(_VARIABLE, "Variable.assign",              variables.write,              "check what the script writes"),
+    Patch("keras.src.trainers.epoch_iterator", "EpochIterator.__init__", passes.epoch_iterator, "know where a pass ends"),
     Patch(_SEQUENCE, "PyDatasetAdapter.__init__",    passes.sequence_adapter,      "key the random numbers of items"),
     Patch(_SEQUENCE, "PyDatasetAdapter._get_iterator", passes.sequence_iterator,   "skip in a replay"),
     Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_begin", passes.sequence_epoch_begin, "key the random numbers of hooks"),
     Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_end", passes.sequence_epoch_end,   "key the random numbers of hooks"),
+    Patch(_GENERATOR, "GeneratorDataAdapter.__init__", passes.generator_adapter,   "keep its random numbers apart"),
+    Patch(_IMAGES,   "Iterator.__init__",            images.made,                  "key the random numbers of items"),
+    Patch(_IMAGES,   "Iterator.__getitem__",         images.item,                  "key the random numbers of items"),
 )
 
 BACKENDS = {
     "jax": (
+        Patch("keras.src.layers.layer", "Layer.__call__", compute.count_trace, "see which calls traced"),
         Patch(_VARIABLE, "Variable.value", variables.read, "record and answer reads"),
         Patch(_MODEL, "Model._get_jax_state", variables.not_the_scripts, "keep the framework's reads out"),
         Patch(_MODEL, "Model.jax_state_sync", variables.not_the_scripts, "keep the framework's writes out"),
@@ -66,11 +73,21 @@ BACKENDS = {
         Patch(_SEQUENCE, "PyDatasetAdapter.get_jax_iterator", passes.sequence_jax_iterator, "skip in a replay"),
     ),
     "tensorflow": (
+        Patch("keras.src.layers.layer", "Layer.__call__", compute.count_trace, "see which calls traced"),
         Patch(_SEQUENCE, "PyDatasetAdapter.get_tf_dataset", passes.sequence_dataset,   "key the random numbers of items"),
+        Patch(_GENERATOR, "GeneratorDataAdapter.get_tf_dataset", passes.generator_dataset, "draw what is consumed"),
         Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter.get_tf_dataset", passes.array_dataset,
               "repeat orders in a replay"),
         Patch("keras.src.backend.tensorflow.trainer", "TFEpochIterator._get_iterator", passes.dataset_iterator,
               "skip in a replay"),
+    ),
+    "torch": (
+        Patch(_TORCH + "core",  "Variable.value",                           torch_backend.read, "record and answer reads"),
+        Patch(_TORCH + "layer", "TorchLayer.named_parameters", torch_backend.parameters, "see reads past Keras"),
+        Patch("keras.src.trainers.trainer", "Trainer._symbolic_build",      torch_backend.build, "build from real batches"),
+        Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter.get_torch_dataloader", torch_backend.array_loader,
+              "skip in a replay"),
+        Patch(_SEQUENCE, "PyDatasetAdapter.get_torch_dataloader",           torch_backend.sequence_loader, "skip in a replay"),
     ),
 }
 

@@ -4,6 +4,8 @@ The model is evaluated on the fit's own validation data by the framework's own f
 as ever. What the epoch has gathered in metric variables is kept meanwhile, past the recorder: in a replay these
 variables hold nothing true, before and after.
 """
+from py_hooks.keras import packages
+
 _PREFIX = "val_"
 
 
@@ -16,6 +18,13 @@ def _numbers(named):
         except (TypeError, ValueError):
             continue
     return found
+
+
+def held_by(callbacks, name):
+    """The `model` or the `params` of a list of callbacks. Before Keras 2.2.5 only the callbacks in it hold them."""
+    if hasattr(callbacks, name) or not callbacks.callbacks:
+        return getattr(callbacks, name, None)
+    return getattr(callbacks.callbacks[0], name, None)
 
 
 def _named(names, values):
@@ -55,17 +64,16 @@ class EagerValidation:
     def between(self, calls, fit, callbacks):
         """Validates now. None where the fit has no validation data, or a generator that would be used up."""
         import numpy
-        from keras.src import backend
 
         given, model = fit.arguments, fit.model
-        data = self._data(given)
+        data = self._given(given)
         if data is None or hasattr(data[0], "__next__"):
             return None
         with Unrecorded(calls):
             # On JAX the values are in the loop's hands until then.
             getattr(model, "jax_state_sync", lambda: None)()
             # A copy: on TensorFlow a value is the variable itself, on JAX memory that the test function takes over.
-            kept = [(metric, numpy.array(backend.convert_to_numpy(metric.value))) for metric in model.metrics_variables]
+            kept = [(variable, numpy.array(self._value(variable))) for variable in self._metric_variables(model)]
         logs = model.evaluate(
             *data[:2],
             sample_weight=data[2],
@@ -79,8 +87,15 @@ class EagerValidation:
                 variable.assign(value)
         return _numbers((_PREFIX + name, value) for name, value in logs.items())
 
-    @staticmethod
-    def _data(given):
+    def _metric_variables(self, model):
+        return model.metrics_variables
+
+    def _value(self, variable):
+        from keras.src import backend
+
+        return backend.convert_to_numpy(variable.value)
+
+    def _given(self, given):
         """`(x, y, sample_weight)` of the fit's validation. Source: keras 3.15.1, `Model.fit` of each backend."""
         from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
@@ -95,65 +110,140 @@ class EagerValidation:
 
 
 class GraphValidation:
+    """Keras 2, and the one within TensorFlow 1: each fit in the way of its package."""
+
+    def of_epoch(self, fit, callbacks, epoch, logs):
+        """The metrics of the epoch's validation; made now where the plan's end cut the epoch short."""
+        if not held_by(callbacks, "params").get("do_validation"):
+            return []
+        frequency = fit.arguments.get("validation_freq", 1)
+        # Keras 2.2.4 and tf.keras of TensorFlow 1.13 know no frequency.
+        if frequency != 1:
+            utilities = packages.module(fit.model, "engine.training_utils")
+            if not utilities.should_run_validation(frequency, epoch):
+                return []
+        return self._of(fit).of_epoch(fit, callbacks, logs)
+
+    def between(self, calls, fit, callbacks):
+        """Validates now. None where the fit has no validation data, or a generator that would be used up."""
+        if not held_by(callbacks, "params").get("do_validation"):
+            return None
+        backend = packages.module(fit.model, "backend")
+        variables = _metric_variables(fit.model)
+        with Unrecorded(calls):
+            kept = backend.batch_get_value(variables)
+        metrics = self._of(fit).evaluate(fit, callbacks)
+        with Unrecorded(calls):
+            backend.batch_set_value(list(zip(variables, kept)))
+        return metrics
+
+    def is_last_of_epoch(self, fit, params):
+        """Whether the batch was the last of its epoch."""
+        return _is_last_of_epoch(fit, params)
+
+    @staticmethod
+    def _of(fit):
+        return Keras2Validation if packages.of(fit.model) == "keras" else TensorFlowKerasValidation
+
+
+def _is_last_of_epoch(fit, params):
+    steps = params.get("steps") or -(-params["samples"] // params["batch_size"])
+    return fit.batch + 1 >= steps
+
+
+def _metric_variables(model):
+    metrics = list(getattr(model, "stateful_metric_functions", ()))
+    if hasattr(model, "_get_training_eval_metrics"):
+        metrics += model._get_training_eval_metrics()
+    else:
+        metrics += getattr(model, "metrics", None) or []
+    return [weight for metric in metrics for weight in getattr(metric, "weights", ())]
+
+
+def _evaluated_in_fit(fit, values_of):
+    """What `values_of()` returns, with names; None for None. The fit is stopped, or not, as it was."""
+    # Whatever evaluates takes it back (keras 2.3.1, keras/engine/training_arrays.py, `test_loop`).
+    stopped = [(model, model.stop_training) for model in fit.models()]
+    try:
+        values = values_of()
+    finally:
+        for model, is_stopped in stopped:
+            model.stop_training = is_stopped
+    return None if values is None else _named(fit.model.metrics_names, values)
+
+
+class TensorFlowKerasValidation:
+    """tf.keras of TensorFlow 1: a fit that is stopped does not validate, wherever in the epoch that was.
+
+    Source: tensorflow 1.15.5, tensorflow/python/keras/engine/training_arrays.py and training_generator.py,
+    `model_iteration`.
+    """
+
+    @classmethod
+    def of_epoch(cls, fit, callbacks, logs):
+        """See `GraphValidation`."""
+        if not fit.is_over:
+            return _in_logs(logs)
+        metrics = cls.evaluate(fit, callbacks) or []
+        logs.update(metrics)
+        return metrics
+
+    @classmethod
+    def evaluate(cls, fit, callbacks):
+        """Evaluates the model on the fit's validation data; None for a generator, which would be used up."""
+        return _evaluated_in_fit(fit, lambda: cls._evaluated(fit))
+
+    @staticmethod
+    def _evaluated(fit):
+        given, model = fit.arguments, fit.model
+        data, steps = given.get("validation_data"), given.get("validation_steps")
+        if hasattr(data, "__getitem__") and not isinstance(data, (list, tuple)):
+            return model.evaluate_generator(_items(model, data), steps, workers=0)
+        if data is None:
+            data = _split_off(given)
+        elif not isinstance(data, (list, tuple)):
+            return None
+        size = None if steps else given.get("batch_size") or 32
+        weights = data[2] if len(data) > 2 else None
+        return model.evaluate(data[0], data[1], batch_size=size, sample_weight=weights, steps=steps, verbose=0)
+
+
+def _split_off(given):
+    """`(x, y, sample_weight)` that `validation_split` takes away.
+
+    Source: tensorflow 1.15.5, tensorflow/python/keras/engine/training_utils.py,
+    `split_training_and_validation_data`.
+    """
+    from tensorflow.python.util import nest
+
+    whole = given.get("x"), given.get("y"), given.get("sample_weight")
+    first = nest.flatten(whole[0])[0]
+    begin = int(len(first) * (1.0 - given["validation_split"]))
+    return nest.map_structure(lambda array: None if array is None else array[begin:], whole)
+
+
+class Keras2Validation:
     """Keras 2: a fit that is stopped inside of an epoch does not validate, so that is done here.
 
     Source: keras 2.3.1, keras/engine/training_arrays.py, `fit_loop`, and training_generator.py, `fit_generator`.
     """
 
-    def of_epoch(self, fit, callbacks, epoch, logs):
-        """The metrics of the epoch's validation; made now where the plan's end cut the epoch short."""
-        from keras.engine.training_utils import should_run_validation
-
-        params = callbacks.params
-        if not params.get("do_validation"):
-            return []
-        if not should_run_validation(fit.arguments.get("validation_freq", 1), epoch):
-            return []
+    @classmethod
+    def of_epoch(cls, fit, callbacks, logs):
+        """See `GraphValidation`."""
+        params = held_by(callbacks, "params")
         # Arrays in steps are validated even where the loop was left.
-        if self.is_last_of_epoch(fit, params) or (_is_of_arrays(params) and params.get("steps")):
+        if _is_last_of_epoch(fit, params) or (_is_of_arrays(params) and params.get("steps")):
             return _in_logs(logs)
         # What is in the logs is of the epoch before: `fit_generator` carries it along.
-        metrics = (self._evaluate(fit, callbacks) or []) if fit.is_over else []
+        metrics = (cls.evaluate(fit, callbacks) or []) if fit.is_over else []
         logs.update(metrics)
         return metrics
 
-    def between(self, calls, fit, callbacks):
-        """Validates now. None where the fit has no validation data, or a generator that would be used up."""
-        import keras
-
-        if not callbacks.params.get("do_validation"):
-            return None
-        variables = self._metric_variables(fit.model)
-        with Unrecorded(calls):
-            kept = keras.backend.batch_get_value(variables)
-        metrics = self._evaluate(fit, callbacks)
-        with Unrecorded(calls):
-            keras.backend.batch_set_value(list(zip(variables, kept)))
-        return metrics
-
-    def is_last_of_epoch(self, fit, params):
-        """Whether the batch was the last of its epoch."""
-        steps = params.get("steps") or -(-params["samples"] // params["batch_size"])
-        return fit.batch + 1 >= steps
-
-    @staticmethod
-    def _metric_variables(model):
-        metrics = list(getattr(model, "stateful_metric_functions", ()))
-        if hasattr(model, "_get_training_eval_metrics"):
-            metrics += model._get_training_eval_metrics()
-        return [weight for metric in metrics for weight in getattr(metric, "weights", ())]
-
     @classmethod
-    def _evaluate(cls, fit, callbacks):
+    def evaluate(cls, fit, callbacks):
         """Evaluates the model on the fit's validation data; None for a generator, which would be used up."""
-        # Whatever evaluates takes it back (keras 2.3.1, keras/engine/training_arrays.py, `test_loop`).
-        stopped = [(model, model.stop_training) for model in fit.models()]
-        try:
-            values = cls._evaluated(fit, callbacks)
-        finally:
-            for model, is_stopped in stopped:
-                model.stop_training = is_stopped
-        return None if values is None else _named(fit.model.metrics_names, values)
+        return _evaluated_in_fit(fit, lambda: cls._evaluated(fit, callbacks))
 
     @staticmethod
     def _evaluated(fit, callbacks):
@@ -162,11 +252,11 @@ class GraphValidation:
         given, model = fit.arguments, fit.model
         data, steps = given.get("validation_data"), given.get("validation_steps")
         if hasattr(data, "__getitem__") and not isinstance(data, (list, tuple)):
-            return model.evaluate_generator(_items(data), steps, workers=0)
+            return model.evaluate_generator(_items(model, data), steps, workers=0)
         if hasattr(data, "__next__"):
             return None
         size = given.get("batch_size") or 32
-        if not _is_of_arrays(callbacks.params):
+        if not _is_of_arrays(held_by(callbacks, "params")):
             weights = data[2] if len(data) > 2 else None
             return model.evaluate(data[0], data[1], batch_size=size, sample_weight=weights, verbose=0)
         # What the fit itself made of `validation_data` or `validation_split`.
@@ -179,11 +269,10 @@ def _is_of_arrays(params):
     return "samples" in params
 
 
-def _items(sequence):
+def _items(model, sequence):
     """A sequence of the same items. An image iterator that is iterated goes on where it was, and shuffles itself."""
-    from keras.utils import Sequence
 
-    class Items(Sequence):
+    class Items(packages.module(model, "utils").Sequence):
         def __len__(self):
             return len(sequence)
 

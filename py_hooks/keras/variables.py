@@ -12,7 +12,7 @@ import weakref
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
-from py_hooks.keras import plan
+from py_hooks.keras import models, plan
 from py_hooks.keras.validation import EagerValidation
 from py_hooks.refusal import Refusal
 
@@ -24,12 +24,14 @@ class Variables:
         in_flight: on JAX, while a batch's checkpoint may be taken or put in, the `JaxFunction` that knows the values
             that live outside the variables; else None.
         restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
+        left_out: values that are no part of a checkpoint, since a replay makes them again: `id(value)` -> value.
     """
 
     def __init__(self):
         self.numbers = {}
         self.in_flight = None
         self.restored = {}
+        self.left_out = {}
         self._references = {}
         self._stale = set()
         self._values = {}
@@ -50,6 +52,11 @@ class Variables:
             self._references.pop(number, None)
 
         self._references[number] = weakref.ref(variable, forget)
+
+    def key_of(self, variable):
+        """The name of a variable's value in a checkpoint; None where it has none."""
+        number = self.numbers.get(id(variable))
+        return None if number is None else f"keras/{number}"
 
     # -- staleness -------------------------------------------------------------------------------------------------
 
@@ -84,18 +91,19 @@ class Variables:
             if variable is not None:
                 yield number, variable
 
-    def capture(self):
-        """The values of all variables that have one. JAX arrays are read, not copied: the recorder copies them."""
-        import numpy
-        from keras.src import backend
+    def _kept(self):
+        """As `alive`, without those that are left out of checkpoints."""
+        return [pair for pair in self.alive() if id(getattr(pair[1], "_value", None)) not in self.left_out]
 
+    def capture(self):
+        """The values of all variables that have one. They are views where the backend allows: the recorder copies them."""
         tensors, paths, in_flight = [], {}, self._values_in_flight()
-        for number, variable in self.alive():
+        for number, variable in self._kept():
             value = in_flight.get(id(variable), getattr(variable, "_value", None))
             if value is None and getattr(variable, "_initializer", None) is None:
                 recorder.CALLS.refuse_exactness("a model is trained inside the training of another one")
             if value is not None:
-                tensors.append((str(number), numpy.asarray(backend.convert_to_numpy(value))))
+                tensors.append((str(number), _view_of(value)))
                 paths[str(number)] = variable.path
         return tensors, {"paths": paths}
 
@@ -104,7 +112,7 @@ class Variables:
 
         What was stale stays so: what is recorded must not depend on where a run was resumed.
         """
-        variables = {str(number): variable for number, variable in self.alive()}
+        variables = {str(number): variable for number, variable in self._kept()}
         in_flight = self._values_in_flight()
         for number, value in tensors.items():
             variable = variables.get(number)
@@ -141,21 +149,47 @@ class VariableDiffers(Refusal):
         )
 
 
+def _view_of(value):
+    """A value as numpy sees it, without a copy where that is possible; valid until the variable changes."""
+    import numpy
+    from keras.src import backend
+
+    kind = backend.backend()
+    if kind == "jax" and hasattr(numpy, "from_dlpack") and value.dtype in ("float32", "float64", "int32", "int64"):
+        # An array that has been asked for its numpy form keeps that, and cannot be donated any more without a copy.
+        return numpy.from_dlpack(value)
+    if kind == "tensorflow" and hasattr(value, "read_value"):
+        return numpy.asarray(value.read_value())
+    return numpy.asarray(backend.convert_to_numpy(value))
+
+
 def own_copy(variable, value):
     """A tensor of the backend with memory of its own: numpy's may be shared by a buffer that is donated later."""
     from keras.src import backend
 
     if backend.backend() == "jax":
-        import jax.numpy
+        import jax
+        import numpy
 
-        return jax.numpy.array(value, dtype=variable._dtype, copy=True)
+        value = numpy.asarray(value, dtype=variable._dtype)
+        tensor = jax.device_put(value)
+        # JAX takes the memory of an array over where that suits it; `may_alias=False` does not keep it from that.
+        is_shared = tensor.unsafe_buffer_pointer() == value.ctypes.data
+        return jax.numpy.array(tensor, copy=True) if is_shared else tensor
     return backend.convert_to_tensor(value, dtype=variable._dtype)
 
 
 def prepare(calls):
     """Has the variables kept in checkpoints, and fits made by the trial's plan."""
+    from keras.src import backend
+
     calls.state_providers.append(("keras", VARIABLES))
+    models.prepare(calls, VARIABLES.key_of)
     plan.prepare(calls, EagerValidation())
+    if backend.backend() == "torch":
+        from py_hooks.keras import torch_backend
+
+        torch_backend.prepare(calls)
 
 
 def created(original, variable, *args, **kwargs):

@@ -1,66 +1,194 @@
-"""TensorFlow 2 below Keras 3: variables that Keras does not know, reads of them, and random ops.
+"""TensorFlow 2: its variables by creation number, what a replay knows of their values, and the doors of reads and writes.
 
-A read goes through `_read_variable_op`, whoever asks: `variable.numpy()`, a layer called by hand, an optimizer. Inside
-a function that is being traced it is no read.
+In a replay a variable that a recorded call changed holds no true value: it is *stale*. It is true again once Python has
+written it, or once its value was looked at outside a recorded call: that look is a recorded call, and in a replay its
+value is put into the variable before anybody sees it. So whatever Python does with a variable then, with a
+`GradientTape` or without, it does with the true value.
 
-Random ops. Keras's own layers draw from seed variables. What is left is
+The doors are the methods by which Python reads and writes, the handle, with which an op reads a variable that it is
+given (`Handle`), and the call of a traced function (`functions.py`), which uses variables without any of them. Inside
+a function that is being traced nothing is read or written yet.
 
-- the shuffle in Keras's array pipelines. With a seed TensorFlow gives every pass the same order, and so it does here.
-  Without one it would draw from the operating system; here it is keyed by the trial's seed and the number of the pass.
-- `tf.random.*` in a script: run again in a replay, from seeds of the trial where the script sets none. In a layer or
-  a `train_step` its state is hidden in a kernel that an answered call would not move: a cause of "not exact".
+With Keras 3 most variables are those that a Keras variable wraps, and `py_hooks/keras/variables.py` keeps those.
 
-Source: tensorflow 2.21.0, tensorflow/python/ops/resource_variable_ops.py and random_ops.py.
+Source: tensorflow 2.0.0 to 2.21.0, tensorflow/python/ops/resource_variable_ops.py.
 """
 import weakref
+from threading import get_ident
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
-from py_hooks.keras.variables import VARIABLES
+from py_hooks.keras.variables import VARIABLES, VariableDiffers
+from py_hooks.tensorflow import event_files, random_ops, random_states
+
+# What `BaseResourceVariable.__init__` also makes: the result of an assignment, which is the variable itself.
+_RESULT = "_UnreadVariable"
 
 
 class ResourceVariables:
     """TensorFlow's variables by creation number; in a checkpoint, those that no Keras variable wraps."""
 
     def __init__(self):
-        self._references = []
+        self._references = {}
+        self._created = 0
+        self._by_handle = {}
+        self._numbers = {}
+        self._unnumbered = weakref.WeakValueDictionary()
+        self._stale = set()
+
+    def leave_out(self, variable):
+        """Notes a variable that was made by loading or saving a model, which a replay does not do."""
+        self._unnumbered[id(_handle_of(variable))] = variable
 
     def add(self, variable):
         """Numbers a variable that was just made."""
-        self._references.append(weakref.ref(variable))
+        number, handle = self._created, id(_handle_of(variable))
+        self._created += 1
+        self._numbers[handle] = number
+
+        def forget(reference):
+            self._references.pop(number, None)
+            if self._by_handle.get(handle) is reference:
+                del self._by_handle[handle], self._numbers[handle]
+                self._stale.discard(handle)
+
+        self._references[number] = self._by_handle[handle] = weakref.ref(variable, forget)
+        self._stale.discard(handle)
+
+    def key_of(self, variable):
+        """The name of a variable's value in a checkpoint; None where it has none."""
+        number = self._numbers.get(id(_handle_of(variable)))
+        return None if number is None else f"tensorflow/{number}"
+
+    def of_handle(self, handle):
+        """A weak reference to the variable, or state of a random op, whose handle this is; None for other handles."""
+        variable = self._unnumbered.get(id(handle))
+        if variable is not None and _handle_of(variable) is handle:
+            recorder.CALLS.refuse_exactness(f"the variable `{variable.name}`, which was made while weights were loaded")
+        return self._by_handle.get(id(handle)) or random_states.STATES.of_handle(handle)
+
+    # -- staleness -------------------------------------------------------------------------------------------------
+
+    def is_stale(self, variable):
+        """Whether a recorded call changed the variable since Python last wrote it, or looked at it."""
+        return id(_handle_of(variable)) in self._stale
+
+    def mark_stale(self, variables):
+        """Notes that a recorded call changed the variables."""
+        self._stale.update(id(_handle_of(variable)) for variable in variables)
+
+    def known(self, variable):
+        """Notes that the variable holds its true value, in a replay too."""
+        self._stale.discard(id(_handle_of(variable)))
+        recorder.CALLS.cleaned += 1
+
+    # -- state in a checkpoint ---------------------------------------------------------------------------------------
+
+    def _alive(self):
+        for number, reference in sorted(self._references.items()):
+            variable = reference()
+            if variable is not None:
+                yield str(number), variable
+
+    def name_of(self, handle):
+        """The name of the variable with this handle; empty where it is none of these."""
+        return next((variable.name for _, variable in self._alive() if _handle_of(variable) is handle), "")
+
+    def rebuilt_by_pipelines(self, handles):
+        """Leaves variables out of checkpoints, since a replay makes their values again."""
+        for _, variable in self._alive():
+            if any(_handle_of(variable) is handle for handle in handles):
+                VARIABLES.left_out[id(variable)] = variable
 
     def _unwrapped(self):
         wrapped = {id(variable._value) for _, variable in VARIABLES.alive()}
-        for number, reference in enumerate(self._references):
-            variable = reference()
-            if variable is not None and id(variable) not in wrapped and variable is not _PassNumber.variable:
-                yield str(number), variable
+        for number, variable in self._alive():
+            if id(variable) not in wrapped and id(variable) not in VARIABLES.left_out:
+                yield number, variable
 
     def capture(self):
-        """The values of the variables that have a numpy form."""
-        found = [(number, variable) for number, variable in self._unwrapped() if variable.dtype.is_numpy_compatible]
-        return [(number, variable.numpy()) for number, variable in found], None
+        """The values of the variables that have one."""
+        from tensorflow.python.framework import dtypes, errors_impl
+
+        tensors = []
+        for number, variable in self._unwrapped():
+            if variable.dtype == dtypes.string:
+                recorder.CALLS.refuse_exactness("a TensorFlow variable of strings")
+            elif variable.dtype.is_numpy_compatible:
+                try:
+                    tensors.append((number, variable.numpy()))
+                except errors_impl.FailedPreconditionError:
+                    # It was made inside of a function, and has no value yet.
+                    continue
+        return tensors, None
 
     def restore(self, tensors, state):
-        """Assigns saved values."""
+        """Assigns saved values. What was stale stays so: what is recorded must not depend on where a run was resumed."""
         for number, variable in self._unwrapped():
             if number in tensors:
+                if not variable.shape.is_compatible_with(tensors[number].shape):
+                    raise VariableDiffers(number, variable.name, tensors[number].shape, variable)
                 variable.assign(tensors[number])
 
 
 RESOURCE_VARIABLES = ResourceVariables()
 
 
+def _handle_of(variable):
+    """The handle of a variable, or of a random op's state, past the door."""
+    handle = variable.__dict__.get("_handle")
+    if handle is not None:
+        return handle
+    calls = recorder.CALLS
+    calls.depth += 1
+    try:
+        return variable.handle
+    finally:
+        calls.depth -= 1
+
+
+class Handle:
+    """`BaseResourceVariable._handle`, in place of an attribute of each variable: whoever takes it may look at the value.
+
+    An op that is given a variable reads it in C++, with this handle, without any method of the variable
+    (tensorflow 2.15.1, tensorflow/python/eager/pywrap_tfe_src.cc, `ReadVariableOp`).
+    """
+
+    def __get__(self, variable, owner=None):
+        if variable is None:
+            return self
+        calls = recorder.CALLS
+        if not calls.depth and calls.begun and get_ident() == calls.main_thread and "_handle" in variable.__dict__:
+            make_true(calls, variable)
+        try:
+            return variable.__dict__["_handle"]
+        except KeyError:
+            raise AttributeError("_handle") from None
+
+    def __set__(self, variable, handle):
+        variable.__dict__["_handle"] = handle
+
+
 def prepare(calls):
-    """Has TensorFlow's variables kept in checkpoints, and passes over pipelines known to the shuffles in them."""
+    """Has variables and the states of random ops kept in checkpoints, and passes known to the shuffles in pipelines."""
+    from tensorflow.python.ops import resource_variable_ops
+
+    resource_variable_ops.BaseResourceVariable._handle = Handle()
     calls.state_providers.append(("tensorflow", RESOURCE_VARIABLES))
+    random_states.prepare(calls)
     calls.streams.at_pass.append(_PassNumber.set)
+    event_files.prepare(calls)
 
 
 def created(original, variable, *args, **kwargs):
-    """`ResourceVariable.__init__`: numbers the variable. Results of assignments are of another class."""
+    """`BaseResourceVariable.__init__`: numbers the variable, but for those of graphs, and that saving a model makes."""
     original(variable, *args, **kwargs)
-    if not recorder.CALLS.in_composite:
+    if type(variable).__name__ == _RESULT or variable._in_graph_mode:
+        return
+    if recorder.CALLS.in_composite:
+        RESOURCE_VARIABLES.leave_out(variable)
+    else:
         RESOURCE_VARIABLES.add(variable)
 
 
@@ -77,69 +205,112 @@ class _PassNumber:
         if cls.variable is None:
             with tensorflow.init_scope(), tensorflow.device("cpu:0"):
                 cls.variable = tensorflow.Variable(0, dtype=tensorflow.int64, trainable=False, name="pedl_pass")
+            VARIABLES.left_out[id(cls.variable)] = cls.variable
         return cls.variable.read_value()
 
     @classmethod
     def set(cls, ordinal):
         """A pass begins."""
-        if cls.variable is not None:
+        if cls.variable is None:
+            return
+        calls = recorder.CALLS
+        # It is not the script that writes it.
+        calls.depth += 1
+        try:
             cls.variable.assign(ordinal)
+        finally:
+            calls.depth -= 1
 
 
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
-    """`gen_random_ops.random_shuffle`: without a seed, keyed by the trial; in array pipelines also by the pass."""
+    """`gen_random_ops.random_shuffle`: in the array pipelines of Keras 3, without a seed, keyed by trial and pass.
+
+    With a seed TensorFlow gives every pass the same order, and so it does here. Elsewhere it is an op as others.
+    """
     import tensorflow
 
-    calls = recorder.CALLS
-    if seed or seed2 or not calls.on_main_thread():
-        return _op(original, "RandomShuffle", value, seed=seed, seed2=seed2, name=name)
-    if calls.streams.in_array_pipeline:
-        key = calls.streams.next_op_seed() % (1 << 31)
+    streams = recorder.CALLS.streams
+    if streams.in_array_pipeline and not seed and not seed2 and recorder.CALLS.on_main_thread():
+        key = streams.next_op_seed() % (1 << 31)
         return tensorflow.random.experimental.stateless_shuffle(value, seed=[key, _PassNumber.read()])
-    return _op(original, "RandomShuffle", value, name=name)
+    return random_ops.random_shuffle(original, value, seed=seed, seed2=seed2, name=name)
 
 
-def hidden_stream(original, *args, **kwargs):
-    """An op that draws from a kernel's own state."""
-    return _op(original, original.__name__, *args, **kwargs)
-
-
-def _op(original, op_name, *args, **kwargs):
-    calls = recorder.CALLS
-    if not calls.on_main_thread():
-        return original(*args, **kwargs)
-    if calls.depth:
-        calls.refuse_exactness(f"the TensorFlow op `{op_name}` in a model draws from a state that cannot be read")
-    if not kwargs.get("seed") and not kwargs.get("seed2"):
-        kwargs["seed"], kwargs["seed2"] = calls.streams.next_op_seed() % (1 << 31), 1
-    return original(*args, **kwargs)
+# -- the doors ---------------------------------------------------------------------------------------------------------
 
 
 @binding
 def read(original):
-    """`BaseResourceVariable._read_variable_op`: a read of what training changed is a recorded call."""
+    """`BaseResourceVariable._read_variable_op` and other reads: what is looked at becomes true."""
 
-    def read_variable_op(variable, *args, **kwargs):
+    def read_variable(variable, *args, **kwargs):
         calls = recorder.CALLS
-        if calls.depth or not calls.begun or not VARIABLES.is_stale(variable) or not calls.recordable():
-            return original(variable, *args, **kwargs)
-        return _read_stale(calls, original, variable, args, kwargs)
+        if not calls.depth and calls.begun and get_ident() == calls.main_thread:
+            make_true(calls, variable)
+        return original(variable, *args, **kwargs)
 
-    return read_variable_op
+    return read_variable
 
 
-def _read_stale(calls, original, variable, args, kwargs):
+@binding
+def write(original):
+    """`BaseResourceVariable.assign`: a write by Python is made, and checked against its record."""
+
+    def assign(variable, value, *args, **kwargs):
+        calls = recorder.CALLS
+        if calls.depth or not calls.begun or get_ident() != calls.main_thread or not _is_eager():
+            return original(variable, value, *args, **kwargs)
+        return _written(calls, original, variable, value, args, kwargs)
+
+    return assign
+
+
+@binding
+def update(original):
+    """`assign_add`, `scatter_update` and the like: they change the value that is there, which becomes true first."""
+
+    def updated(variable, *args, **kwargs):
+        calls = recorder.CALLS
+        if not calls.depth and calls.begun and get_ident() == calls.main_thread:
+            make_true(calls, variable)
+        return original(variable, *args, **kwargs)
+
+    return updated
+
+
+def _written(calls, original, variable, value, args, kwargs):
+    import numpy
+
+    checksum = fingerprint.checksum(numpy.asarray(value))
+    calls.depth += 1
+    try:
+        result = original(variable, value, *args, **kwargs)
+    finally:
+        calls.depth -= 1
+    RESOURCE_VARIABLES.known(variable)
+    calls.checked(recorder.WRITE, calls.trial.intern(f"write variable {variable.name}"), checksum)
+    return result
+
+
+def make_true(calls, variable):
+    """Puts into a stale variable, or a random op's state, the value that it had, by a recorded call."""
+    is_wrapped = VARIABLES.is_stale(variable)
+    if not (is_wrapped or RESOURCE_VARIABLES.is_stale(variable)) or not _is_eager():
+        return
+    identity = calls.trial.intern(f"read variable {variable.name}")
+    replaying = calls.replaying
+    value = calls.call(recorder.READ, identity, variable.numpy)
+    if replaying:
+        calls.depth += 1
+        try:
+            variable.assign(value)
+        finally:
+            calls.depth -= 1
+    if not is_wrapped:
+        RESOURCE_VARIABLES.known(variable)
+
+
+def _is_eager():
     from tensorflow.python.eager import context
 
-    if not context.executing_eagerly():
-        return original(variable, *args, **kwargs)
-    identity = calls.trial.intern(f"read variable {variable.name}")
-    return calls.call(recorder.READ, identity, lambda: original(variable, *args, **kwargs), tensor=_tensor)
-
-
-def _tensor(array):
-    import tensorflow
-
-    return tensorflow.constant(array)
-
-
+    return context.executing_eagerly()

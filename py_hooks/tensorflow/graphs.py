@@ -5,6 +5,7 @@ Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
 import contextlib
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import places
 from py_hooks.engine.patch import binding
 
 # Ids of our ops. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so ours
@@ -30,6 +31,27 @@ def count_op(original):
         return original(graph, op)
 
     return counted
+
+
+def generated_source(original, *args, **kwargs):
+    """`ast_to_object` of AutoGraph: notes the file, of a random name, from which it runs its copy of a function."""
+    made = original(*args, **kwargs)
+    places.note_generated(made[0].__file__)
+    return made
+
+
+def nodes_of(function):
+    """The nodes of a traced function, and of those that it calls."""
+    nodes = list(definition_of(function).node_def)
+    # What TensorFlow 1.13 makes has no graph; functions that it calls are the graph's around it.
+    if hasattr(function, "graph"):
+        nodes.extend(node for called in function.graph.as_graph_def().library.function for node in called.node_def)
+    return nodes
+
+
+def definition_of(function):
+    """The `FunctionDef` of a traced function."""
+    return function.function_def if hasattr(function, "function_def") else function.definition
 
 
 def of(graph):
@@ -193,7 +215,7 @@ class Effects:
     Attributes:
         reads: names of the variables whose values go into it.
         writes: names of the variables that it changes.
-        takes_data: it moves a queue or an iterator on, or calls Python.
+        takes_data: types of its ops that move a queue or an iterator on, or call Python.
         reads_files: values come from files.
         hidden_streams: types of its ops that draw random numbers from a state in their kernel, which nobody can read.
         identity: a text that is the same in every process.
@@ -213,7 +235,7 @@ class Effects:
         self.reads = frozenset(reads)
         self.writes = frozenset(writes)
         types = {op.type: op for op in operations}
-        self.takes_data = any(_takes_data(kind) for kind in types)
+        self.takes_data = sorted(kind for kind in types if _takes_data(kind))
         self.reads_files = any(kind in _READS_FILES for kind in types)
         self.hidden_streams = sorted(kind for kind, op in types.items() if _draws_hidden(op))
         self.identity = _identity(fetches, self.writes)
@@ -266,8 +288,13 @@ def _is_set_before(op, variable):
     )
 
 
+def is_iterator(kind):
+    """Whether an op of this type takes the next element of a `tf.data` pipeline."""
+    return kind.startswith("IteratorGetNext")
+
+
 def _takes_data(kind):
-    return kind.startswith("IteratorGetNext") or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
+    return is_iterator(kind) or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
 
 
 def _draws_hidden(op):

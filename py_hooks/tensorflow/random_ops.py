@@ -1,67 +1,153 @@
-"""TensorFlow 1: random ops whose state can be read and assigned.
+"""Random ops whose state can be read and assigned: what takes their place, and where TensorFlow 1 has the states.
 
 A stateful random kernel hides its counter. So an op is built as its twin that draws from a variable of the graph: with
 the state that TensorFlow would give the kernel, the numbers are the same, bit for bit. `random_shuffle` and
-`multinomial` have no such twin and are built from ops that do: another stream, as random as theirs.
+`multinomial` have no such twin and are built from ops that do: another stream, as random as theirs. There is none for
+bfloat16, whose ops keep their kernels.
 
-An op without any seed would draw from the operating system; it gets a seed of the trial.
+An op without any seed would draw from the operating system; it gets a seed of the trial. Where TensorFlow 2 has its
+states is told in `random_states.py`.
 
-Source: tensorflow 1.15.5, tensorflow/python/ops/gen_random_ops.py and gen_stateful_random_ops.py; the layout of a
+Not in the functions of `tf.data` pipelines: those draw again when a pipeline is gone through again. There an op keeps
+TensorFlow's kernel, with a seed of the trial where it has none.
+
+TensorFlow 1.13 has no such twins: see `keyed_ops.py`.
+
+Source: tensorflow 1.14.0 and 1.15.5, tensorflow/python/ops/gen_random_ops.py and gen_stateful_random_ops.py; the layout of a
 state, tensorflow/core/kernels/stateful_random_ops.cc: counter (two words), key.
 """
+import functools
+
 from py_hooks.advice import calls as recorder
 from py_hooks.tensorflow import graphs
 
 
+class _Pipelines:
+    """How many functions of pipelines are being traced, one inside the other."""
+
+    tracing = 0
+
+
+def pipeline_function(original, wrapper, *args, **kwargs):
+    """`StructuredFunctionWrapper.__init__`: traces a function of a `tf.data` pipeline."""
+    calls = recorder.CALLS
+    if not calls.on_main_thread():
+        original(wrapper, *args, **kwargs)
+        return
+    _Pipelines.tracing += 1
+    try:
+        original(wrapper, *args, **kwargs)
+    finally:
+        _Pipelines.tracing -= 1
+    for node in graphs.nodes_of(wrapper.function):
+        if not calls.in_composite and _has_no_seed(node):
+            calls.refuse_exactness(f"the op `{node.op}` in a tf.data pipeline, without a seed")
+
+
+def _has_no_seed(node):
+    """Whether a node draws from a stream of the operating system."""
+    return "seed" in node.attr and "seed2" in node.attr and not node.attr["seed"].i and not node.attr["seed2"].i
+
+
+def draws(function):
+    """Whether a traced function of a pipeline draws random numbers. To read a file is a state, too."""
+    return any("seed2" in node.attr for node in graphs.nodes_of(function))
+
+
+def is_tracing_pipeline():
+    """Whether a function of a pipeline is being traced."""
+    return _Pipelines.tracing > 0
+
+
+def but_in_pipelines(advice):
+    """Advice for a random op that leaves it TensorFlow's kernel in the functions of pipelines."""
+
+    @functools.wraps(advice)
+    def outside_of_pipelines(original, *args, **kwargs):
+        calls = recorder.CALLS
+        if not is_tracing_pipeline() or not calls.on_main_thread():
+            return advice(original, *args, **kwargs)
+        if not kwargs.get("seed") and not kwargs.get("seed2") and not calls.in_composite:
+            kwargs["seed"], kwargs["seed2"] = seeds_of_trial()
+        return original(*args, **kwargs)
+
+    return outside_of_pipelines
+
+
+@but_in_pipelines
+def seeded_in_pipelines(original, *args, **kwargs):
+    """An op without a twin: only in the functions of pipelines it gets a seed of the trial, where it has none."""
+    return original(*args, **kwargs)
+
+
+def seeds_of_trial():
+    """`(seed, seed2)` for a new op, as TensorFlow would give them to the kernel."""
+    drawn = recorder.CALLS.streams.next_op_seed()
+    return drawn >> 33, drawn & 0x7FFFFFFF
+
+
+@but_in_pipelines
 def random_uniform(original, shape, dtype, seed=0, seed2=0, name=None):
     """`gen_random_ops.random_uniform`."""
     return _twin("stateful_uniform", "RandomUniform", original, shape, dtype, seed, seed2, name)
 
 
+@but_in_pipelines
 def random_standard_normal(original, shape, dtype, seed=0, seed2=0, name=None):
     """`gen_random_ops.random_standard_normal`."""
     return _twin("stateful_standard_normal_v2", "RandomStandardNormal", original, shape, dtype, seed, seed2, name)
 
 
+@but_in_pipelines
 def truncated_normal(original, shape, dtype, seed=0, seed2=0, name=None):
     """`gen_random_ops.truncated_normal`."""
     return _twin("stateful_truncated_normal", "TruncatedNormal", original, shape, dtype, seed, seed2, name)
 
 
+@but_in_pipelines
 def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=None):
     """`gen_random_ops.random_uniform_int`."""
+    from tensorflow.python.framework import ops
     from tensorflow.python.ops import gen_stateful_random_ops
 
-    state = _new_state(seed, seed2)
+    state = new_state("int", seed, seed2)
     if state is None:
         return original(shape, minval, maxval, seed=seed, seed2=seed2, name=name)
     name = name or "RandomUniformInt"
+    # Of Python's integers the twin would make int64.
+    minval = ops.convert_to_tensor(minval)
+    maxval = ops.convert_to_tensor(maxval, dtype=minval.dtype)
     return gen_stateful_random_ops.stateful_uniform_int(state[0], state[1], shape, minval, maxval, name=name)
 
 
+@but_in_pipelines
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
     """`gen_random_ops.random_shuffle`: the order in which as many random numbers sort."""
     from tensorflow.python.framework import dtypes, ops
     from tensorflow.python.ops import array_ops, gen_stateful_random_ops, sort_ops
 
-    state = _new_state(seed, seed2)
+    state = new_state("shuffle", seed, seed2)
     if state is None:
         return original(value, seed=seed, seed2=seed2, name=name)
     with ops.name_scope(name, "RandomShuffle"):
-        value = ops.convert_to_tensor(value)
+        # TensorFlow's has no gradient either.
+        value = array_ops.stop_gradient(ops.convert_to_tensor(value))
+        if value.shape.ndims == 0:
+            return value
         drawn = gen_stateful_random_ops.stateful_uniform(state[0], state[1], array_ops.shape(value)[:1], dtypes.float64)
         shuffled = array_ops.gather(value, sort_ops.argsort(drawn, stable=True))
         shuffled.set_shape(value.get_shape())
         return shuffled
 
 
+@but_in_pipelines
 def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=None, name=None):
     """`gen_random_ops.multinomial`: a stateless op, keyed by a stateful one."""
     from tensorflow.python.framework import dtypes, ops
     from tensorflow.python.ops import gen_stateful_random_ops, gen_stateless_random_ops
 
     output_dtype = output_dtype or dtypes.int64
-    state = _new_state(seed, seed2)
+    state = new_state("multinomial", seed, seed2)
     if state is None:
         return original(logits, num_samples, seed=seed, seed2=seed2, output_dtype=output_dtype, name=name)
     with ops.name_scope(name, "Multinomial"):
@@ -74,15 +160,39 @@ def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
     from tensorflow.python.ops import gen_stateful_random_ops
 
     # The twins have no kernel for it.
-    state = _new_state(seed, seed2) if dtypes.as_dtype(dtype) != dtypes.bfloat16 else None
+    dtype = dtypes.as_dtype(dtype)
+    state = new_state((twin, dtype.name), seed, seed2) if dtype != dtypes.bfloat16 else None
     if state is None:
         return original(shape, dtype, seed=seed, seed2=seed2, name=given_name)
     make = getattr(gen_stateful_random_ops, twin)
     return make(state[0], state[1], shape, dtype=dtype, name=given_name or name)
 
 
-def _new_state(seed, seed2):
-    """`(handle, algorithm)` for a new op in the default graph; None where an op cannot have a state of ours."""
+def _state_of_graph(kind, seed, seed2):
+    """`(handle, algorithm)` for a new op in the default graph; None where an op cannot have a state of ours.
+
+    Args:
+        kind: what tells ops apart whose streams are of their own; in a graph each op has its own.
+        seed: of the graph, as TensorFlow would give it to the kernel.
+        seed2: of the op, in the same way.
+    """
+    found = place_of_state(seed, seed2)
+    if found is None:
+        return None
+    known, seed, seed2 = found
+    handle = make_state(known, [0, seed2, seed])
+    return inside_control_flow(known, handle), inside_control_flow(known, known.algorithm())
+
+
+# TensorFlow 2 puts its own here (`random_states.py`).
+new_state = _state_of_graph
+
+
+def place_of_state(seed, seed2):
+    """`(graph, seed, seed2)` for the state of a new op; None where an op cannot have a state of ours.
+
+    An op without any seed gets one of the trial.
+    """
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
 
@@ -95,28 +205,27 @@ def _new_state(seed, seed2):
         return None
     seed, seed2 = seed or 0, seed2 or 0
     if not seed and not seed2:
-        drawn = calls.streams.next_op_seed()
-        seed, seed2 = drawn >> 33, drawn & 0x7FFFFFFF
-    known = graphs.of(graph)
-    return _inside_control_flow(known, _make_state(known, seed, seed2), known.algorithm())
+        seed, seed2 = seeds_of_trial()
+    return graphs.of(graph), seed, seed2
 
 
-def _make_state(known, seed, seed2):
+def make_state(known, first):
+    """The handle of a new variable of the graph, with the state it begins with: a list of integers, or one."""
     from tensorflow.python.framework import constant_op, dtypes
     from tensorflow.python.ops import gen_resource_variable_ops
 
     with known.beside():
         name = f"pedl_random/{len(known.random_states)}"
-        handle = gen_resource_variable_ops.var_handle_op(dtypes.int64, [3], shared_name=name, name=name)
-        first = constant_op.constant([0, seed2, seed], dtypes.int64, name="pedl_random/first")
-        known.random_states.append(gen_resource_variable_ops.assign_variable_op(handle, first, name="pedl_random/set"))
+        value = constant_op.constant(first, dtypes.int64, name="pedl_random/first")
+        handle = gen_resource_variable_ops.var_handle_op(dtypes.int64, value.shape, shared_name=name, name=name)
+        known.random_states.append(gen_resource_variable_ops.assign_variable_op(handle, value, name="pedl_random/set"))
     return handle
 
 
-def _inside_control_flow(known, handle, algorithm):
-    """The two inputs as they come into the `cond` or `while_loop` that is being built, if any."""
+def inside_control_flow(known, tensor):
+    """A tensor as it comes into the `cond` or `while_loop` that is being built, if any."""
     context = known.graph._get_control_flow_context()
     if context is None:
-        return handle, algorithm
+        return tensor
     with known.own_ids():
-        return context.AddValue(handle), context.AddValue(algorithm)
+        return context.AddValue(tensor)

@@ -18,7 +18,7 @@ import weakref
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, places
 from py_hooks.engine.patch import binding
-from py_hooks.tensorflow import graphs
+from py_hooks.tensorflow import event_files, graphs
 
 _PROCESS = os.getpid()
 
@@ -42,14 +42,18 @@ class Sessions:
             if session is not None and not session._closed:
                 yield number, session
 
-    def of_default_graph(self):
-        """The newest open session of the default graph; Keras's, made now, where there is none."""
+    def key_of(self, variable):
+        """The name of a variable's value in a checkpoint, in the newest open session of its graph; None without one."""
+        numbers = [number for number, session in self.alive() if session.graph is variable.graph]
+        return f"tensorflow/{numbers[-1]}/{variable.op.name}" if numbers else None
+
+    def of_default_graph(self, backend):
+        """The newest open session of the default graph; that of a backend of Keras, made now, where there is none."""
         from tensorflow.python.framework import ops
-        from tensorflow.python.keras import backend
 
         graph = ops.get_default_graph()
         found = [session for _, session in self.alive() if session.graph is graph]
-        return found[-1] if found else backend._get_session()
+        return found[-1] if found else backend.get_session()
 
     def initialize(self, session):
         """Sets the states of random ops that were made since the session's last run."""
@@ -147,6 +151,7 @@ def _assign(session, values):
 def prepare(calls):
     """Has the variables of sessions kept in checkpoints."""
     calls.state_providers.append(("tensorflow", SESSIONS))
+    event_files.prepare(calls)
 
 
 # -- the life of a session -------------------------------------------------------------------------------------------
@@ -166,7 +171,10 @@ def _one_at_a_time(config):
     from tensorflow.python.eager import context
 
     imposed = config_pb2.ConfigProto()
-    imposed.CopyFrom(context.context().config if config is None else config)
+    if config is None:
+        # What a session takes for none is the context's; in 1.13 nothing.
+        config = getattr(context.context(), "config", imposed)
+    imposed.CopyFrom(config)
     if not imposed.inter_op_parallelism_threads:
         imposed.inter_op_parallelism_threads = 1
     return imposed
@@ -174,7 +182,8 @@ def _one_at_a_time(config):
 
 def runs_one_at_a_time(session):
     """Whether a session runs one operation at a time: only then does a run on the CPU repeat."""
-    return (session._config.inter_op_parallelism_threads or os.environ.get("TF_NUM_INTEROP_THREADS")) in (1, "1")
+    given = session._config.inter_op_parallelism_threads if session._config is not None else 0
+    return (given or os.environ.get("TF_NUM_INTEROP_THREADS")) in (1, "1")
 
 
 def deleted(original, session_or_callable):
@@ -265,7 +274,11 @@ def _identity(calls, effects):
 
 # What the framework writes while it trains (metrics that start anew, a learning rate that a callback of its own sets)
 # follows from what it is answered.
-_LOOPS = ("keras.engine.training", "keras.callbacks", "keras.metrics")
+_LOOPS = tuple(
+    package + name
+    for package in ("keras", "tensorflow.python.keras")
+    for name in (".engine.training", ".callbacks", ".metrics")
+)
 
 
 def _is_the_scripts():
@@ -283,29 +296,27 @@ def _is_the_scripts():
 # -- training that is not intercepted ----------------------------------------------------------------------------------
 
 
-def tf_keras_training(original, model, *args, **kwargs):
-    """`fit` and its siblings of tf.keras: not intercepted, so not let through."""
-    recorder.stop(
-        recorder.CALLS,
-        69,
-        "`tf.keras` of TensorFlow 1 is not something pedl-run can intercept\n"
-        f"  called: `{original.__name__}` of a `{type(model).__name__}`\n"
-        "  the script was stopped before it trained",
-        "use the `keras` package (2.2.5 - 2.3.1), or pass `--no-hooks tensorflow` to train without checkpoints and "
-        "resume",
-    )
-
-
 def apply_gradients(original, optimizer, *args, **kwargs):
-    """`tf.train.Optimizer.apply_gradients`: below Keras it is Keras's; else a training loop of the script's own."""
-    say_not_intercepted("training through tf.Session")
+    """`apply_gradients` of an optimizer: below Keras it is Keras's; else a training loop of the script's own."""
+    from tensorflow.python.framework import ops
+
+    say_not_intercepted(EAGER_TRAINING if ops.executing_eagerly_outside_functions() else "training through tf.Session")
     return original(optimizer, *args, **kwargs)
+
+
+# What `tf.enable_eager_execution()` leads to: neither a session nor a compute function is there to be seen.
+EAGER_TRAINING = "training in eager mode of TensorFlow 1"
+
+
+def not_intercepted(what):
+    """The cause for training that nobody sees."""
+    return f"{what} is not intercepted in this version"
 
 
 def say_not_intercepted(what):
     """Says once that the script trains in a way that has no checkpoints; not for what Keras does on its own behalf."""
     calls = recorder.CALLS
-    cause = f"{what} is not intercepted in this version"
+    cause = not_intercepted(what)
     if calls.depth or cause in calls.causes:
         return
     if not calls.begun:

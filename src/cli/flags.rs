@@ -6,6 +6,8 @@
 
 use std::path::PathBuf;
 
+use pedl_core::sequencer::CheckpointBatch;
+use pedl_core::trial::GRACE_SECONDS;
 use serde_json::{Map, Value};
 
 /// How the script is run, after environment and command line were read.
@@ -28,7 +30,10 @@ pub(crate) struct Options {
     pub(crate) batches_per_step: Option<u64>,
     pub(crate) checkpoint_period: Option<u64>,
     pub(crate) checkpoint_seconds: f64,
+    pub(crate) checkpoint_batches: Vec<CheckpointBatch>,
     pub(crate) max_restarts: Option<u64>,
+    pub(crate) grace_seconds: f64,
+    pub(crate) preempt_exit_code: Option<u8>,
     pub(crate) log_limit_bytes: u64,
     pub(crate) no_hooks: Vec<String>,
     pub(crate) log_format: LogFormat,
@@ -99,7 +104,10 @@ impl Default for Options {
             batches_per_step: None,
             checkpoint_period: None,
             checkpoint_seconds: 60.0,
+            checkpoint_batches: Vec::new(),
             max_restarts: None,
+            grace_seconds: GRACE_SECONDS,
+            preempt_exit_code: None,
             log_limit_bytes: 1 << 30,
             no_hooks: Vec::new(),
             log_format: LogFormat::Text,
@@ -273,11 +281,22 @@ pub(crate) static FLAGS: &[Flag] = &[
         help: "checkpoint after so many seconds [60]",
         repeatable: false,
         set: |options, text| {
-            options.checkpoint_seconds = text
-                .parse()
-                .ok()
-                .filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0)
-                .ok_or("a number of seconds, 0 or more")?;
+            options.checkpoint_seconds = seconds(text)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "checkpoint-batches",
+        value: Some("N,N..."),
+        help: "checkpoint after exactly these batches, too",
+        repeatable: false,
+        set: |options, text| {
+            let expected = "numbers of batches, from 1, as in `100,250`, or `+1` after a resume";
+            let of = |text: &str| match text.trim().strip_prefix('+') {
+                Some(number) => positive(number, expected).map(CheckpointBatch::AfterResume),
+                None => positive(text.trim(), expected).map(CheckpointBatch::Number),
+            };
+            options.checkpoint_batches = text.split(',').map(of).collect::<Result<_, _>>()?;
             Ok(())
         },
     },
@@ -291,6 +310,27 @@ pub(crate) static FLAGS: &[Flag] = &[
                 .parse()
                 .map_err(|_| "a number of restarts, 0 or more")?;
             options.max_restarts = Some(number);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "grace",
+        value: Some("SECONDS"),
+        help: "longest wait for a checkpoint after SIGTERM [25]",
+        repeatable: false,
+        set: |options, text| {
+            options.grace_seconds = seconds(text)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "preempt-exit-code",
+        value: Some("N"),
+        help: "of a preempted run [death by the signal]",
+        repeatable: false,
+        set: |options, text| {
+            let number = text.parse().map_err(|_| "an exit code, 0 to 255")?;
+            options.preempt_exit_code = Some(number);
             Ok(())
         },
     },
@@ -398,6 +438,13 @@ fn non_empty<'a>(text: &'a str, expected: &'static str) -> Result<&'a str, &'sta
     }
 }
 
+fn seconds(text: &str) -> Result<f64, &'static str> {
+    text.parse()
+        .ok()
+        .filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0)
+        .ok_or("a number of seconds, 0 or more")
+}
+
 fn positive(text: &str, expected: &'static str) -> Result<u64, &'static str> {
     text.parse()
         .ok()
@@ -406,7 +453,7 @@ fn positive(text: &str, expected: &'static str) -> Result<u64, &'static str> {
 }
 
 /// A number of bytes, with one of the suffixes KiB, MiB, GiB or none.
-fn bytes(text: &str) -> Option<u64> {
+pub(crate) fn bytes(text: &str) -> Option<u64> {
     let suffixes = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("", 0)];
     let (number, shift) = suffixes
         .iter()

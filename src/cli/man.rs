@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::flags::FLAGS;
 use super::report::{ABOUT, USAGE};
+use crate::verify::OPTIONS;
 
 /// What the process exits with, besides the codes of the script.
-const EXIT_CODES: [(&str, &str); 11] = [
+const EXIT_CODES: [(&str, &str); 12] = [
     (
         "the script's",
         "Its exit code, or its death by a signal, which ends pedl-run in the same way.",
@@ -29,13 +30,17 @@ const EXIT_CODES: [(&str, &str); 11] = [
     ("75", "The trial directory is in use."),
     (
         "76",
-        "The script does not repeat itself: the replay differs from the record.",
+        "The script does not repeat itself: the replay differs from the record; of pedl verify, a disturbed run differs.",
     ),
     (
         "77",
-        "\\-\\-exact was given, and the run cannot be resumed exactly.",
+        "\\-\\-exact was given, and the run cannot be resumed exactly; of pedl verify, nothing could be shown.",
     ),
     ("201", "Storage failed after training had begun."),
+    (
+        "143, 138",
+        "As a shell shows death by SIGTERM or SIGUSR1: the run was preempted, and the same command continues. \\-\\-preempt\\-exit\\-code chooses another, where there is a checkpoint.",
+    ),
 ];
 
 /// What it leaves, below the trial directory.
@@ -48,7 +53,7 @@ const FILES: [(&str, &str); 5] = [
     ("calls.log", "The recorded calls."),
     (
         "checkpoints/, latest",
-        "The checkpoints, and a link to the newest.",
+        "The checkpoints, and a link to the newest. `pedl checkpoint list` lists them.",
     ),
     ("stdout.log, stderr.log", "What the script has printed."),
 ];
@@ -88,6 +93,21 @@ pub(super) fn page() -> String {
          .BR ; .\n.TP\n.B PEDL_CACHE_DIR\n\
          Where pedl\\-run lays out what it brings along [~/.cache/pedl\\-run].\n",
     );
+    text.push_str(
+        ".SH VERIFYING\n.B pedl verify\n[OPTIONS] SCRIPT [ARGUMENTS]\n.br\n\
+         runs the script twice undisturbed, then killed, terminated and out of disk space at random moments, each \
+         time in a copy of the current directory, and compares every recorded call, the state, metrics, what was \
+         printed, and the files. It ends with 0 where all is identical, with 76 where a disturbed run differs, and \
+         with 77 where nothing could be shown. Options of pedl\\-run may stand before the script, and besides:\n",
+    );
+    for option in OPTIONS {
+        let _ = writeln!(
+            text,
+            ".TP\n.B {}\n{}.",
+            roff(&option.shown()),
+            roff(&sentence(option.help))
+        );
+    }
     list(&mut text, "EXIT STATUS", &EXIT_CODES);
     list(&mut text, "FILES", &FILES);
     text

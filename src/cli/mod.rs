@@ -1,5 +1,6 @@
 //! The command line: what was typed, what it means, and what is printed about it.
 
+mod checkpoint;
 pub(crate) mod flags;
 mod man;
 pub(crate) mod parse;

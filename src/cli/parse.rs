@@ -443,7 +443,7 @@ fn mirrored_values<'a>(flag: &Flag, text: &'a str) -> Result<Vec<&'a str>, &'sta
 }
 
 /// Whether a word names an interpreter, as in `pedl-run python train.py`, and is not a script.
-fn is_python_word(word: &OsStr) -> bool {
+pub(crate) fn is_python_word(word: &OsStr) -> bool {
     let Some(name) = Path::new(word).file_name().and_then(OsStr::to_str) else {
         return false;
     };

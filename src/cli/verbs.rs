@@ -17,11 +17,12 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::Signal;
 
 use super::flags::FLAGS;
-use super::man;
 use super::parse::{self, CommandLine};
 use super::report;
+use super::{checkpoint, man};
 use crate::failure::{Exit, Failure};
 use crate::library::Library;
+use crate::verify::OPTIONS;
 use crate::{interpreter, library};
 
 /// The name by which the verbs are reached.
@@ -46,6 +47,18 @@ static VERBS: &[Verb] = &[
         arguments: "[OPTIONS] [PYTHON OPTIONS] SCRIPT [ARGS]...",
         help: "what `pedl-run` does; `pedl-run --help` lists its options",
         run: |arguments| super::run_script(arguments.to_vec()),
+    },
+    Verb {
+        name: "verify",
+        arguments: "[--kills N] [OPTIONS] SCRIPT [ARGS]...",
+        help: "shows on copies of this directory that a script continues exactly",
+        run: verify,
+    },
+    Verb {
+        name: "checkpoint",
+        arguments: "list|show|verify|export [TRIAL_DIR] [OPTIONS]...",
+        help: "what the checkpoints of a trial hold, whether they are whole; exports them",
+        run: checkpoint::run,
     },
     Verb {
         name: "hooks",
@@ -184,6 +197,28 @@ fn take_apart(arguments: &[OsString], switch: &str) -> Result<Option<Given>, Fai
     }))
 }
 
+fn verify(arguments: &[OsString]) -> Result<i32, Failure> {
+    let code = crate::verify::run(arguments)?;
+    Ok(code.unwrap_or_else(|| report::answer(&help_of_verify())))
+}
+
+/// The text of `pedl verify --help`.
+fn help_of_verify() -> String {
+    let mut text = String::from(
+        "Runs a script twice undisturbed, then killed, terminated and out of disk space at random\n\
+         moments, each in a copy of the current directory, and compares what they computed.\n\
+         usage: pedl verify [OPTIONS] [OPTIONS OF pedl-run] SCRIPT [ARGUMENTS]\n\n",
+    );
+    for option in OPTIONS {
+        let _ = writeln!(text, "  {:<26}{}", option.shown(), option.help);
+    }
+    text.push_str(
+        "\nExit codes: 0 all identical, 76 a disturbed run differs, 77 nothing could be shown\n\
+         (undisturbed runs differ, or no fault fell after a checkpoint)\n",
+    );
+    text
+}
+
 fn hooks(arguments: &[OsString]) -> Result<i32, Failure> {
     let Some(given) = take_apart(arguments, "--check")? else {
         return Ok(report::answer(&help()));
@@ -224,37 +259,37 @@ fn doctor(arguments: &[OsString]) -> Result<i32, Failure> {
     let library = library::locate()?;
     let (python, source) = interpreter::find(&given.line, &library.cache)?;
     let mut text = format!(
-        "{:<12} {}",
+        "{:<16} {}",
         "pedl-run",
         super::VERSION.trim_start_matches("pedl-run ")
     );
     let executable = python.executable.display();
     let _ = writeln!(
         text,
-        "{:<12} {} at {executable}, found by {source}",
+        "{:<16} {} at {executable}, found by {source}",
         "python", python.version
     );
     let _ = match &python.library {
-        Some(path) => writeln!(text, "{:<12} embed: {} is loaded", "mode", path.display()),
+        Some(path) => writeln!(text, "{:<16} embed: {} is loaded", "mode", path.display()),
         None => writeln!(
             text,
-            "{:<12} exec: Python is in the executable, which is run",
+            "{:<16} exec: Python is in the executable, which is run",
             "mode"
         ),
     };
-    let _ = writeln!(text, "{:<12} {}", "library", library.directory.display());
+    let _ = writeln!(text, "{:<16} {}", "library", library.directory.display());
     let directory = crate::supervisor::TRIALS;
     let outcome = probe(Path::new(directory));
     let _ = match &outcome {
         Ok(milliseconds) => writeln!(
             text,
-            "{:<12} ./{directory}: can be written, synced, renamed and locked ({milliseconds:.1} ms for {} KiB)",
+            "{:<16} ./{directory}: can be written, synced, renamed and locked ({milliseconds:.1} ms for {} KiB)",
             "trials",
             PROBE_BYTES >> 10,
         ),
         Err(error) => writeln!(
             text,
-            "{:<12} ./{directory}: NOT usable: {error}; name another with --trial-dir",
+            "{:<16} ./{directory}: NOT usable: {error}; name another with --trial-dir",
             "trials"
         ),
     };
@@ -294,7 +329,12 @@ fn probe(trials: &Path) -> io::Result<f64> {
 
 /// Runs `py_hooks/report.py` in an interpreter; its output is ours. Where the reader of it has
 /// gone, it ends by SIGPIPE, as we do, and nothing is said.
-fn ask(python: &Path, library: &Library, verb: &str, words: &[OsString]) -> Result<i32, Failure> {
+pub(super) fn ask(
+    python: &Path,
+    library: &Library,
+    verb: &str,
+    words: &[OsString],
+) -> Result<i32, Failure> {
     const REPORT: &str =
         "import sys; from py_hooks import report; sys.exit(report.main(sys.argv[1:]))";
     let mut path = env::var_os("PYTHONPATH")
@@ -339,21 +379,34 @@ fn completions(arguments: &[OsString]) -> Result<i32, Failure> {
         .map(|flag| format!("--{}", flag.name))
         .collect();
     let verbs: Vec<_> = VERBS.iter().map(|verb| verb.name).collect();
+    let of_verify: Vec<_> = OPTIONS
+        .iter()
+        .map(|option| format!("--{}", option.name))
+        .collect();
+    let of_verify = of_verify.join(" ");
     let (options, verbs) = (options.join(" "), verbs.join(" "));
+    let actions = checkpoint::ACTIONS.map(|(name, _, _)| name).join(" ");
     let text = match &*shell.to_string_lossy() {
         "bash" => format!(
             "_pedl_run() {{\n    local word=\"${{COMP_WORDS[COMP_CWORD]}}\"\n    if [[ $word == --* ]]; then\n        \
-             COMPREPLY=($(compgen -W \"{options}\" -- \"$word\"))\n    else\n        \
+             COMPREPLY=($(compgen -W \"{options} $1\" -- \"$word\"))\n    else\n        \
              COMPREPLY=($(compgen -f -- \"$word\"))\n    fi\n}}\n\
              _pedl() {{\n    if ((COMP_CWORD == 1)); then\n        \
-             COMPREPLY=($(compgen -W \"{verbs}\" -- \"${{COMP_WORDS[1]}}\"))\n    else\n        _pedl_run\n    fi\n}}\n\
+             COMPREPLY=($(compgen -W \"{verbs}\" -- \"${{COMP_WORDS[1]}}\"))\n    \
+             elif [[ ${{COMP_WORDS[1]}} == verify ]]; then\n        _pedl_run \"{of_verify}\"\n    \
+             elif [[ ${{COMP_WORDS[1]}} == checkpoint ]]; then\n        if ((COMP_CWORD == 2)); then\n            \
+             COMPREPLY=($(compgen -W \"{actions}\" -- \"${{COMP_WORDS[2]}}\"))\n        else\n            \
+             COMPREPLY=($(compgen -d -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n        fi\n    else\n        _pedl_run\n    fi\n}}\n\
              complete -o filenames -F _pedl_run pedl-run\ncomplete -o filenames -F _pedl pedl\n"
         ),
         "zsh" => format!(
             "autoload -U compinit && compinit\n\
-             _pedl_run_options=({options})\n_pedl_verbs=({verbs})\n\
-             _pedl_run() {{ if [[ $words[CURRENT] == --* ]]; then compadd -- $_pedl_run_options; else _files; fi }}\n\
-             _pedl() {{ if ((CURRENT == 2)); then compadd -- $_pedl_verbs; else _pedl_run; fi }}\n\
+             _pedl_run_options=({options})\n_pedl_verify_options=({of_verify})\n_pedl_verbs=({verbs})\n\
+             _pedl_run() {{ if [[ $words[CURRENT] == --* ]]; then compadd -- $_pedl_run_options $*; else _files; fi }}\n\
+             _pedl() {{ if ((CURRENT == 2)); then compadd -- $_pedl_verbs; \
+             elif [[ $words[2] == verify ]]; then _pedl_run $_pedl_verify_options; \
+             elif [[ $words[2] == checkpoint ]]; then \
+             if ((CURRENT == 3)); then compadd -- {actions}; else _files -/; fi; else _pedl_run; fi }}\n\
              compdef _pedl_run pedl-run\ncompdef _pedl pedl\n"
         ),
         "fish" => {
@@ -367,11 +420,26 @@ fn completions(arguments: &[OsString]) -> Result<i32, Failure> {
                     flag.help.replace('\'', "\\'")
                 );
             }
+            for option in OPTIONS {
+                let value = if option.value.is_some() { " -r" } else { "" };
+                let _ = writeln!(
+                    text,
+                    "complete -c pedl -n \"__fish_seen_subcommand_from verify\" -l {}{value} -d '{}'",
+                    option.name, option.help
+                );
+            }
             for verb in VERBS {
                 let _ = writeln!(
                     text,
                     "complete -c pedl -n __fish_use_subcommand -f -a {} -d '{}'",
                     verb.name, verb.help
+                );
+            }
+            for (action, _, help) in checkpoint::ACTIONS {
+                let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+                let _ = writeln!(
+                    text,
+                    "complete -c pedl -n \"__fish_seen_subcommand_from checkpoint\" -f -a {action} -d '{help}'",
                 );
             }
             text

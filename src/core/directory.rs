@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -115,10 +116,7 @@ impl Directory {
     /// In use; another command's; not to be made.
     pub(crate) fn open(launch: &Launch, facts: Facts, held: Option<Lock>) -> Result<Self> {
         let path = &launch.trial_dir;
-        let cannot_create = |source| CannotCreate {
-            path: path.clone(),
-            source,
-        };
+        let cannot_create = |source| CannotCreate::new(path, source);
         if is_replaced(launch) {
             let aside = move_aside(path)?;
             tracing::info!("the trial before is kept in `{}`", aside.display());
@@ -161,10 +159,7 @@ pub(crate) fn has_lock(path: &Path) -> bool {
 ///
 /// In use; the file of the lock cannot be made.
 pub(crate) fn hold(path: &Path) -> Result<Lock> {
-    let attempt = file::lock(&path.join(LOCK)).map_err(|source| CannotCreate {
-        path: path.to_owned(),
-        source,
-    })?;
+    let attempt = file::lock(&path.join(LOCK)).map_err(|source| CannotCreate::new(path, source))?;
     match attempt {
         Attempt::Held(lock) => Ok(lock),
         Attempt::HeldBy(process) => {
@@ -192,10 +187,7 @@ pub(crate) fn is_replaced(launch: &Launch) -> bool {
 /// Renames the directory of a trial that nobody runs to the first free name of `<dir>.1`, `<dir>.2`, and
 /// so on; returns that.
 fn move_aside(path: &Path) -> Result<PathBuf> {
-    let cannot_move = |source| CannotCreate {
-        path: path.to_owned(),
-        source,
-    };
+    let cannot_move = |source| CannotCreate::with("move aside the trial in", path, source);
     // Until the directory has its new name.
     let _held = hold(path)?;
     let mut names = (1_u32..).map(|number| {
@@ -330,11 +322,37 @@ fn check_command(record: &TrialRecord, launch: &Launch) -> Result<()> {
     Ok(())
 }
 
-/// The trial directory cannot be made.
+/// The trial directory cannot be made, or, where a trial is in it, be written to.
 #[derive(Debug)]
 struct CannotCreate {
     path: PathBuf,
+    /// What was tried: `continue the trial in`, say.
+    what: &'static str,
+    /// Whose it is, where it is not this user's.
+    owner: Option<u32>,
     source: Error,
+}
+
+impl CannotCreate {
+    fn new(path: &Path, source: Error) -> Self {
+        let what = if path.join(RECORD).exists() {
+            "continue the trial in"
+        } else {
+            "make the trial directory"
+        };
+        Self::with(what, path, source)
+    }
+
+    fn with(what: &'static str, path: &Path, source: Error) -> Self {
+        let user = geteuid().as_raw();
+        let owner = path.metadata().ok().map(|metadata| metadata.uid());
+        Self {
+            path: path.to_owned(),
+            what,
+            owner: owner.filter(|owner| is_denied(&source) && *owner != user),
+            source,
+        }
+    }
 }
 
 impl Kind for CannotCreate {
@@ -354,18 +372,22 @@ impl Kind for CannotCreate {
 impl fmt::Display for CannotCreate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = self.source.to_string().replace("\n  ", ": ");
-        write!(
-            formatter,
-            "cannot make the trial directory `{}`\n  {reason}\n  the run was stopped before it trained",
-            self.path.display()
-        )
+        let (what, path) = (self.what, self.path.display());
+        write!(formatter, "cannot {what} `{path}`\n  {reason}")?;
+        if let Some(owner) = self.owner {
+            let user = geteuid().as_raw();
+            write!(
+                formatter,
+                "\n  it belongs to the user with the number {owner}; this is {user}"
+            )?;
+        }
+        formatter.write_str("\n  the run was stopped before it trained")
     }
 }
 
 /// What would help where a trial cannot begin for a failure of the file system.
 pub(crate) fn hint_for(error: &Error) -> &'static str {
-    let system = std::error::Error::source(error).and_then(|source| source.downcast_ref());
-    match system.map(io::Error::kind) {
+    match kind_of(error) {
         Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
             "make room there and run the same command again, or name another directory with `--trial-dir DIR`"
         }
@@ -374,6 +396,16 @@ pub(crate) fn hint_for(error: &Error) -> &'static str {
         }
         _ => "name another directory with `--trial-dir DIR`",
     }
+}
+
+/// What the system said, if an error is of the file system.
+fn kind_of(error: &Error) -> Option<io::ErrorKind> {
+    let system = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    system.map(io::Error::kind)
+}
+
+fn is_denied(error: &Error) -> bool {
+    kind_of(error) == Some(io::ErrorKind::PermissionDenied)
 }
 
 /// A trial cannot be kept there.

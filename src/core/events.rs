@@ -9,7 +9,11 @@
 //! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; where the step trained several models, each name begins with `model N `, N from 0 in the order of their first compute call), `batches_per_second` | a step ended |
 //! | `validation` | `workload`, `batch`, `step` (completed), `epoch` (as above), `metrics` (name → value), `best_batch` (after which the best so far was made; null without an experiment configuration) | the model was validated, where a configuration or `--steps` decides how long it trains |
 //! | `checkpoint` | `workload`, `batch`, `step`, `epoch` (as above), `name`, `bytes`, `seconds` | a checkpoint was committed |
+//! | `checkpoint_failed` | `batch`, `error`, `failures` (so many in a row) | storage did not take a checkpoint; the training went on, unless it was one too many |
 //! | `checkpoint_damaged` | `error` | a checkpoint was found damaged, and was set aside |
+//! | `preempted` | `signal`, `batch`, `checkpoint` (batch of the newest one; null: none), `is_new` (whether it was taken for this) | a signal asked for the end of the run, and acts now |
+//! | `trained_on` | `signal`, `batch`, `checkpoint` (as above) | the script handled such a signal by itself, and trains on; no further checkpoints are taken |
+//! | `outlived` | `signal` | the script came to its own end before such a signal had to act |
 //! | `restart` | `signal` or `exit_code`, `attempt` | the supervisor started the trial process again |
 //! | `events_lost` | `count` | only in a stream (`--events-fd`) whose reader did not keep up: so many events were left out |
 //! | `trial_ended` | `exit_code` or `signal` | the trial is over |
@@ -27,6 +31,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
@@ -38,6 +43,15 @@ pub const SCHEMA: u32 = 1;
 
 /// The name of the journal in a trial directory.
 pub const FILE_NAME: &str = "events.jsonl";
+
+/// The event of a run that a signal ends.
+pub const PREEMPTED: &str = "preempted";
+
+/// The event of a script that came to its own end before such a signal had to act.
+pub const OUTLIVED: &str = "outlived";
+
+/// The event of a script that handles such a signal, and trains on.
+pub const TRAINED_ON: &str = "trained_on";
 
 /// The time now, RFC 3339 in UTC with milliseconds.
 pub fn now() -> String {
@@ -99,6 +113,11 @@ impl Journal {
     }
 }
 
+/// A signal as the journal, and every message, names it: `SIGTERM`, or `signal 40` where it has no name.
+pub fn signal_name(signal: i32) -> String {
+    Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |known| known.to_string())
+}
+
 /// A number as the journal holds it.
 pub(crate) fn number(value: f64) -> Value {
     if value.is_finite() {
@@ -118,6 +137,14 @@ mod tests {
     fn numbers_that_json_does_not_have_are_text() {
         let numbers = [0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(number);
         assert_eq!(json!(numbers), json!([0.5, "nan", "inf", "-inf"]));
+    }
+
+    #[test]
+    fn signals_are_named_as_people_write_them() {
+        assert_eq!(
+            [15, 10, 40].map(signal_name),
+            ["SIGTERM", "SIGUSR1", "signal 40"]
+        );
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Files of a trial with their path: every failure names its operation and its file, once, here.
 //!
 //! Checkpoints have a door of their own (`checkpoint`), behind a trait, because it matters in which
-//! order they become durable. What is written here needs no order: the log is synced as a whole by the
-//! commit of a checkpoint, `trial.json` comes into being by one rename.
+//! order they become durable. What is written here needs no order among itself: the log is synced as a
+//! whole before a commit begins, and none begins where that failed; when it is opened, each record up to
+//! the checkpoint is proven by its checksum, and a log that lacks one counts as damage of that
+//! checkpoint. `trial.json` comes into being by one rename, and nothing is resumed from the journal.
 //!
 //! Files are read and written at explicit offsets: a writer knows its own length, and a second one
 //! could not move it.
@@ -41,6 +43,11 @@ impl File {
     /// Opens an existing file for reading and writing.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         Self::with("open", path, fs::OpenOptions::new().read(true).write(true))
+    }
+
+    /// Opens an existing file for reading alone.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self> {
+        Self::with("open", path, fs::OpenOptions::new().read(true))
     }
 
     fn with(operation: &'static str, path: &Path, options: &fs::OpenOptions) -> Result<Self> {

@@ -13,6 +13,8 @@
 //! | [`calls`] | the log of recorded calls |
 //! | `saver` | writes checkpoints in the background |
 //! | [`checkpoint`] | checkpoints: layout, commit, fall back, retention |
+//! | [`retention`] | which checkpoints of an experiment stay |
+//! | [`inspect`] | checkpoints for people and tools |
 //! | `metrics` | averages over a step |
 //! | [`events`] | the journal for people and tools |
 //! | `file` | files with their path |
@@ -27,7 +29,9 @@ pub mod error;
 pub mod event_stream;
 pub mod events;
 mod file;
+pub mod inspect;
 mod metrics;
+pub mod retention;
 mod saver;
 pub mod sequencer;
 pub mod training;

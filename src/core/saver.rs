@@ -3,40 +3,66 @@
 //! The loop waits while the state and the files of the script are copied; a thread that lives as long
 //! as the commit does the rest. So a script that forks between checkpoints has no more threads than it
 //! has under Python alone.
+//!
+//! **Memory.** There is one snapshot at any moment: the one that is being copied, or being written. Who
+//! wants to copy the next one waits for the one before ([`Saver::save`]), and its memory is used again;
+//! a checkpoint that is only due by time is not waited for, but left out while one is written (the caller
+//! asks [`Saver::is_saving`]). So a disk that is slower than the training costs checkpoints, not memory.
+//! Files of the script are copied within the trial directory, and need none.
+//!
+//! **Failures.** A checkpoint that storage has no room for, or that it fails to take, is an event
+//! (`checkpoint_failed`) and a warning; the training goes on, the older checkpoints stay as they are, and
+//! the next checkpoint that is due is tried as ever. The [`FAILURES_MAX`]th in a row is an error: by then
+//! the way back is so long that it is better to end while the last good checkpoint is worth something. What
+//! cannot pass is an error at once: a snapshot that cannot be stored at all; and the log of calls, for a
+//! sync of it that failed cannot be made good by another one.
 
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Instant;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use serde_json::{Map, Value, json};
 
-use crate::checkpoint::{CHECKPOINTS, Captured, Snapshot, Store, Tensor};
-use crate::error::{Bug, Result};
+use crate::checkpoint::{CHECKPOINTS, Captured, Committed, Snapshot, Store, Tensor};
+use crate::error::{Bug, Class, Error, Result};
 use crate::events::Journal;
 use crate::file::{self, File};
 use crate::workload::Workload;
+
+/// As many checkpoints in a row may not be written, the last of which ends the run. At the default of one a
+/// minute there are five minutes to make room.
+const FAILURES_MAX: u32 = 5;
 
 /// The checkpoints of a trial, as far as they are written.
 #[derive(Debug)]
 pub(crate) struct Saver {
     store: Store,
-    journal: Arc<Mutex<Journal>>,
+    record: Arc<Record>,
     /// Memory of the last snapshot, for the next one: what was touched once is not zeroed again.
     tensors: Vec<Tensor>,
     commit: Option<JoinHandle<Finished>>,
+}
+
+/// What became of checkpoints, for all threads.
+#[derive(Debug)]
+struct Record {
+    journal: Arc<Mutex<Journal>>,
     /// The batch of the newest checkpoint that is committed; 0: none.
-    committed: Arc<AtomicU64>,
+    committed: AtomicU64,
+    /// How many were not, one after the other.
+    failures: AtomicU32,
 }
 
 /// What a commit leaves behind.
 #[derive(Debug)]
 struct Finished {
     tensors: Vec<Tensor>,
-    outcome: Result<()>,
+    /// Whether it is committed.
+    outcome: Result<bool>,
 }
 
 /// A checkpoint that is being written.
@@ -59,16 +85,24 @@ impl Saver {
     pub(crate) fn new(store: Store, journal: Arc<Mutex<Journal>>, committed: u64) -> Self {
         Self {
             store,
-            journal,
+            record: Arc::new(Record {
+                journal,
+                committed: AtomicU64::new(committed),
+                failures: AtomicU32::new(0),
+            }),
             tensors: Vec::new(),
             commit: None,
-            committed: Arc::new(AtomicU64::new(committed)),
         }
     }
 
     /// The batch of the newest checkpoint that is committed; 0: none.
     pub(crate) fn committed(&self) -> u64 {
-        self.committed.load(Ordering::Relaxed)
+        self.record.committed.load(Ordering::Relaxed)
+    }
+
+    /// As [`Saver::committed`]; `None`: none.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        Some(self.committed()).filter(|batch| *batch > 0)
     }
 
     /// Tensors of an earlier snapshot, for their memory; none while they are being written.
@@ -91,8 +125,8 @@ impl Saver {
         self.commit.take().map(Commit)
     }
 
-    /// Takes what came of a commit, and why it failed, if it did.
-    pub(crate) fn end(&mut self, ended: Ended) -> Result<()> {
+    /// Takes what came of a commit: whether the checkpoint was written, or why the run has to end.
+    pub(crate) fn end(&mut self, ended: Ended) -> Result<bool> {
         let panicked = |_| Bug("the thread that writes a checkpoint panicked".to_owned());
         let Finished { tensors, outcome } = ended.0.map_err(panicked)?;
         self.tensors = tensors;
@@ -100,63 +134,67 @@ impl Saver {
     }
 
     pub(crate) fn wait(&mut self) -> Result<()> {
-        self.take_commit()
-            .map_or(Ok(()), |commit| self.end(commit.wait()))
+        if let Some(commit) = self.take_commit() {
+            self.end(commit.wait())?;
+        }
+        Ok(())
     }
 
     /// Copies the files of a snapshot, and begins to write it. A commit that still runs is waited for.
     pub(crate) fn save(&mut self, snapshot: Snapshot, log: Arc<File>) -> Result<()> {
         self.wait()?;
-        let captured = self.store.capture(&snapshot.files)?;
-        let (store, journal) = (self.store.clone(), Arc::clone(&self.journal));
-        let committed = Arc::clone(&self.committed);
-        let work = move || {
-            let outcome = commit(&store, &journal, &snapshot, captured, &log);
-            if outcome.is_ok() {
-                committed.store(snapshot.batch, Ordering::Relaxed);
-            }
-            Finished {
-                tensors: snapshot.tensors,
-                outcome,
+        let batch = snapshot.batch;
+        let captured = match self.store.capture(&snapshot.files) {
+            Ok(captured) => captured,
+            Err(error) => {
+                let outcome = self.record.failed(batch, error);
+                self.tensors = snapshot.tensors;
+                return outcome;
             }
         };
+        let (store, record) = (self.store.clone(), Arc::clone(&self.record));
+        let work = move || Finished {
+            outcome: record.commit(&store, &snapshot, captured, &log),
+            tensors: snapshot.tensors,
+        };
         let started = spawn(work);
-        self.commit = Some(file::check(
-            "start a thread for",
-            &PathBuf::from(CHECKPOINTS),
-            started,
-        )?);
+        match file::check("start a thread for", &PathBuf::from(CHECKPOINTS), started) {
+            Ok(commit) => self.commit = Some(commit),
+            Err(error) => return self.record.failed(batch, error),
+        }
         Ok(())
     }
 }
 
-fn commit(
-    store: &Store,
-    journal: &Mutex<Journal>,
-    snapshot: &Snapshot,
-    captured: Captured,
-    log: &File,
-) -> Result<()> {
-    let begun = Instant::now();
-    log.sync()?;
-    let folder = store.commit(snapshot, captured)?;
-    let name = folder
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let bytes: usize = snapshot
-        .tensors
-        .iter()
-        .map(|tensor| tensor.bytes.len())
-        .sum();
-    let seconds = begun.elapsed().as_secs_f64();
-    tracing::debug!("checkpoint {name}: {bytes} bytes of tensors in {seconds:.2} s");
-    let batch = snapshot.batch;
-    let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-    journal.append(
-        "checkpoint",
-        members(json!({
+impl Record {
+    /// Returns whether the snapshot is committed now.
+    fn commit(
+        &self,
+        store: &Store,
+        snapshot: &Snapshot,
+        captured: Captured,
+        log: &File,
+    ) -> Result<bool> {
+        let begun = Instant::now();
+        log.sync()?;
+        let Committed { folder, moment } = match store.commit(snapshot, captured) {
+            Ok(committed) => committed,
+            Err(error) => return self.failed(snapshot.batch, error).map(|()| false),
+        };
+        self.committed.store(snapshot.batch, Ordering::Relaxed);
+        self.failures.store(0, Ordering::Relaxed);
+        let seconds = moment.duration_since(begun).as_secs_f64();
+        self.tell(snapshot, &folder, seconds)?;
+        Ok(true)
+    }
+
+    fn tell(&self, snapshot: &Snapshot, folder: &Path, seconds: f64) -> Result<()> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let sizes = snapshot.tensors.iter().map(|tensor| tensor.bytes.len());
+        let bytes: usize = sizes.sum();
+        tracing::debug!("checkpoint {name}: {bytes} bytes of tensors in {seconds:.2} s");
+        let batch = snapshot.batch;
+        let event = json!({
             "workload": Workload::CheckpointModel { batch }.to_string(),
             "batch": batch,
             "step": snapshot.step,
@@ -164,8 +202,45 @@ fn commit(
             "name": name,
             "bytes": bytes,
             "seconds": seconds,
-        })),
-    )
+        });
+        self.journal().append("checkpoint", members(event))
+    }
+
+    /// A checkpoint was not written. Returns why that ends the run, if it does.
+    fn failed(&self, batch: u64, error: Error) -> Result<()> {
+        if error.class() != Class::StorageFailed {
+            return Err(error);
+        }
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        let event = json!({"batch": batch, "error": error.to_string(), "failures": failures});
+        // What has no room for a checkpoint may have none for this, and the warning tells the same.
+        if let Err(error) = self.journal().append("checkpoint_failed", members(event)) {
+            tracing::debug!("`checkpoint_failed` is not in the journal: {error}");
+        }
+        let newest = match self.committed.load(Ordering::Relaxed) {
+            0 => "there is none before it".to_owned(),
+            newest => format!("the newest one is of batch {newest}"),
+        };
+        let next = if failures < FAILURES_MAX {
+            format!(
+                "tried again when the next one is due (failure {failures} of {FAILURES_MAX} in a row)"
+            )
+        } else {
+            format!("{failures} failures in a row end the run")
+        };
+        tracing::warn!(
+            "the checkpoint of batch {batch} was not written, {newest}: {error}\n  {next}"
+        );
+        if failures < FAILURES_MAX {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The members of an object.

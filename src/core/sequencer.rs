@@ -12,6 +12,8 @@
 //!
 //! In a replay batches and validations are counted as ever, but no checkpoint comes due.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::workload::Step;
@@ -22,7 +24,7 @@ use crate::workload::Step;
 const REMINDER_SECONDS: f64 = 1.0;
 
 /// The lengths that the sequencer goes by.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Batches in a step; 0 counts as 1.
     pub batches_per_step: u64,
@@ -30,6 +32,8 @@ pub struct Plan {
     pub checkpoint_period: Option<u64>,
     /// A checkpoint when the last one is so many seconds old. 0: at every batch.
     pub checkpoint_seconds: f64,
+    /// A checkpoint after exactly these batches, besides.
+    pub checkpoint_batches: Vec<CheckpointBatch>,
     /// How many steps the trial has; `None`: as many as the script's own loop makes.
     pub steps: Option<u64>,
     /// A validation when so many steps were made since the last one; `None`: only the script's own.
@@ -38,6 +42,25 @@ pub struct Plan {
     pub checkpoint_policy: Option<CheckpointPolicy>,
     /// Whether the metric by which validations are compared is to be small.
     pub smaller_is_better: bool,
+}
+
+/// A batch that is followed by a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointBatch {
+    /// The batch of this number, from 1.
+    Number(u64),
+    /// The one that this process trains so many after the checkpoint that it resumes, from 1.
+    AfterResume(u64),
+}
+
+impl CheckpointBatch {
+    fn is(self, batch: u64, replayed: u64) -> bool {
+        match self {
+            Self::Number(number) => batch == number,
+            Self::AfterResume(number) => replayed > 0 && batch == replayed + number,
+        }
+    }
 }
 
 /// Which validations are followed by a checkpoint.
@@ -54,6 +77,10 @@ pub enum CheckpointPolicy {
 
 /// What a batch was the end of, and what is due after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is due or not, whatever the others are"
+)]
 pub struct Boundary {
     /// The step that ended with this batch.
     pub step_ended: Option<Step>,
@@ -61,6 +88,8 @@ pub struct Boundary {
     pub validation_due: bool,
     /// A checkpoint is to be taken.
     pub checkpoint_due: bool,
+    /// It is to be of this very batch, and what prevents it is waited for.
+    pub checkpoint_wanted: bool,
     /// It was the last batch of the trial, or one after that.
     pub is_last: bool,
 }
@@ -82,6 +111,8 @@ pub struct Sequencer {
     validated_step: u64,
     /// The best validation so far: its metric, and its batch.
     best: Option<(f64, u64)>,
+    /// Metrics of validations, by batch; of two after one batch the last.
+    validations: BTreeMap<u64, f64>,
 }
 
 impl Sequencer {
@@ -100,6 +131,7 @@ impl Sequencer {
             asked_s: None,
             validated_step: 0,
             best: None,
+            validations: BTreeMap::new(),
         }
     }
 
@@ -116,6 +148,11 @@ impl Sequencer {
     /// Whether the next batch is one that the recorded run had made before its checkpoint.
     pub fn is_replaying(&self) -> bool {
         self.batches < self.replayed
+    }
+
+    /// Whether the last batch is one that the recorded run had made before its checkpoint.
+    pub fn is_replayed(&self) -> bool {
+        self.batches <= self.replayed
     }
 
     /// The step that the next batch belongs to.
@@ -146,8 +183,11 @@ impl Sequencer {
         if self.batches == 1 || self.batches <= self.replayed {
             self.checkpoint_s = now_s;
         }
+        let is_live = self.batches > self.replayed;
+        let mut named = self.plan.checkpoint_batches.iter();
+        let checkpoint_wanted = is_live && named.any(|it| it.is(self.batches, self.replayed));
         let checkpoint_due =
-            self.batches > self.replayed && self.is_checkpoint_due(step_ended, now_s);
+            is_live && (self.is_checkpoint_due(step_ended, now_s) || checkpoint_wanted);
         let validation_due = match (step_ended, self.plan.validation_period) {
             (Some(step), Some(period)) => step.number - self.validated_step >= period.max(1),
             _ => false,
@@ -156,6 +196,7 @@ impl Sequencer {
             step_ended,
             validation_due,
             checkpoint_due,
+            checkpoint_wanted,
             is_last: self.plan.steps.is_some() && self.batches_left() == Some(0),
         }
     }
@@ -173,6 +214,9 @@ impl Sequencer {
     ///     `metric`: what validations are compared by; one that is not a number is never the best.
     pub fn validated(&mut self, metric: f64) -> bool {
         self.validated_step = self.steps();
+        if !metric.is_nan() {
+            self.validations.insert(self.batches, metric);
+        }
         let is_best = !metric.is_nan()
             && self.best.is_none_or(|(best, _)| {
                 if self.plan.smaller_is_better {
@@ -195,6 +239,12 @@ impl Sequencer {
     #[must_use]
     pub fn best_batch(&self) -> Option<u64> {
         self.best.map(|(_, batch)| batch)
+    }
+
+    /// The metrics of the validations so far, by batch; those that are numbers.
+    #[must_use]
+    pub fn validations(&self) -> &BTreeMap<u64, f64> {
+        &self.validations
     }
 
     /// A checkpoint of the last batch was taken.
@@ -232,6 +282,7 @@ mod tests {
         batches_per_step: 3,
         checkpoint_period: Some(2),
         checkpoint_seconds: 60.0,
+        checkpoint_batches: Vec::new(),
         steps: None,
         validation_period: None,
         checkpoint_policy: None,
@@ -254,6 +305,7 @@ mod tests {
                 step_ended: ended.map(step),
                 validation_due: false,
                 checkpoint_due,
+                checkpoint_wanted: false,
                 is_last: false,
             };
             assert_eq!(
@@ -295,6 +347,25 @@ mod tests {
                 (61.0, None, true),
             ],
         );
+    }
+
+    #[test]
+    fn one_of_a_named_batch_is_wanted_unless_a_replay_repeats_it() {
+        let plan = Plan {
+            checkpoint_batches: vec![
+                CheckpointBatch::Number(2),
+                CheckpointBatch::Number(5),
+                CheckpointBatch::AfterResume(1),
+            ],
+            ..PLAN
+        };
+        let mut sequencer = Sequencer::new(plan, 3);
+        let found = [0.0; 5].map(|now_s| {
+            let boundary = sequencer.batch_done(now_s);
+            (boundary.checkpoint_due, boundary.checkpoint_wanted)
+        });
+        let none = (false, false);
+        assert_eq!(found, [none, none, none, (true, true), (true, true)]);
     }
 
     #[test]
@@ -405,7 +476,7 @@ mod tests {
             more in 1..100_u64,
         ) {
             let plan = Plan { checkpoint_period: period, ..PLAN };
-            let (mut whole, mut resumed) = (Sequencer::new(plan, 0), Sequencer::new(plan, replayed));
+            let (mut whole, mut resumed) = (Sequencer::new(plan.clone(), 0), Sequencer::new(plan, replayed));
             for batch in 1..=replayed + more {
                 let boundary = whole.batch_done(0.0);
                 if boundary.checkpoint_due || batch == replayed {

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::calls::value::Encoded;
 use crate::calls::{Answer, Call, Divergence, Log, Mark, Replay, Tables, TextId, kind};
-use crate::checkpoint::{Checkpoint, Newest, Snapshot, Store, Tensor};
+use crate::checkpoint::{Checkpoint, Newest, RealFileSystem, Snapshot, Store, Tensor};
 use crate::directory::{self, Directory, Facts};
 use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::event_stream::Stream;
@@ -35,7 +35,7 @@ use crate::sequencer::{Boundary, Plan, Sequencer};
 use crate::trial::Launch;
 use crate::workload::Workload;
 
-const LOG: &str = "calls.log";
+pub(crate) const LOG: &str = "calls.log";
 
 /// The training of a trial in this process.
 #[derive(Debug)]
@@ -117,6 +117,19 @@ impl Training {
         }
     }
 
+    /// The state that was saved with the checkpoint to resume from; `None` where there is none. Before the trial
+    /// begins it is that of the newest one, and nothing is made.
+    pub fn checkpoint_state(&self) -> Option<String> {
+        match &self.begun {
+            Some(begun) => begun
+                .checkpoint
+                .as_ref()
+                .map(|checkpoint| checkpoint.state.clone()),
+            None if self.has_checkpoint() => Store::open(&self.launch.trial_dir).newest_state(),
+            None => None,
+        }
+    }
+
     /// The first intercepted call: opens the trial directory, and finds the newest checkpoint. A second
     /// time it does nothing.
     ///
@@ -142,7 +155,8 @@ impl Training {
         let directory = Directory::open(&self.launch, facts, self.held.take())?;
         let trial_dir = self.launch.trial_dir.as_path();
         let log_path = trial_dir.join(LOG);
-        let store = Store::open(trial_dir);
+        let around = self.launch.started_in.as_deref();
+        let store = Store::within(RealFileSystem, trial_dir, around);
         let mut log = None;
         let newest = store.newest_where(|manifest| {
             let mark = Mark {
@@ -399,6 +413,14 @@ impl Training {
         Ok(boundary)
     }
 
+    /// Whether the last batch was one of the replay.
+    #[inline]
+    pub fn is_replayed(&self) -> bool {
+        self.begun
+            .as_ref()
+            .is_some_and(|begun| begun.sequencer.is_replayed())
+    }
+
     /// Batches that the trial has yet to train; `None` where the script's own loop decides.
     pub fn batches_left(&self) -> Option<u64> {
         match &self.begun {
@@ -543,7 +565,8 @@ impl Training {
     ///
     /// # Errors
     ///
-    /// Storage; also of the checkpoint before, where that was not told yet.
+    /// Storage, of the log, or where too many checkpoints in a row could not be written, that before this one
+    /// included; or something that cannot be stored at all.
     pub fn save(
         &mut self,
         epoch: Option<u64>,
@@ -562,7 +585,8 @@ impl Training {
             state,
             tensors,
             files,
-            best_batch: begun.sequencer.best_batch(),
+            validations: begun.sequencer.validations().clone(),
+            retention: self.launch.search.as_ref().map(|search| search.retention),
         };
         begun.saver.save(snapshot, begun.log.file())?;
         begun.sequencer.checkpoint_taken(begun.now_s);
@@ -581,12 +605,13 @@ impl Training {
         self.begun.as_mut()?.saver.take_commit()
     }
 
-    /// Hands back what came of [`Training::take_commit`].
+    /// Hands back what came of [`Training::take_commit`]. Returns whether the checkpoint was written; where it
+    /// was not, that was told, and the training may go on.
     ///
     /// # Errors
     ///
-    /// Why the checkpoint could not be written.
-    pub fn end_commit(&mut self, ended: Ended) -> Result<()> {
+    /// Why the training may not go on.
+    pub fn end_commit(&mut self, ended: Ended) -> Result<bool> {
         self.begun.as_mut().ok_or_else(not_begun)?.saver.end(ended)
     }
 
@@ -600,6 +625,57 @@ impl Training {
             Some(begun) => lock(&begun.journal).append(event, members),
             None => Ok(()),
         }
+    }
+
+    /// A signal ends the run after the last batch, or a handler of the script's own that it has: writes that into
+    /// the journal. `is_new`: a checkpoint was taken for this.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn preempted(&self, signal: i32, is_new: bool) -> Result<()> {
+        let begun = self.begun.as_ref().ok_or_else(not_begun)?;
+        let event = json!({
+            "signal": events::signal_name(signal),
+            "batch": begun.sequencer.batches(),
+            "checkpoint": begun.saver.newest(),
+            "is_new": is_new,
+        });
+        self.event(events::PREEMPTED, members(event))
+    }
+
+    /// The script came to its end before a signal that asked for that had to act: writes it into the journal.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn outlived(&self, signal: i32) -> Result<()> {
+        let event = json!({"signal": events::signal_name(signal)});
+        self.event(events::OUTLIVED, members(event))
+    }
+
+    /// The script handled a signal that asked for its end, and trains on: says so, and writes it into the journal.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn trained_on(&self, signal: i32) -> Result<()> {
+        let begun = self.begun.as_ref().ok_or_else(not_begun)?;
+        let (signal, newest) = (events::signal_name(signal), begun.saver.newest());
+        let continues = match newest {
+            Some(batch) => format!("continues after batch {batch}"),
+            None => "starts from the beginning".to_owned(),
+        };
+        tracing::warn!(
+            "the script handled {signal} by itself, and trains on: no further checkpoints are taken, since what its \
+             handler changed is not recorded; the same command {continues}"
+        );
+        let event = json!({
+            "signal": signal,
+            "batch": begun.sequencer.batches(),
+            "checkpoint": newest,
+        });
+        self.event(events::TRAINED_ON, members(event))
     }
 
     /// The script has ended.
@@ -682,6 +758,7 @@ fn plan(launch: &Launch) -> Plan {
         batches_per_step: launch.batches_per_step,
         checkpoint_period: launch.checkpoint_period,
         checkpoint_seconds: launch.checkpoint_seconds,
+        checkpoint_batches: launch.checkpoint_batches.clone(),
         steps: launch.steps,
         validation_period: launch.validation_period,
         checkpoint_policy: launch

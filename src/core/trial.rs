@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::event_stream::Target;
-use crate::sequencer::CheckpointPolicy;
+use crate::retention::Retention;
+use crate::sequencer::{CheckpointBatch, CheckpointPolicy};
 
 /// The version of the launch message.
 pub const LAUNCH_SCHEMA: u32 = 1;
@@ -36,6 +37,9 @@ pub struct Launch {
     pub trial_seed: u32,
     /// What `PYTHONHASHSEED` is for this trial.
     pub hash_seed: u32,
+    /// Where the script starts, absolute; `None` where that is gone.
+    #[serde(default)]
+    pub started_in: Option<PathBuf>,
     /// Hyperparameters by name.
     pub hyperparameters: serde_json::Map<String, serde_json::Value>,
     /// Checksums of the parts of the experiment configuration that decide what is trained, by field; with
@@ -60,6 +64,12 @@ pub struct Launch {
     pub checkpoint_period: Option<u64>,
     /// A checkpoint is due after so many seconds.
     pub checkpoint_seconds: f64,
+    /// The longest wait, in seconds, between a signal that asks for the end and the end.
+    #[serde(default = "grace_seconds")]
+    pub grace_seconds: f64,
+    /// A checkpoint after exactly these batches, besides.
+    #[serde(default)]
+    pub checkpoint_batches: Vec<CheckpointBatch>,
     /// Whether what exact resume needs is imposed, and a run that cannot be exact refused.
     pub exact: bool,
     /// The size in bytes above which `calls.log` stops the run.
@@ -92,6 +102,13 @@ pub struct Launch {
     pub mode: String,
 }
 
+/// The grace where nobody says how long it is: below the 30 s after which Kubernetes and Slurm send SIGKILL.
+pub const GRACE_SECONDS: f64 = 25.0;
+
+fn grace_seconds() -> f64 {
+    GRACE_SECONDS
+}
+
 /// What is made of validations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Search {
@@ -101,4 +118,7 @@ pub struct Search {
     pub smaller_is_better: bool,
     /// Which of them are followed by a checkpoint.
     pub checkpoint_policy: CheckpointPolicy,
+    /// Which checkpoints stay.
+    #[serde(default)]
+    pub retention: Retention,
 }

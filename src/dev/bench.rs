@@ -122,21 +122,12 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     };
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
-    let chosen: Vec<&str> = options.all("stack").collect();
-    for name in &chosen {
-        matrix.stack(name)?;
-    }
+    let names: Vec<&str> = options.all("stack").collect();
+    let stacks = matrix.chosen(&names, TAG)?;
     println!("building pedl-run ...");
     let executable = repository.build()?;
-    for stack in &matrix.stacks {
-        let wanted = if chosen.is_empty() {
-            stack.tags.iter().any(|tag| tag == TAG)
-        } else {
-            chosen.contains(&stack.name.as_str())
-        };
-        if wanted {
-            measure_stack(stack, &plan, &repository, &executable)?;
-        }
+    for stack in stacks {
+        measure_stack(stack, &plan, &repository, &executable)?;
     }
     Ok(true)
 }
@@ -339,7 +330,7 @@ impl Bench<'_> {
 }
 
 /// The end of an output: a step is a line, and there are thousands.
-fn tail(text: &str) -> String {
+pub(crate) fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().rev().take(SHOWN_LINES).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
@@ -360,11 +351,16 @@ fn resumed_at(trial: &Path) -> Result<f64> {
         .ok_or_else(|| Failure::new(format!("`{}` tells of no resume", journal.display())))
 }
 
-/// When the last start of the script came to its loop, in seconds since 1970.
+/// When the last start of the script came to its loop, in seconds since 1970: the script's own clock repeats in a replay
+/// what it told before.
 fn last_mark(marks: &Path) -> Result<f64> {
-    let text = fs::read_to_string(marks).at("read", marks)?;
-    let mark = text.lines().last().and_then(|line| line.parse().ok());
-    mark.ok_or_else(|| Failure::new(format!("`{}` holds no time", marks.display())))
+    let time = fs::metadata(marks)
+        .and_then(|found| found.modified())
+        .at("look at", marks)?;
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since
+        .map(|time| time.as_secs_f64())
+        .map_err(|_| Failure::new(format!("`{}` is older than 1970", marks.display())))
 }
 
 /// The numbers of one loop.

@@ -226,6 +226,8 @@ mod tests {
             requirements: requirements.iter().map(|&text| text.to_owned()).collect(),
             environment: [].into(),
             workers: None,
+            only_trains: None,
+            optional: None,
         };
         let path = PathBuf::from(python);
         directory_name(

@@ -11,15 +11,18 @@
 )]
 
 mod bench;
-mod campaign;
+mod cells;
 mod check;
+mod checkpoints;
 mod conformance;
 mod container;
 mod demo;
+mod endurance;
 mod environment;
 mod events;
 mod failure;
 mod interpreter;
+mod kills;
 mod matrix;
 mod process;
 mod quantiles;
@@ -62,16 +65,34 @@ static COMMANDS: &[Command] = &[
         run: test::run,
     },
     Command {
+        name: "matrix",
+        arguments: "[--stack NAME]... [--cell NAME]... [--table write]",
+        help: "kill every kind of training five times, three of them in one epoch; the README's table",
+        run: cells::matrix,
+    },
+    Command {
         name: "campaign",
         arguments: "[--stack NAME]... [--source NAME]... [--kills 10] [--epochs N]",
         help: "kill trainings at random moments, for every source of batches; takes hours",
-        run: campaign::run,
+        run: cells::campaign,
+    },
+    Command {
+        name: "kills",
+        arguments: "[--stack NAME]... [--kills 1000] [--jobs N]",
+        help: "kill trainings over all stacks, half of the times in the midst of a write; takes hours",
+        run: kills::run,
     },
     Command {
         name: "soak",
         arguments: "[--python VERSION]... [--starts N]",
         help: "start a script that forks, threads and gets signals at random; goes on where it was",
         run: soak::run,
+    },
+    Command {
+        name: "endurance",
+        arguments: "[--batches N] [--way NAME]...",
+        help: "a million batches, by python and by pedl-run: what they leave on disk and in memory",
+        run: endurance::run,
     },
     Command {
         name: "conformance",
@@ -108,6 +129,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--stack NAME]... [--pairs N] [--batches N] [--replayed N]",
         help: "what interception and replay cost, in pairs with plain Python; fails on no number",
         run: bench::run,
+    },
+    Command {
+        name: "checkpoints",
+        arguments: "[--stack NAME]...",
+        help: "what a checkpoint of 300 MB costs, beside other ways to save and to read as much",
+        run: checkpoints::run,
     },
     Command {
         name: "startup",

@@ -18,6 +18,8 @@ pub(crate) struct Matrix {
     pub(crate) lint: Stack,
     /// What `cargo dev wheel` uses.
     pub(crate) wheel: Stack,
+    /// What `cargo dev checkpoints` compares with, by the name of the stack.
+    peers: BTreeMap<String, Vec<String>>,
 }
 
 /// One combination of Python and frameworks. The fields are explained in the file.
@@ -32,6 +34,8 @@ pub(crate) struct Stack {
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) workers: Option<u32>,
+    pub(crate) only_trains: Option<String>,
+    pub(crate) optional: Option<String>,
 }
 
 impl Stack {
@@ -54,6 +58,27 @@ impl Matrix {
         let text = std::fs::read_to_string(&path).at("read", &path)?;
         toml::from_str(&text)
             .map_err(|error| Failure::new(format!("`{}` is not valid:\n{error}", path.display())))
+    }
+
+    /// A stack with what `cargo dev checkpoints` compares with on it: another environment than that of the tests.
+    pub(crate) fn with_peers(&self, stack: &Stack) -> Stack {
+        let mut stack = stack.clone();
+        if let Some(peers) = self.peers.get(&stack.name) {
+            stack.requirements.extend_from_slice(peers);
+        }
+        stack
+    }
+
+    /// The stacks of these names; without any, those with a tag that nothing keeps from being taken.
+    pub(crate) fn chosen(&self, names: &[&str], tag: &str) -> Result<Vec<&Stack>> {
+        for name in names {
+            self.stack(name)?;
+        }
+        let is_wanted = |stack: &&Stack| match names {
+            [] => stack.optional.is_none() && stack.tags.iter().any(|other| other == tag),
+            names => names.contains(&&*stack.name),
+        };
+        Ok(self.stacks.iter().filter(is_wanted).collect())
     }
 
     /// The stack of this name.
@@ -87,7 +112,13 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), matrix.stacks.len());
-        for stack in matrix.stacks.iter().chain([&matrix.lint, &matrix.wheel]) {
+        assert!(matrix.peers.keys().all(|name| matrix.stack(name).is_ok()));
+        let stacks: Vec<_> = matrix
+            .stacks
+            .iter()
+            .map(|it| matrix.with_peers(it))
+            .collect();
+        for stack in stacks.iter().chain([&matrix.lint, &matrix.wheel]) {
             for requirement in &stack.requirements {
                 assert_eq!(
                     requirement.matches("==").count(),

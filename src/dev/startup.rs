@@ -205,7 +205,7 @@ impl Start<'_> {
 }
 
 /// What else the machine does: the mean number of processes that wanted to run, of the last minute.
-fn load() -> String {
+pub(crate) fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
 }

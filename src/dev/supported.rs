@@ -48,6 +48,8 @@ fn table(repository: &Repository) -> Result<String> {
             .collect();
         let versions = if generation.last == OPEN {
             format!("{} on", generation.first)
+        } else if generation.last == generation.first {
+            generation.first.clone()
         } else {
             format!("{} to {}", generation.first, generation.last)
         };
@@ -92,14 +94,22 @@ fn row(line: &str) -> Option<Generation> {
 }
 
 impl Generation {
-    /// Whether a stack pins the library to a version of this generation.
+    /// Whether a stack pins the library to a version of this generation. A part of a distribution (`tensorflow.keras`)
+    /// is tested where the stack names it as the Keras of its scripts.
     fn is_tested_by(&self, stack: &Stack) -> bool {
+        let (distribution, is_part) = match self.library.split_once('.') {
+            Some((distribution, _)) => (distribution, true),
+            None => (self.library.as_str(), false),
+        };
+        if is_part && stack.environment.get("KERAS_PACKAGE") != Some(&self.library) {
+            return false;
+        }
         stack.requirements.iter().any(|requirement| {
             let Some((name, version)) = requirement.split_once("==") else {
                 return false;
             };
             let version = numbers(version);
-            name.trim_end_matches("-cpu") == self.library
+            name.trim_end_matches("-cpu") == distribution
                 && numbers(&self.first) <= version
                 && (self.last == OPEN || version <= numbers(&self.last))
         })

@@ -113,10 +113,26 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             });
         }
         for stack in &stacks {
-            parts.push(session.stack(stack, &executable)?);
+            parts.push(
+                match stack.only_trains.as_ref().or(stack.optional.as_ref()) {
+                    Some(why) if chosen.is_empty() => skipped(stack, why),
+                    _ => session.stack(stack, &executable)?,
+                },
+            );
         }
     }
     Ok(report(&parts, session.started.elapsed()))
+}
+
+/// The part of a stack that is left out, which is said.
+fn skipped(stack: &Stack, why: &str) -> Part {
+    println!("{}: skipped: {why}", stack.name);
+    Part {
+        name: stack.name.clone(),
+        counts: Counts::SKIPPED,
+        remark: why.to_owned(),
+        took: Duration::ZERO,
+    }
 }
 
 impl Session {
@@ -136,15 +152,8 @@ impl Session {
         headline(&stack.name);
         let started = Instant::now();
         let Some(interpreter) = Interpreter::find(&stack.python) else {
-            let remark = format!("no Python {} was found", stack.python.join(", "));
-            println!("skipped: {remark}");
-            let (name, took) = (stack.name.clone(), Duration::ZERO);
-            return Ok(Part {
-                name,
-                counts: Counts::SKIPPED,
-                remark,
-                took,
-            });
+            let why = format!("no Python {} was found", stack.python.join(", "));
+            return Ok(skipped(stack, &why));
         };
         println!(
             "Python {} at {}",

@@ -196,7 +196,7 @@ impl Check<'_> {
             return Ok(Value::Null);
         };
         match (&field.kind, &value) {
-            (Kind::Map(fields), Value::Object(_)) => {
+            (Kind::Map(fields) | Kind::Tagged(_, [("", fields), ..]), Value::Object(_)) => {
                 let nothing = Node {
                     at: crate::yaml::START,
                     content: Content::Null,
@@ -219,11 +219,14 @@ impl Check<'_> {
             return Ok(None);
         }
         let value = self.node(&entry.value, &field.kind, path)?;
-        if field.means != Means::Itself && default_of(field).as_ref() != Some(&value) {
-            if field.means == Means::Refused {
-                return Err(self.refused(entry, field, path));
+        let is_default = default_of(field).as_ref() == Some(&value);
+        match field.means {
+            Means::Refused if !is_default => return Err(self.refused(entry, field, path)),
+            Means::RefusedWith(member) if value.get(member).is_some() => {
+                return Err(self.refused_with(entry, member, path));
             }
-            self.unused.push(path.0.clone());
+            Means::Scheduling if !is_default => self.unused.push(path.0.clone()),
+            _ => {}
         }
         Ok(Some(value))
     }
@@ -238,16 +241,24 @@ impl Check<'_> {
         let Content::Map(entries) = &node.content else {
             return Err(self.wrong(node, &Kind::AnyMap, path));
         };
-        let names = || variants.iter().map(|(name, _)| *name);
+        let names = || {
+            let names = variants.iter().map(|(name, _)| *name);
+            names.filter(|name| !name.is_empty())
+        };
         let path_of_tag = path.join(tag);
         let Some(entry) = entries.iter().find(|entry| entry.key == tag) else {
+            if let Some((_, fields)) = variants.iter().find(|(name, _)| name.is_empty()) {
+                return self.map(node, fields, path, &[]);
+            }
             let problem = self
                 .source
                 .problem(node.at, format!("`{}` is missing", path_of_tag.name()));
             return Err(problem.expected(one_of(names())));
         };
         let found = match &entry.value.content {
-            Content::Text(text) => variants.iter().find(|(name, _)| name == text),
+            Content::Text(text) if !text.is_empty() => {
+                variants.iter().find(|(name, _)| name == text)
+            }
             _ => None,
         };
         let Some((name, fields)) = found else {
@@ -386,6 +397,15 @@ impl Check<'_> {
         let what = format!("`{}` is not a field of {}", entry.key, quoted(path));
         let problem = self.source.problem(entry.at, what).expected(one_of(names));
         suggest(problem, &entry.key, fields.iter().map(|field| field.name))
+    }
+
+    fn refused_with(&self, entry: &Entry, member: &str, path: &Path) -> Problem {
+        let what = format!(
+            "`{}` is not something this version carries out with `{member}`",
+            path.name()
+        );
+        let problem = self.source.problem(entry.at, what);
+        problem.expected(format_args!("the field left out, or without `{member}`"))
     }
 
     fn refused(&self, entry: &Entry, field: &Field, path: &Path) -> Problem {

@@ -32,6 +32,8 @@ pub struct Experiment {
     pub min_checkpoint_period: Option<u64>,
     /// After which validations a checkpoint is taken.
     pub checkpoint_policy: CheckpointPolicy,
+    /// How many checkpoints stay.
+    pub retention: Retention,
     /// How often a trial that fails is started again.
     pub max_restarts: u64,
     /// The seed that the configuration names.
@@ -60,6 +62,20 @@ pub enum CheckpointPolicy {
     All,
     /// After none.
     None,
+}
+
+/// How many checkpoints stay: the union of what each number keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Retention {
+    /// The best of the whole experiment.
+    #[serde(rename = "save_experiment_best")]
+    pub experiment_best: u64,
+    /// The best of each trial.
+    #[serde(rename = "save_trial_best")]
+    pub trial_best: u64,
+    /// The latest of each trial.
+    #[serde(rename = "save_trial_latest")]
+    pub trial_latest: u64,
 }
 
 /// Where the model code is.
@@ -133,6 +149,7 @@ impl Experiment {
             min_validation_period: simple.min_validation_period,
             min_checkpoint_period: simple.min_checkpoint_period,
             checkpoint_policy: simple.checkpoint_policy,
+            retention: typed(&value["checkpoint_storage"]),
             max_restarts: simple.max_restarts,
             experiment_seed: simple.reproducibility.experiment_seed,
             metric: simple.searcher.metric,

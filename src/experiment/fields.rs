@@ -40,7 +40,8 @@ pub(crate) enum Kind {
     Word(&'static [&'static str]),
     List(&'static Kind),
     Map(&'static [Field]),
-    /// A map whose other fields depend on one of them: its name, and fields by its values.
+    /// A map whose other fields depend on one of them: its name, and fields by its values. Where one of the
+    /// values is empty, it is of maps without that field.
     Tagged(&'static str, &'static [(&'static str, &'static [Field])]),
     /// Either of two, told apart by whether it is a map.
     MapOr(&'static Kind, &'static Kind),
@@ -67,10 +68,12 @@ pub(crate) enum Means {
     Scheduling,
     /// Nothing yet: another value than the default is refused.
     Refused,
+    /// What it says, but a map that has this member is refused.
+    RefusedWith(&'static str),
 }
 
 use Default::{Is, Nothing, Required};
-use Means::{Itself, Refused, Scheduling};
+use Means::{Itself, Refused, RefusedWith, Scheduling};
 
 const ANY_INTEGER: Kind = Kind::Integer(i64::MIN, i64::MAX);
 const POSITIVE: Kind = Kind::Integer(1, i64::MAX);
@@ -118,7 +121,7 @@ pub(crate) static FIELDS: &[Field] = &[
     row("optimizations", Kind::Map(OPTIMIZATIONS), Is("{}"), Itself, "of training on several GPUs"),
     row("bind_mounts", Kind::List(&Kind::Map(BIND_MOUNT)), Is("[]"), Refused, "directories of the host in the container"),
     row("environment", Kind::Map(ENVIRONMENT), Is("{}"), Itself, "where the script runs"),
-    row("checkpoint_storage", Kind::Tagged("type", STORAGES), Nothing, Refused, "where checkpoints are kept"),
+    row("checkpoint_storage", Kind::Tagged("type", STORAGES), Is("{}"), RefusedWith("type"), "how many checkpoints are kept, and where"),
     row("searcher", Kind::Tagged("name", SEARCHERS), Required, Itself, "which trials there are, and how long they train"),
     row("tensorboard_storage", Kind::Any, Nothing, Scheduling, "where event files are kept"),
     row("internal", Kind::Any, Nothing, Scheduling, "not for users"),
@@ -208,6 +211,7 @@ macro_rules! storage {
 
 #[rustfmt::skip]
 static STORAGES: &[(&str, &[Field])] = &[
+    ("", storage![]),
     ("shared_fs", storage![
         row("host_path", Kind::AbsolutePath, Required, Itself, "directory of the machine"),
         row("container_path", Kind::Text, Is("\"/determined_shared_fs\""), Itself, "where it is mounted"),

@@ -68,7 +68,10 @@ fn map(fields: &[Field], tag: Option<(&str, &str)>) -> Value {
 fn tagged(tag: &str, variants: &[(&str, &[Field])]) -> Value {
     let variants: Vec<_> = variants
         .iter()
-        .map(|(value, fields)| map(fields, Some((tag, value))))
+        .map(|(value, fields)| match *value {
+            "" => map(fields, None),
+            value => map(fields, Some((tag, value))),
+        })
         .collect();
     json!({"oneOf": variants})
 }
@@ -120,6 +123,20 @@ mod tests {
                 false,
             ),
             (json!({}), false),
+            (
+                json!({
+                    "searcher": {"name": "single", "metric": "loss", "max_steps": 1},
+                    "checkpoint_storage": {"save_trial_best": 3},
+                }),
+                true,
+            ),
+            (
+                json!({
+                    "searcher": {"name": "single", "metric": "loss", "max_steps": 1},
+                    "checkpoint_storage": {"save_trial_best": -1},
+                }),
+                false,
+            ),
             (
                 json!({
                     "searcher": {"name": "random", "metric": "loss", "max_steps": 1, "max_trials": 2},

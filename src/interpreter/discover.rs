@@ -6,7 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, AtFlags, CWD, access, accessat};
+use rustix::io::Errno;
 
 use crate::failure::{Exit, Failure};
 
@@ -233,6 +234,13 @@ fn on_path(name: &OsStr) -> Option<PathBuf> {
         .find(|path| is_executable(path))
 }
 
+/// As the kernel will see it: `access` itself asks for who started us, and leaves capabilities out of it. It is asked
+/// where the other call is forbidden: older containers know it not, and answer `EPERM`.
 fn is_executable(path: &Path) -> bool {
-    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+    let allowed =
+        accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).or_else(|error| match error {
+            Errno::PERM | Errno::NOSYS => access(path, Access::EXEC_OK),
+            other => Err(other),
+        });
+    path.is_file() && allowed.is_ok()
 }

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "numpy says where the memory of arrays is by pointers in them"
 )]
-//! The memory of numpy arrays. The only unsafe code of this crate.
+//! The memory of numpy arrays.
 //!
 //! Before Python 3.11 the stable ABI has no buffer protocol, and `__array_struct__` of numpy allocates a
 //! capsule for each look. So the fields of the array itself are read. Extension modules that numpy's

@@ -11,10 +11,13 @@ mod array;
 mod batch;
 mod convert;
 mod error;
+mod in_place;
 mod live;
 mod log;
 mod numpy;
+mod preemption;
 mod trial;
+mod types;
 
 use pyo3::prelude::*;
 
@@ -22,5 +25,7 @@ use pyo3::prelude::*;
 fn _pedl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
     module.add_class::<trial::Trial>()?;
+    module.add_class::<in_place::InPlace>()?;
+    module.add_function(wrap_pyfunction!(types::type_modified, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::error::{Error, IntoPython};
 use crate::numpy::Numpy;
-use crate::{array, batch, convert, live, log};
+use crate::{array, batch, convert, live, log, preemption};
 
 /// Bits of what `batch_done` and `record_batch` return.
 const STEP_ENDED: u8 = 1;
@@ -33,6 +33,8 @@ const LOG_EXCEEDED: u8 = 4;
 const NOT_RECORDED: u8 = 8;
 const VALIDATION_DUE: u8 = 16;
 const IS_LAST: u8 = 32;
+const SIGNAL: u8 = 64;
+const CHECKPOINT_WANTED: u8 = 128;
 
 /// What identifies a call: kind, identity, site, draws, arguments.
 type Key = (u8, u32, u32, u64, u64);
@@ -49,6 +51,8 @@ pub(crate) struct Trial {
     /// The process that this was made in.
     process: u32,
     is_forked: AtomicBool,
+    /// Whether the journal tells that a signal ended the run.
+    is_preempted: AtomicBool,
 }
 
 #[pymethods]
@@ -71,6 +75,7 @@ impl Trial {
             answer: Mutex::default(),
             process: process::id(),
             is_forked: AtomicBool::new(false),
+            is_preempted: AtomicBool::new(false),
         })
     }
 
@@ -163,6 +168,7 @@ impl Trial {
         live::start(&trial.launch);
         py.detach(|| trial.locked(|training| training.begin(facts)))
             .into_python(py)?;
+        preemption::watch(trial.launch.grace_seconds);
         let options = PyDict::new(py);
         options.set_item("after_in_child", slf.getattr("fork_child")?)?;
         py.import("os")?
@@ -173,12 +179,15 @@ impl Trial {
     /// In a forked child: from now on every method does nothing.
     fn fork_child(&self) {
         live::forget();
+        preemption::forget();
         self.is_forked.store(true, Ordering::Relaxed);
     }
 
-    /// The script has ended: raises where it made fewer calls than were recorded before the checkpoint.
+    /// The script has ended: raises where it made fewer calls than were recorded before the checkpoint, unless
+    /// a signal had asked for its end.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_inert() {
+        if self.is_inert() || preemption::received() != 0 {
+            self.tell_handed();
             return Ok(());
         }
         self.with(py, Training::end)
@@ -192,21 +201,35 @@ impl Trial {
         self.with(py, Training::hold)
     }
 
-    /// The script has ended: waits until its last checkpoint is written, and says why it could not be. What
+    /// The script has ended: writes what was appended, waits until its last checkpoint is written, and says why it could not be. What
     /// was trained is there, so that this is no failure any more.
     fn settle(&self, py: Python<'_>) {
         if self.is_inert() {
             return;
         }
+        // So that the record of a trial that is over holds all of its calls.
+        if let Err(error) = self.locked(Training::flush) {
+            log::start(&self.launch);
+            tracing::warn!("the last calls were not recorded, and the training has ended: {error}");
+        }
+        self.tell_handed();
+        self.tell_outlived();
         let Some(commit) = self.training().take_commit() else {
             return;
         };
         let ended = py.detach(|| commit.wait());
-        if let Err(error) = self.locked(|training| training.end_commit(ended)) {
-            log::start(&self.launch);
-            tracing::warn!(
-                "the last checkpoint was not written, and the training has ended: {error}"
-            );
+        match self.locked(|training| training.end_commit(ended)) {
+            Ok(true) => {}
+            Ok(false) => {
+                log::start(&self.launch);
+                tracing::warn!("the training has ended without its last checkpoint");
+            }
+            Err(error) => {
+                log::start(&self.launch);
+                tracing::warn!(
+                    "the last checkpoint was not written, and the training has ended: {error}"
+                );
+            }
         }
     }
 
@@ -292,7 +315,7 @@ impl Trial {
     ///     `value`: what the call returned.
     ///     `now_s`: as of `batch_done`.
     ///
-    /// Returns what `batch_done` does; bit 2: the log is longer than `--log-limit`; bit 3: there is something in
+    /// Returns what `batch_done` does, bit 6 for calls of other kinds too; bit 2: the log is longer than `--log-limit`; bit 3: there is something in
     /// the batch or in the value that is not for here, and nothing was done.
     #[expect(clippy::too_many_arguments, reason = "they are what identifies a call")]
     fn record_batch(
@@ -320,11 +343,13 @@ impl Trial {
                 training.append(&call_of(training, key)?, &encoded)?;
                 let due = if kind == kind::TRAIN {
                     let due = bits_of(training.batch_done(now_s)?);
+                    preemption::trained(now_s);
                     live::draw(now_s, || training.progress());
                     due
                 } else {
                     0
                 };
+                let due = due | signal_bit();
                 let is_exceeded = training.is_log_exceeded();
                 Ok(due | if is_exceeded { LOG_EXCEEDED } else { 0 })
             })?
@@ -404,15 +429,19 @@ impl Trial {
     // -- steps and events ------------------------------------------------------------------------
 
     /// A training call was made or answered. Bit 0: a step ended with it; bit 1: a checkpoint is due; bit 4: the
-    /// model is to be validated; bit 5: the trial trains no more.
+    /// model is to be validated; bit 5: the trial trains no more; bit 6: a signal has come; bit 7: the checkpoint is to
+    /// be of this very batch.
     fn batch_done(&self, py: Python<'_>, now_s: f64) -> PyResult<u8> {
         if self.is_inert() {
             return Ok(0);
         }
         self.with(py, |training| {
             let due = training.batch_done(now_s).map(bits_of)?;
+            if !training.is_replayed() {
+                preemption::trained(now_s);
+            }
             live::draw(now_s, || training.progress());
-            Ok(due)
+            Ok(due | signal_bit())
         })
     }
 
@@ -483,14 +512,13 @@ impl Trial {
         !self.is_inert() && self.training().has_checkpoint()
     }
 
-    /// The state that was saved with the checkpoint; None where there is no checkpoint.
+    /// The state that was saved with the checkpoint; None where there is no checkpoint. Before the trial
+    /// begins it is that of the newest one.
     fn checkpoint_state(&self) -> Option<String> {
         if self.is_inert() {
             return None;
         }
-        self.training()
-            .checkpoint()
-            .map(|checkpoint| checkpoint.state.clone())
+        self.training().checkpoint_state()
     }
 
     /// The arrays of the checkpoint by name. They are handed out once.
@@ -539,13 +567,14 @@ impl Trial {
         !self.is_inert() && self.training().is_saving()
     }
 
-    /// Waits until no checkpoint is being written, and raises why the last one could not be.
-    fn wait_saved(&self, py: Python<'_>) -> PyResult<()> {
+    /// Waits until no checkpoint is being written. False where the one that was waited for could not be written, and
+    /// the training may go on nevertheless; raises where it may not.
+    fn wait_saved(&self, py: Python<'_>) -> PyResult<bool> {
         if self.is_inert() {
-            return Ok(());
+            return Ok(true);
         }
         let Some(commit) = self.training().take_commit() else {
-            return Ok(());
+            return Ok(true);
         };
         let ended = py.detach(|| commit.wait());
         self.with(py, |training| training.end_commit(ended))
@@ -559,6 +588,80 @@ impl Trial {
         }
         py.detach(|| self.locked(|training| training.restore_file(&path)))
             .into_python(py)
+    }
+
+    // -- signals that ask for the end ------------------------------------------------------------
+
+    /// Has signals act at the end of a batch, as far as they can wait. `begin` does it too.
+    fn watch_signals(&self) {
+        if !self.is_inert() && self.process == process::id() {
+            preemption::watch(self.launch.grace_seconds);
+        }
+    }
+
+    /// Nothing more is kept of this run: signals act at once from now on.
+    #[staticmethod]
+    fn keep_nothing() {
+        preemption::keep_nothing();
+    }
+
+    /// Whether a signal has come that waits, or that was handed to the script.
+    #[getter]
+    fn signal_calls(&self) -> bool {
+        !self.is_inert() && preemption::calls()
+    }
+
+    /// The signal that waits for the end of a batch; 0: none.
+    #[getter]
+    fn pending_signal(&self) -> i32 {
+        if self.is_inert() {
+            0
+        } else {
+            preemption::pending()
+        }
+    }
+
+    /// The last signal that asked for the end, whatever became of it; 0: none.
+    #[getter]
+    fn received_signal(&self) -> i32 {
+        if self.is_inert() {
+            0
+        } else {
+            preemption::received()
+        }
+    }
+
+    /// Writes into the journal that a signal ends the run here, and lets it act. Returns where the script has a
+    /// handler of its own, after that has run, and raises what it raises.
+    ///
+    /// Args:
+    ///     `is_new`: whether a checkpoint was taken for this.
+    fn preempt(&self, py: Python<'_>, is_new: bool) -> PyResult<()> {
+        let signal = self.pending_signal();
+        if signal == 0 {
+            return Ok(());
+        }
+        self.is_preempted.store(true, Ordering::Relaxed);
+        self.with(py, |training| training.preempted(signal, is_new))?;
+        preemption::act();
+        py.check_signals()
+    }
+
+    /// Where a signal was handed to the script and it trains on: says so, once. Whether it was.
+    fn trained_on(&self, py: Python<'_>) -> PyResult<bool> {
+        let signal = preemption::handed();
+        if self.is_inert() || signal == 0 {
+            return Ok(false);
+        }
+        preemption::told();
+        self.with(py, |training| training.trained_on(signal))?;
+        Ok(true)
+    }
+
+    /// Ends the process by a signal.
+    #[staticmethod]
+    fn die_of(signal: i32) {
+        preemption::die_of(signal);
     }
 
     // -- standard error --------------------------------------------------------------------------
@@ -612,6 +715,25 @@ impl Trial {
         self.locked(work).into_python(py)
     }
 
+    /// The script has ended: where a signal was handed to it at once, and it trained no more, the journal tells.
+    fn tell_handed(&self) {
+        let signal = preemption::handed();
+        if self.is_inert() || signal == 0 || self.is_preempted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // The script ends as it wants to, whatever becomes of the journal.
+        let _ = self.locked(|training| training.preempted(signal, false));
+    }
+
+    /// The script has ended: where a signal still waits, the journal tells that it changed nothing.
+    fn tell_outlived(&self) {
+        let signal = preemption::outlive();
+        if signal != 0 {
+            // Without it the trial counts as one that was preempted, and is continued.
+            let _ = self.locked(|training| training.outlived(signal));
+        }
+    }
+
     fn locked<T>(&self, work: impl FnOnce(&mut Training) -> T) -> T {
         work(&mut self.training())
     }
@@ -643,12 +765,18 @@ impl Trial {
 }
 
 #[inline]
+fn signal_bit() -> u8 {
+    if preemption::calls() { SIGNAL } else { 0 }
+}
+
+#[inline]
 fn bits_of(boundary: Boundary) -> u8 {
     let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
     bit(boundary.step_ended.is_some(), STEP_ENDED)
         | bit(boundary.checkpoint_due, CHECKPOINT_DUE)
         | bit(boundary.validation_due, VALIDATION_DUE)
         | bit(boundary.is_last, IS_LAST)
+        | bit(boundary.checkpoint_wanted, CHECKPOINT_WANTED)
 }
 
 fn call_of(training: &Training, key: Key) -> pedl_core::Result<Call> {

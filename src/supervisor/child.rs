@@ -8,12 +8,12 @@ use std::process::Command;
 
 use pedl_core::trial::LAUNCH_VARIABLE;
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, getpid, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use serde_json::{Value, json};
 
 use super::launch::Prepared;
-use super::signals::Signals;
-use super::unexpected;
+use super::signals::{self, Signals};
+use super::{preemption, unexpected};
 use crate::failure::{Exit, Failure};
 use crate::interpreter::Interpreter;
 use crate::library::Library;
@@ -86,16 +86,36 @@ impl Child {
         Ok(Self { pid })
     }
 
-    /// Waits for the end and forwards signals meanwhile. Reaps every other child as well: those of
+    /// Waits for the end and forwards signals meanwhile. Where the time after SIGTERM is over, and `may_kill`
+    /// says so, the process is killed. Reaps every other child as well: those of
     /// whoever `exec`ed us, and as process 1 all orphans.
-    pub(super) fn watch(&self, signals: &mut Signals) -> Result<End, Failure> {
+    pub(super) fn watch(
+        &self,
+        signals: &mut Signals,
+        may_kill: impl Fn() -> bool,
+    ) -> Result<End, Failure> {
         signals.forward_pending(self.pid);
         loop {
             if let Some(end) = self.reap()? {
                 return Ok(end);
             }
             signals.wait_and_forward(self.pid);
+            if signals.is_time_over() && !self.ignores(Signal::TERM) && may_kill() {
+                tracing::warn!(
+                    "the trial process did not end within {} s of SIGTERM (`--grace`, and {} s more); it is killed",
+                    signals.patience().as_secs(),
+                    preemption::MARGIN.as_secs()
+                );
+                // It fails only where the process has ended meanwhile, which SIGCHLD tells next.
+                let _ = kill_process(self.pid, Signal::KILL);
+            }
         }
+    }
+
+    /// Whether the process ignores a signal: it lives on because it wants to.
+    fn ignores(&self, signal: Signal) -> bool {
+        let process = self.pid.as_raw_nonzero().to_string();
+        signals::ignored(&process) & (1 << (signal.as_raw() - 1)) != 0
     }
 
     fn reap(&self) -> Result<Option<End>, Failure> {

@@ -22,11 +22,6 @@ pub(super) fn die_of(signal: i32) -> i32 {
     SIGNAL_BASE + signal
 }
 
-/// The name for messages: `SIGKILL`, or `signal 40` where it has none.
-pub(super) fn name(signal: i32) -> String {
-    low_level::signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
-}
-
 /// The trial process has left the core dump that tells something; ours would overwrite it.
 fn prevent_core_dump() {
     let limit = Rlimit {

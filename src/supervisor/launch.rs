@@ -103,6 +103,9 @@ pub(super) fn prepare(
         experiment_id: identity.experiment_id,
         trial_seed: identity.trial_seed,
         hash_seed: identity.hash_seed,
+        started_in: configuration
+            .and_then(|known| known.directory.clone())
+            .or_else(|| env::current_dir().ok()),
         hyperparameters: identity.hyperparameters,
         configuration: identity.configuration,
         experiment_seed: identity.experiment_seed,
@@ -114,6 +117,8 @@ pub(super) fn prepare(
             .checkpoint_period
             .or_else(|| configuration.and_then(Configuration::checkpoint_period)),
         checkpoint_seconds: options.checkpoint_seconds,
+        grace_seconds: options.grace_seconds,
+        checkpoint_batches: options.checkpoint_batches.clone(),
         exact: options.exact,
         log_limit_bytes: options.log_limit_bytes,
         no_hooks: options.no_hooks.clone(),

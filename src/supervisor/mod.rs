@@ -16,6 +16,11 @@
 //! doing and no crash: SIGINT, by which Python ends after an unhandled `KeyboardInterrupt`, and
 //! SIGPIPE, of a script that wants to die with its reader.
 //!
+//! **Preemption.** A death by SIGTERM or SIGUSR1, whoever sent it, is no crash either, once the trial has begun: a
+//! scheduler wants the machine back (`preemption`). The trial is not started again here, none of its restarts is
+//! counted, and the run ends by that signal, or with `--preempt-exit-code`. A trial process that does not end within
+//! `--grace` seconds of SIGTERM, and a few more, is killed.
+//!
 //! An exit code is the script's answer and passed on. But with `--max-restarts`, or under an experiment
 //! configuration, whose `max_restarts` is 5 by default, a script that fails after its training has
 //! begun is started again so often, unless the fault is one that comes again for certain: the codes of
@@ -24,14 +29,17 @@
 mod child;
 mod ending;
 mod launch;
+mod preemption;
 mod signals;
 mod trial_dir;
 
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use rustix::process::Signal;
+use signal_hook::consts::signal::SIGKILL;
 
 use crate::cli::parse::CommandLine;
 use crate::cli::report;
@@ -40,6 +48,7 @@ use crate::failure::{Exit, Failure};
 use crate::{interpreter, library};
 use child::{Child, End};
 pub(crate) use launch::TRIALS;
+use preemption::Preemption;
 use signals::Signals;
 
 /// With what a trial process ends whose storage failed after training began.
@@ -60,7 +69,9 @@ pub(crate) fn run(
         .max_restarts
         .or_else(|| configuration.map(Configuration::max_restarts));
     let mut restarts_after_errors = 0;
-    let mut signals = Signals::catch().map_err(|error| {
+    let grace = Duration::try_from_secs_f64(line.options.grace_seconds).unwrap_or(Duration::MAX);
+    let patience = grace.saturating_add(preemption::MARGIN);
+    let mut signals = Signals::catch(patience).map_err(|error| {
         Failure::new(Exit::Bug, "signals cannot be received").detail(error.to_string())
     })?;
     let begun = prepared.directory.progress();
@@ -69,12 +80,23 @@ pub(crate) fn run(
         prepared.launch.resume = before.inode.is_some() && before.inode != prepared.launch.replaces;
         let arguments = &line.python_arguments;
         let child = Child::start(&interpreter, &library, &prepared, arguments, &signals)?;
-        let end = child.watch(&mut signals)?;
+        // A script that trains nothing, or trains on, does with signals what it wants.
+        let may_kill = || {
+            let events = prepared.directory.events_since(&before);
+            prepared.directory.has_new_events_since(&before) && !preemption::has_trained_on(&events)
+        };
+        let end = child.watch(&mut signals, may_kill)?;
         if matches!(end, End::Signal(_)) && prepared.directory.has_new_events_since(&begun) {
             report::erase_rest_of_line(&line.options);
         }
         let now = prepared.directory.progress();
+        let requested_by = signals.request_to_end();
+        let is_of_trial = prepared.launch.resume || now.has_new_events_since(&before);
+        let preempted = is_of_trial
+            .then(|| Preemption::of(&prepared.directory, &before, end, requested_by))
+            .flatten();
         let again = match end {
+            _ if preempted.is_some() => false,
             End::Signal(signal) => {
                 is_crash(signal)
                     && max_restarts != Some(0)
@@ -83,7 +105,7 @@ pub(crate) fn run(
             }
             End::Code(code) => {
                 is_error(code)
-                    && signals.request_to_end().is_none()
+                    && requested_by.is_none()
                     && restarts_after_errors < max_restarts.unwrap_or(0)
                     && now.has_new_events_since(&before)
             }
@@ -95,7 +117,7 @@ pub(crate) fn run(
                 End::Signal(signal) => tracing::warn!(
                     "the trial process was killed by {}; it is started again from the newest \
                      checkpoint (restart {attempt})",
-                    ending::name(signal)
+                    pedl_core::events::signal_name(signal)
                 ),
                 End::Code(code) => {
                     restarts_after_errors += 1;
@@ -109,13 +131,36 @@ pub(crate) fn run(
             prepared.directory.record_restart(end, *attempt);
             continue;
         }
-        prepared
-            .directory
-            .record_end(&begun, end, signals.request_to_end());
-        return Ok(match end {
-            End::Code(code) => code,
-            End::Signal(signal) => ending::die_of(signal),
-        });
+        if let Some(preempted) = preempted {
+            if prepared.directory.has_new_events_since(&begun) {
+                preempted.record(&prepared.directory);
+            }
+            preempted.tell(end);
+        }
+        let is_own_end = preempted.is_none()
+            && end == End::Code(0)
+            && preemption::has_outlived(&prepared.directory.events_since(&before));
+        let signal = preempted
+            .map(|preempted| preempted.signal)
+            .or(requested_by)
+            .filter(|_| !is_own_end);
+        prepared.directory.record_end(&begun, end, signal);
+        return Ok(exit_code(line, end, preempted));
+    }
+}
+
+/// The exit code of the run; it may not return, but end by the signal that ended the trial process.
+fn exit_code(line: &CommandLine, end: End, preempted: Option<Preemption>) -> i32 {
+    let chosen = line.options.preempt_exit_code.map(i32::from);
+    let continues = preempted.filter(|preempted| preempted.checkpoint.is_some());
+    match (end, chosen, preempted) {
+        // The script's own answer, but for 0: who reads that takes the trial to be over.
+        (End::Code(code), Some(_), _) if code != 0 => code,
+        (_, Some(chosen), Some(_)) if continues.is_some() => chosen,
+        (End::Code(code), _, _) => code,
+        // We had to kill it.
+        (End::Signal(SIGKILL), _, Some(preempted)) => ending::die_of(preempted.signal),
+        (End::Signal(signal), _, _) => ending::die_of(signal),
     }
 }
 

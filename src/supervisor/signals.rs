@@ -17,11 +17,13 @@
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, signal};
+use nix::unistd::alarm;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use signal_hook::consts::signal::{
-    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -51,18 +53,23 @@ pub(super) struct Signals {
     /// Whether this is the first process of its session, to which alone the kernel reports that the
     /// terminal is gone.
     leads_session: bool,
+    /// How long the trial process may take to end after SIGTERM; and when that is over.
+    patience: Duration,
+    limit: Option<Instant>,
 }
 
 impl Signals {
-    /// Receives signals from now on.
-    pub(super) fn catch() -> io::Result<Self> {
-        let ignored = ignored_signals();
+    /// Receives signals from now on. `patience` is how long the trial process may take to end after SIGTERM.
+    pub(super) fn catch(patience: Duration) -> io::Result<Self> {
+        let ignored = ignored("self");
         let wanted = FORWARDED.iter().map(|(number, _)| *number);
         Ok(Self {
             info: SignalsInfo::new(wanted.chain([SIGCHLD]))?,
             received: Vec::new(),
             ignored,
             leads_session: leads_session(),
+            patience,
+            limit: None,
         })
     }
 
@@ -95,14 +102,41 @@ impl Signals {
 
     /// Sleeps until a signal comes, and forwards all that came to `trial`.
     pub(super) fn wait_and_forward(&mut self, trial: Pid) {
-        for origin in self.info.wait() {
-            if origin.signal == SIGCHLD {
+        let origins: Vec<_> = self.info.wait().collect();
+        for origin in origins {
+            if matches!(origin.signal, SIGCHLD | SIGALRM) {
                 continue;
             }
-            self.received.push(origin.signal);
+            self.note(origin.signal);
             if self.is_loss_of_terminal(&origin) || !reached(&origin, trial) {
                 forward(origin.signal, trial);
             }
+        }
+    }
+
+    /// Whether the trial process has had its time since the first SIGTERM, or a part of a second less.
+    pub(super) fn is_time_over(&mut self) -> bool {
+        let is_over = self.limit.is_some_and(|limit| Instant::now() >= limit);
+        if is_over {
+            self.limit = None;
+        }
+        is_over
+    }
+
+    /// How long the trial process may take to end after SIGTERM.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn note(&mut self, signal: i32) {
+        let is_first = signal == SIGTERM && !self.received.contains(&SIGTERM);
+        self.received.push(signal);
+        // Where no alarm can be received it would end us.
+        if is_first && !self.is_ignored(SIGTERM) && self.info.add_signal(SIGALRM).is_ok() {
+            self.limit = Instant::now().checked_add(self.patience);
+            // Whole seconds, so that it does not come before the limit.
+            let seconds = self.patience.as_secs().saturating_add(1);
+            alarm::set(u32::try_from(seconds).unwrap_or(u32::MAX));
         }
     }
 
@@ -114,9 +148,10 @@ impl Signals {
 
     /// Forwards what came while there was no trial process to forward it to.
     pub(super) fn forward_pending(&mut self, trial: Pid) {
-        for origin in self.info.pending() {
-            if origin.signal != SIGCHLD {
-                self.received.push(origin.signal);
+        let origins: Vec<_> = self.info.pending().collect();
+        for origin in origins {
+            if !matches!(origin.signal, SIGCHLD | SIGALRM) {
+                self.note(origin.signal);
                 forward(origin.signal, trial);
             }
         }
@@ -154,10 +189,10 @@ fn forward(number: i32, trial: Pid) {
     }
 }
 
-/// The set of signals that this process was started with as ignored. There is no safe way to ask
+/// The set of signals that a process (its number, or `self`) ignores. There is no safe way to ask
 /// `sigaction`, and the kernel shows the set in `/proc` as well.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+pub(super) fn ignored(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     status
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))

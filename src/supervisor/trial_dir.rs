@@ -21,7 +21,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::child::End;
-use super::ending;
 use crate::failure::{Exit, Failure};
 
 /// The version of `trial.json` that this program reads.
@@ -72,6 +71,12 @@ impl Progress {
     /// Whether there is a checkpoint now that was not there before.
     pub(super) fn has_new_checkpoint_since(&self, before: &Self) -> bool {
         self.latest.is_some() && (self.inode, &self.latest) != (before.inode, &before.latest)
+    }
+
+    /// The batch of the newest checkpoint.
+    pub(super) fn checkpoint(&self) -> Option<u64> {
+        let name = self.latest.as_ref()?.file_name()?.to_str()?;
+        name.rsplit('-').next()?.parse().ok()
     }
 
     /// Whether a trial was begun, or continued, since then.
@@ -188,7 +193,9 @@ impl TrialDir {
     pub(super) fn record_restart(&self, end: End, attempt: u32) {
         let mut members = Map::new();
         match end {
-            End::Signal(signal) => members.insert("signal".into(), ending::name(signal).into()),
+            End::Signal(signal) => {
+                members.insert("signal".into(), events::signal_name(signal).into())
+            }
             End::Code(code) => members.insert("exit_code".into(), code.into()),
         };
         members.insert("attempt".into(), attempt.into());
@@ -219,9 +226,32 @@ impl TrialDir {
             members.insert("exit_code".into(), code.into());
         }
         if let Some(signal) = signal {
-            members.insert("signal".into(), ending::name(signal).into());
+            members.insert("signal".into(), events::signal_name(signal).into());
         }
         self.record(ENDED, members);
+    }
+
+    /// The events since then that are whole, oldest first; of very many the last.
+    pub(super) fn events_since(&self, before: &Progress) -> Vec<Value> {
+        self.read_events_since(before).unwrap_or_default()
+    }
+
+    fn read_events_since(&self, before: &Progress) -> Option<Vec<Value>> {
+        let journal = File::open(self.events()).ok()?;
+        let size = journal.metadata().ok()?.len();
+        let is_same = self.inode() == before.inode;
+        let start = if is_same { before.events_bytes } else { 0 };
+        let start = start
+            .max(size.saturating_sub(LONGEST_EVENT_BYTES))
+            .min(size);
+        let mut tail = vec![0; usize::try_from(size - start).ok()?];
+        journal.read_exact_at(&mut tail, start).ok()?;
+        let lines = tail.split(|byte| *byte == b'\n');
+        Some(
+            lines
+                .filter_map(|line| serde_json::from_slice(line).ok())
+                .collect(),
+        )
     }
 
     fn last_event(&self) -> Option<Value> {
@@ -237,7 +267,7 @@ impl TrialDir {
 
     /// Appends an event to the journal, if there is one. A journal that cannot be written must not
     /// change how the run ends.
-    fn record(&self, event: &str, members: Map<String, Value>) {
+    pub(super) fn record(&self, event: &str, members: Map<String, Value>) {
         if !self.events().is_file() {
             return;
         }

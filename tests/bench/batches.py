@@ -216,7 +216,7 @@ def replayed(count, name, marks):
     loop(model, *data(WARM_UP_BATCHES))
     # Not with `open`: a file that the script makes is withdrawn when it is started again.
     file = os.open(marks, os.O_WRONLY | os.O_APPEND)
-    os.write(file, b"%.6f\n" % time.time())
+    os.write(file, b".")
     os.close(file)
     loop(model, *data(count + max(count // 10, 1000)))
     return {}

@@ -366,5 +366,8 @@ fn the_static_python_of_conda_is_executed() {
         .assert_code(0);
     let python = format!("found by CONDA_PREFIX `{}`", prefix.display());
     assert!(doctor.stdout.contains(&python), "{doctor}");
-    assert!(doctor.stdout.contains("\nmode         exec: "), "{doctor}");
+    assert!(
+        doctor.stdout.contains("\nmode             exec: "),
+        "{doctor}"
+    );
 }

@@ -1,9 +1,11 @@
 //! Promises of `pedl-run`, by what they are about.
 
+mod checkpoint;
 mod configuration;
 mod discovery;
 mod library;
 mod like_python;
+mod preemption;
 mod signals;
 mod soak;
 mod trials;

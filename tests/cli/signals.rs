@@ -232,7 +232,7 @@ fn a_script_that_dies_with_its_reader_is_let_die() {
 }
 
 /// The outer command for a process namespace of its own, in which `pedl-run` is process 1.
-fn as_process_1() -> Option<&'static [&'static str]> {
+pub(super) fn as_process_1() -> Option<&'static [&'static str]> {
     const UNSHARE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let possible = std::process::Command::new(UNSHARE[0])
         .args(&UNSHARE[1..])

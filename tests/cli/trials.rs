@@ -43,7 +43,7 @@ fn a_library_that_nobody_knows_cannot_be_left_alone() {
         .assert_code(64)
         .assert_stderr(
             "pedl: error: `--no-hooks kears`: no library of this name is intercepted\n  \
-             known: keras, tensorflow\n  the script was not started\n\
+             known: keras, tensorflow, tensorflow.keras\n  the script was not started\n\
              hint: name one of these, or leave the option out\n",
         );
 }
@@ -260,7 +260,7 @@ fn what_a_script_does_to_itself_is_no_crash() {
 }
 
 /// The journal's events, without what differs from run to run.
-fn events(directory: &Dir) -> Vec<serde_json::Value> {
+pub(super) fn events(directory: &Dir) -> Vec<serde_json::Value> {
     let text = directory.read("trial/events.jsonl");
     let parse = |line| {
         let mut event: serde_json::Value = serde_json::from_str(line).expect("JSON");
@@ -274,16 +274,21 @@ fn events(directory: &Dir) -> Vec<serde_json::Value> {
 
 /// Runs code in a directory with a trial, in which it writes the first event of a start.
 fn run_begun(directory: &Dir, code: &str) -> Running {
+    begun_command(directory, &[], code).start()
+}
+
+/// The command of [`run_begun`], with options of ours.
+pub(super) fn begun_command(directory: &Dir, options: &[&str], code: &str) -> TestCommand {
     let begin = "open('trial/events.jsonl', 'a').write('{\"event\": \"trial_begun\", \
         \"time\": 0, \"schema\": 1}\\n')\n";
     directory.write("trial/trial.json", &trial_json(1, &["train.py"]));
     directory.write("train.py", &format!("{begin}{code}"));
     TestCommand::pedl_run()
+        .args(options)
         .args(["--trial-dir", "trial", "--python"])
         .arg(&python().path)
         .arg("train.py")
         .current_dir(directory.path())
-        .start()
 }
 
 #[test]

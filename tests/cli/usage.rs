@@ -23,8 +23,8 @@ fn an_unknown_option_is_named_with_its_neighbours() {
          hint: did you mean `--trial-dir`? `pedl-run --help` lists the options\n",
     );
     assert_refused(
-        &["--preempt-exit-code=3", "train.py"],
-        "pedl: error: unknown option `--preempt-exit-code`\n  \
+        &["--requeue=3", "train.py"],
+        "pedl: error: unknown option `--requeue`\n  \
          expected: options of pedl-run or of python, then the script; what follows the script \
          belongs to it\n\
          hint: `pedl-run --help` lists the options\n",
@@ -50,6 +50,8 @@ fn a_wrong_value_is_shown_with_what_was_expected() {
             &["--checkpoint-seconds", "nan"],
             "a number of seconds, 0 or more",
         ),
+        (&["--grace", "-1"], "a number of seconds, 0 or more"),
+        (&["--preempt-exit-code", "256"], "an exit code, 0 to 255"),
         (
             &["--events-fd", "1"],
             "the number of an open file descriptor, 3 or more",
@@ -134,7 +136,7 @@ fn help_fits_one_screen_and_lists_every_option() {
         .assert_code(0)
         .assert_stderr("");
     let lines: Vec<_> = output.stdout.lines().collect();
-    assert!(lines.len() <= 30, "{} lines", lines.len());
+    assert!(lines.len() <= 32, "{} lines", lines.len());
     for line in &lines {
         assert!(line.chars().count() <= 80, "{line:?}");
     }
@@ -148,6 +150,7 @@ fn help_fits_one_screen_and_lists_every_option() {
         "batches-per-step",
         "checkpoint-period",
         "checkpoint-seconds",
+        "checkpoint-batches",
         "log-limit",
         "no-hooks",
         "log-format",

@@ -15,11 +15,22 @@ import hashlib
 import importlib
 import inspect
 import json
+import os
 import sys
 import traceback
 
 BATCH, ROWS, EPOCHS = 4, 8, 2
 KINDS = {1: "train", 2: "test", 3: "predict"}
+
+
+def imported_keras():
+    """The Keras of the stack; within TensorFlow 1 it is another package."""
+    return importlib.import_module(os.environ.get("KERAS_PACKAGE", "keras"))
+
+
+def is_keras3():
+    """Whether it is Keras 3."""
+    return imported_keras().__version__[0] == "3"
 
 
 # -- generations of this process -----------------------------------------------------------------------------------
@@ -31,11 +42,14 @@ def generations():
     from py_hooks.engine import version
     from py_hooks.registry import GENERATIONS
 
-    for name in sorted({row[0] for row in GENERATIONS} & set(sys.modules)):
-        module = version.choose(name, sys.modules[name].__version__, GENERATIONS, name)
-        generation = importlib.import_module("py_hooks." + module).GENERATION
-        backend = libraries.backend(generation)
-        yield generation, generation.patches + (generation.backends[backend] if backend else ())
+    for name in sorted({row[0] for row in GENERATIONS if "." not in row[0]} & set(sys.modules)):
+        found = sys.modules[name].__version__
+        modules = [version.choose(name, found, GENERATIONS, name)]
+        modules += [module for _, module in version.parts(name, found, GENERATIONS)]
+        for module in modules:
+            generation = importlib.import_module("py_hooks." + module).GENERATION
+            backend = libraries.backend(generation)
+            yield generation, generation.patches + (generation.backends[backend] if backend else ())
 
 
 def stands_at(patch):
@@ -66,7 +80,7 @@ def patched(*modules):
     """How often each target is wrapped, once the modules are imported; and whether a trial has begun by that."""
     for name in modules:
         importlib.import_module(name)
-    importlib.reload(importlib.import_module("keras.utils"))
+    importlib.reload(sys.modules[imported_keras().utils.Sequence.__module__.rpartition(".")[0]])
     from py_hooks.advice import calls as recorder
 
     return {
@@ -77,7 +91,7 @@ def patched(*modules):
 
 def undo():
     """What `install` changes but must not, and what is not as it was after it is taken back."""
-    import keras  # noqa: F401
+    imported_keras()
 
     from py_hooks import libraries
     from py_hooks.engine import patch
@@ -89,7 +103,7 @@ def undo():
         signatures = {repr(row): _signature(row) for row in rows}
         uninstall = patch.install(generation, libraries.backend(generation))
         wrong += [f"{row} is not intercepted" for row in rows if times_wrapped(stands_at(row)[2]) != 1]
-        wrong += [f"the signature of {row} changed" for row in rows if _signature(row) != signatures[repr(row)]]
+        wrong += [f"the signature of {row} changed" for row in rows if signatures[repr(row)] not in (None, _signature(row))]
         uninstall()
         wrong += [f"{name} is not what it was" for name in owners if _contents(owners[name]) != before[name]]
     return wrong
@@ -100,11 +114,12 @@ def _contents(owner):
 
 
 def _signature(row):
+    """The type and the signature of a target; None for a function of C, which has none that could be seen."""
     value = stands_at(row)[2]
     try:
         return type(value).__name__, str(inspect.signature(function_of(value)))
     except ValueError:
-        return type(value).__name__, "has none"
+        return None
 
 
 # -- models that count ---------------------------------------------------------------------------------------------
@@ -118,7 +133,7 @@ def _count():
 
 def tick(tensor):
     """The tensor itself; and `computed` grows by one whenever it is really computed."""
-    import keras
+    keras = imported_keras()
 
     if keras.backend.backend() == "jax":
         import jax
@@ -132,7 +147,7 @@ def tick(tensor):
         _count()
         return numpy.float32(0)
 
-    call_python = tensorflow.numpy_function if keras.__version__[0] == "3" else tensorflow.py_func
+    call_python = tensorflow.numpy_function if is_keras3() else tensorflow.py_func
     zero = call_python(count, [], tensorflow.float32)
     zero.set_shape(())
     return tensor + zero
@@ -146,7 +161,7 @@ def times_computed():
 
 
 def tick_layer():
-    import keras
+    keras = imported_keras()
 
     class Tick(keras.layers.Layer):
         def call(self, inputs):
@@ -159,19 +174,19 @@ def tick_layer():
 
 
 def sequential():
-    import keras
+    keras = imported_keras()
 
     return keras.models.Sequential([keras.layers.Dense(3, input_shape=(2,)), tick_layer(), keras.layers.Dense(1)])
 
 
 def sequential_keras3():
-    import keras
+    keras = imported_keras()
 
     return keras.models.Sequential([keras.Input((2,)), keras.layers.Dense(3), tick_layer(), keras.layers.Dense(1)])
 
 
 def functional():
-    import keras
+    keras = imported_keras()
 
     inputs = keras.layers.Input((2,))
     outputs = keras.layers.Dense(1)(tick_layer()(keras.layers.Dense(3)(inputs)))
@@ -179,7 +194,7 @@ def functional():
 
 
 def subclassed():
-    import keras
+    keras = imported_keras()
 
     class Small(keras.models.Model):
         def __init__(self):
@@ -195,9 +210,7 @@ def subclassed():
 
 
 def model_makers():
-    import keras
-
-    first = sequential_keras3 if keras.__version__[0] == "3" else sequential
+    first = sequential_keras3 if is_keras3() else sequential
     return collections.OrderedDict([("Sequential", first), ("functional", functional), ("subclassed", subclassed)])
 
 
@@ -222,7 +235,7 @@ def batches(x, y):
 
 def sequence(x, y, fail=None):
     """The batches as an indexable data set; with `fail`, an exception in place of the second."""
-    import keras
+    keras = imported_keras()
 
     class Batches(keras.utils.Sequence):
         def __len__(self):
@@ -238,7 +251,7 @@ def sequence(x, y, fail=None):
 
 def evaluating_callback(x, y):
     """A callback of the user that makes a call of its own."""
-    import keras
+    keras = imported_keras()
 
     class Evaluating(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -293,7 +306,10 @@ class Watch:
         self._record_batch, self._calls.record_batch = self._calls.record_batch, self._count_whole_call
         self._rows = {}
         self._wrappers = set()
-        for _, rows in generations():
+        for generation, rows in generations():
+            if generation.distribution == "tensorflow.keras" != os.environ.get("KERAS_PACKAGE"):
+                # It is there whenever TensorFlow 1 is, and has stacks of its own.
+                continue
             for row in rows:
                 function = function_of(stands_at(row)[2])
                 self._rows[id(function._pedl_original)] = repr(row)
@@ -331,7 +347,7 @@ class Watch:
 
 def user_calls(model):
     """What a user can call, by name: the function, and how often it makes each kind of compute call."""
-    import keras
+    keras = imported_keras()
 
     x, y = arrays()
     loop = {"batch_size": BATCH, "verbose": 0}
@@ -352,6 +368,9 @@ def user_calls(model):
         ("test_on_batch", "Model.test_on_batch", lambda: model.test_on_batch(x, y)),
         ("predict_on_batch", "Model.predict_on_batch", lambda: model.predict_on_batch(x)),
     ]
+    if keras.__version__ in ("2.2.0", "2.2.1", "2.2.2", "2.2.3", "2.2.4"):
+        # Only their `..._generator` takes anything but arrays.
+        calls = [call for call in calls if not call[0].endswith((" a Sequence", " a generator"))]
     if keras.__version__[0] == "2":
         calls += [
             ("fit_generator on a Sequence", "Model.fit_generator",
@@ -368,7 +387,7 @@ def user_calls(model):
 
 def reached():
     """What each call reaches, by kind of model and name of the call; and the targets that nothing has reached."""
-    import keras  # noqa: F401
+    imported_keras()
 
     watch = Watch()
     answer = {}
@@ -386,17 +405,45 @@ def reached():
                     target=sum(n for row, n in counts.items() if row.endswith(":" + target)),
                 )
         everything_else(compiled(functional))
+        files_of_tensorflow()
     return {"calls": answer, "never": sorted(set(watch._rows.values()) - set(watch.reached))}
+
+
+def files_of_tensorflow():
+    """Event files, files of `tf.io.gfile` and checkpoints, where there is TensorFlow."""
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None:
+        return
+    from tensorflow.python.lib.io import file_io
+    from tensorflow.python.ops import gen_summary_ops
+    from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter("events")
+    writer.add_event(tensorflow.compat.v1.Event(step=1))
+    writer.close()
+    writer.reopen()
+    writer.close()
+    handle = gen_summary_ops.summary_writer(shared_name="contract")
+    gen_summary_ops.create_summary_file_writer(handle, "events", 10, 1000, ".v2")
+    gen_summary_ops.close_summary_writer(handle)
+    file_io.create_dir_v2("made")
+    file_io.recursive_create_dir_v2("made/below")
+    with file_io.FileIO("made/file", "w") as file:
+        file.write("text")
+    file_io.rename_v2("made/file", "made/renamed")
+    if tensorflow.executing_eagerly():
+        checkpoint = tensorflow.train.Checkpoint(number=tensorflow.Variable(1))
+        checkpoint.restore(checkpoint.save("made/checkpoint"))
 
 
 def everything_else(model):
     """What reaches the targets that no call above reaches: models in files, reads, writes, random ops."""
-    import keras
+    keras = imported_keras()
 
     x, y = arrays()
     model.train_on_batch(x, y)
     model.set_weights(model.get_weights())
-    keras3 = keras.__version__[0] == "3"
+    keras3 = is_keras3()
     model.save_weights("model.weights.h5")
     model.load_weights("model.weights.h5")
     model.save("model.keras" if keras3 else "model.h5")
@@ -410,27 +457,58 @@ def everything_else(model):
 
 def _save_keras3_model(model):
     """A model written in the other ways, and a read of one of its variables."""
-    import keras
+    keras = imported_keras()
 
     keras.models.save_model(model, "by_models.keras")
     keras.saving.save_weights(model, "by_saving.weights.h5")
     with contextlib.suppress(ImportError):  # on JAX the format is TensorFlow's
         model.export("exported")
     model.trainable_variables[0].numpy()
+    from keras.src.legacy.preprocessing.image import ImageDataGenerator
+
+    _build_images(ImageDataGenerator())
+    model.fit(_generate(*arrays()), steps_per_epoch=2, verbose=0)
+
+
+def _build_images(images):
+    import numpy
+
+    images.flow(numpy.zeros((4, 8, 8, 1)), numpy.zeros(4), batch_size=2)[0]
+
+
+def _generate(x, y):
+    while True:
+        yield x[:BATCH], y[:BATCH]
 
 
 def _load_keras2_model():
     """A model without layers of our own, written and loaded; and images from arrays."""
-    import keras
-    import numpy
+    keras = imported_keras()
 
     plain = keras.models.Sequential([keras.layers.Dense(1, input_shape=(2,))])
     plain.compile("sgd", "mse")
     plain.save("plain.h5")
     keras.models.load_model("plain.h5")
-    keras.engine.saving.load_model("plain.h5")
-    images = keras.preprocessing.image.ImageDataGenerator().flow(numpy.zeros((4, 8, 8, 1)), numpy.zeros(4), batch_size=2)
-    images[0]
+    if keras.__name__ == "keras":
+        keras.engine.saving.load_model("plain.h5")
+    else:
+        _meet_what_only_tf_keras_has(plain)
+    _build_images(keras.preprocessing.image.ImageDataGenerator())
+
+
+def _meet_what_only_tf_keras_has(model):
+    """Functions of TensorFlow's Keras behind those that are its interface."""
+    import tensorflow
+
+    if tensorflow.__version__.startswith("1.15"):
+        model.save("saved_model", save_format="tf")
+        from tensorflow.python.keras.saving.saved_model import load
+
+        load.load("saved_model")
+    if tensorflow.__version__.startswith("1.13"):
+        from tensorflow.python.keras import models
+
+        models.load_model("plain.h5")
 
 
 def _draw_random_numbers():
@@ -442,7 +520,56 @@ def _draw_random_numbers():
         random.uniform([2], 0, 9, tensorflow.int32), random.categorical([[0.5, 0.5]], 1),
     ]
     if hasattr(tensorflow, "Session"):
+        tensorflow.autograph.to_graph(arrays)
         _run_sessions(drawn)
+    else:
+        _use_variables(tensorflow)
+    _use_pipelines(tensorflow)
+
+
+def _use_variables(tensorflow):
+    """Every way in which TensorFlow 2 reads and writes a variable, a new seed, and an optimizer of TensorFlow 1."""
+    tensorflow.random.set_seed(1)
+    variable, rows = tensorflow.Variable([1.0, 2.0, 3.0, 4.0]), tensorflow.Variable([[1.0], [2.0]])
+    variable.assign_add([1.0] * 4).read_value()
+    variable.assign_sub([1.0] * 4)
+    variable[1].assign(3.0)
+    slices = tensorflow.IndexedSlices([1.0], [0])
+    for name in ("add", "sub", "max", "min", "mul", "div", "update"):
+        getattr(variable, "scatter_" + name)(slices)
+    rows.batch_scatter_update(tensorflow.IndexedSlices([[5.0]], [[0]]))
+    for name in ("add", "sub", "update"):
+        getattr(variable, "scatter_nd_" + name)([[1]], [1.0])
+    variable.sparse_read([0])
+    variable.gather_nd([0])
+    weight = tensorflow.Variable(1.0)
+    with tensorflow.GradientTape() as tape:
+        loss = weight * weight
+    optimizer = tensorflow.compat.v1.train.GradientDescentOptimizer(0.1)
+    optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+
+
+def _use_pipelines(tensorflow):
+    """A pipeline with each of its parts that is intercepted."""
+    from tensorflow.python.data.ops import dataset_ops
+    from tensorflow.python.ops import random_ops
+
+    def draw(number):
+        random = tensorflow.random
+        tensorflow.compat.v1.image.sample_distorted_bounding_box([4, 4, 1], [[[0.0, 0.0, 1.0, 1.0]]])
+        random_ops.parameterized_truncated_normal([1])
+        return number + random.gamma([1], 1.0) + random.poisson(lam=1.0, shape=[1])
+
+    for data in dataset_ops.DatasetV1, dataset_ops.DatasetV2:
+        numbers = data.from_generator(lambda: iter([1.0, 2.0]), tensorflow.float32).shuffle(2)
+        numbers = numbers.interleave(data.from_tensors, cycle_length=2)
+        numbers.apply(tensorflow.data.experimental.parallel_interleave(data.from_tensors, cycle_length=2))
+        numbers.apply(tensorflow.data.experimental.map_and_batch(draw, 1))
+        numbers.map(lambda number: tensorflow.compat.v1.py_func(float, [number], tensorflow.float64)).batch(2)
+        if hasattr(numbers, "map_with_legacy_function"):
+            numbers.map_with_legacy_function(tensorflow.identity)
+    # What TensorFlow 1 makes of the others is of the first kind.
+    dataset_ops.DatasetV2.range(2).map(tensorflow.identity)
 
 
 def _run_sessions(drawn):
@@ -495,7 +622,7 @@ def depth_of_recorder():
 
 
 def in_callback(model, error):
-    import keras
+    keras = imported_keras()
 
     class Failing(keras.callbacks.Callback):
         def on_batch_end(self, batch, logs=None):
@@ -512,7 +639,7 @@ def in_item(model, error):
 
 
 def in_item_without_threads(model, error):
-    import keras
+    keras = imported_keras()
 
     data = sequence(*arrays(), fail=error)
     if keras.__version__[0] == "2":
@@ -533,7 +660,7 @@ def in_generator(model, error):
 
 
 def in_train_step(model, error):
-    import keras
+    keras = imported_keras()
 
     class Failing(keras.models.Model):
         def train_step(self, *args):
@@ -551,13 +678,11 @@ def in_arguments(model, error):
 
 def attempts():
     """Where the user's code can fail, by name."""
-    import keras
-
     found = [
         ("a callback", in_callback), ("__getitem__", in_item), ("__getitem__ without threads", in_item_without_threads),
         ("a generator", in_generator), ("the arguments", in_arguments),
     ]
-    return found + ([("train_step", in_train_step)] if keras.__version__[0] == "3" else [])
+    return found + ([("train_step", in_train_step)] if is_keras3() else [])
 
 
 def describe(raised, error):
@@ -579,12 +704,12 @@ def train():
     """The SHA-256 of the weights of a seeded model, after a fit on arrays and one on a Sequence."""
     import random
 
-    import keras
+    keras = imported_keras()
     import numpy
 
     random.seed(1)
     numpy.random.seed(2)
-    if keras.__version__[0] == "3":
+    if is_keras3():
         keras.utils.set_random_seed(3)
     else:
         import tensorflow
@@ -593,7 +718,8 @@ def train():
     model = compiled(functional)
     x, y = arrays()
     model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
-    model.fit(sequence(x, y), epochs=EPOCHS, verbose=0)
+    fit = model.fit if is_keras3() else model.fit_generator
+    fit(sequence(x, y), epochs=EPOCHS, verbose=0)
     digest = hashlib.sha256()
     for weights in model.get_weights():
         digest.update(weights.tobytes())

@@ -343,6 +343,22 @@ def test_undo_puts_the_very_same_objects_back_where_they_were(toy):
     assert [contents(owner) for owner in owners] == before
 
 
+def test_what_another_generation_has_put_there_already_is_not_put_there_again(toy):
+    seen = []
+    advice = counting(seen)
+    first = patch.install(generation(row("Base.start", advice)))
+    second = patch.install(generation(row("Base.start", advice), row("train", advice)))
+    toy.Ordered().start()
+    assert len(seen) == 1
+    # It belongs to the first one.
+    second()
+    toy.Ordered().start()
+    assert len(seen) == 2
+    first()
+    toy.Ordered().start()
+    assert len(seen) == 2
+
+
 def test_undo_takes_two_generations_back_in_reverse(toy):
     before = contents(toy.Base)
     seen = []

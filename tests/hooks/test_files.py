@@ -19,7 +19,14 @@ from py_hooks.advice.ledger import Ledger
 # A start of a trial: what its first recorded call would do, then some lines of a script.
 START = """
 import atexit, os, sys, types
-from py_hooks.advice import calls, files
+from py_hooks.advice import files
+
+def in_place(original, module, before):
+    def replaced(*args, **kwargs):
+        assert before(*args, **kwargs) is NotImplemented
+        return original(*args, **kwargs)
+
+    return replaced
 
 directory = {directory!r}
 trial = types.SimpleNamespace(directory=directory)
@@ -27,8 +34,8 @@ files = files.Files(trial)
 if os.path.isdir(directory):
     files.withdraw()
     atexit.register(files.put_back)
-calls.CALLS = types.SimpleNamespace(in_composite=False)
-files.install()
+files.install(in_place)
+files.attach(types.SimpleNamespace(in_composite=False, begun=False))
 os.makedirs(directory, exist_ok=True)
 files.begin()
 {script}
@@ -96,7 +103,7 @@ def test_a_copy_of_a_trial_and_its_files_lets_the_original_alone(start, tmp_path
     shutil.copytree(str(tmp_path / "trial"), str(copy / "trial"))
     shutil.copy(str(tmp_path / "w.h5"), str(copy / "w.h5"))
     assert [list(entry.values())[0] for entry in ledger(tmp_path)] == ["../w.h5", str(tmp_path.parent / "far")]
-    Ledger(str(copy / "trial")).withdraw()
+    Ledger(str(copy / "trial"), str(copy)).withdraw()
     assert (tmp_path / "w.h5").exists()
     assert not (copy / "w.h5").exists()
 
@@ -172,14 +179,39 @@ def test_wrong_arguments_are_told_by_the_function_itself(start, tmp_path):
     )
 
 
-def test_files_that_a_recorded_call_saved_belong_to_the_checkpoint(tmp_path, monkeypatch):
-    from py_hooks.advice import calls
+def test_files_that_grow_come_back_as_long_as_they_were_at_the_checkpoint(start, tmp_path):
+    grow = "files.logging(os.path.abspath({0!r})); io.FileIO({0!r}, 'w').write({1!r})\n"
+    start("import io\n" + grow.format("first", b"1234") + grow.format("later", b"56"))
+    assert ledger(tmp_path) == [{"logged": "../first"}, {"logged": "../later"}]
+    gone = "assert not os.path.exists('first') and not os.path.exists('later')\n"
+    resume = gone + "assert files.restore_logged({'../first': 3}) == [os.path.abspath('first')]\n"
+    start(gone, dies=True)
+    start(resume + "import io\n" + grow.format("third", b"78"), dies=True)
+    assert (tmp_path / "first").read_bytes() == b"123"
+    # The next start resumes from the same checkpoint: what was begun since is not put back.
+    start(resume)
+    assert (tmp_path / "first").read_bytes() == b"123"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "trial"]
 
+
+def test_files_that_grow_are_put_back_whole_where_no_resume_point_is_reached(start, tmp_path):
+    start("import io; files.logging(os.path.abspath('first')); io.FileIO('first', 'w').write(b'1234')", dies=True)
+    start("assert not os.path.exists('first')", dies=True)
+    start("assert not os.path.exists('first')")
+    assert (tmp_path / "first").read_bytes() == b"1234"
+
+
+def test_files_that_a_recorded_call_saved_belong_to_the_checkpoint(tmp_path, monkeypatch):
     guarded = lambda function, *arguments: function(*arguments)  # noqa: E731
-    monkeypatch.setattr(calls, "CALLS", types.SimpleNamespace(in_composite=False, guarded=guarded))
     monkeypatch.chdir(tmp_path)
     restored = []
-    files = Files(types.SimpleNamespace(directory=str(tmp_path / "trial"), restore_file=restored.append))
+
+    def restore(path):
+        restored.append(path)
+        return True
+
+    files = Files(types.SimpleNamespace(directory=str(tmp_path / "trial"), restore_file=restore))
+    files.attach(types.SimpleNamespace(in_composite=False, begun=False, guarded=guarded))
     files.saving(Path("best.h5"))
     assert files.saved_paths() == []
     Path("best.h5").write_text("1")

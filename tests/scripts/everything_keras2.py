@@ -1,22 +1,29 @@
-"""Trains a small Keras 2 model in two fits, with what scripts use, from a source of batches of your choice."""
+"""Trains a small Keras 2 model in two fits, with what scripts use, from a source of batches of your choice.
+
+The environment variable KERAS_PACKAGE says which Keras: `keras`, or `tensorflow.keras`.
+"""
+
+import importlib
+import os
 
 import everything_common as common
-import keras
-import numpy as np
 import tensorflow as tf
-from keras import backend as K
-from keras import layers
+
+keras = importlib.import_module(os.environ.get("KERAS_PACKAGE", "keras"))
+K, layers = keras.backend, keras.layers
 
 arguments = common.parse_arguments(epochs=60)
 if arguments.seed is not None:
     tf.compat.v1.set_random_seed(arguments.seed)
-train = common.make_images(common.num_train, seed=1)
-validation = common.make_images(common.num_validation, seed=2)
 
 
 class Images(common.AugmentedImages, keras.utils.Sequence):
     def __init__(self, images, labels):
         self.prepare(images, labels)
+
+
+class ImagesWithGenerators(common.ImagesWithGenerators, Images):
+    pass
 
 
 class WatchedDense(layers.Dense):
@@ -32,71 +39,41 @@ class WatchedDense(layers.Dense):
             return tf.identity(outputs)
 
 
+shape = {"input_shape": (8, 8, 1)}
+if arguments.feature == "stateful RNN":
+    shape = {"batch_input_shape": (common.batch_size, 8, 8, 1)}
 model = keras.models.Sequential(
-    [
-        layers.Conv2D(4, 3, input_shape=(8, 8, 1), name="first"),
-        layers.BatchNormalization(),
-        layers.ReLU(),
-        layers.Flatten(),
-        layers.Dropout(0.3),
-        layers.GaussianNoise(0.1),
-        (layers.Dense if arguments.unwatched else WatchedDense)(16, activation="relu"),
-        layers.Dense(common.num_classes, activation="softmax"),
-    ]
+    common.make_layers(
+        layers,
+        arguments.feature,
+        [layers.Conv2D(4, 3, name="first", **shape)],
+        layers.Dense if arguments.unwatched else WatchedDense,
+    )
 )
 
 
-def fit():
-    """One training in the way that was asked for; returns its history."""
-    if arguments.source == "train-on-batch":
+class Training(common.TrainingOfKeras2):
+    images, images_with_generators = Images, ImagesWithGenerators
+    # Of Keras before 2.3 it is the only one.
+    batch_hook = "on_batch_end"
 
-        def set_rate(rate):
-            K.set_value(model.optimizer.lr, rate)
+    def set_rate(self, rate):
+        K.set_value(self.model.optimizer.lr, rate)
 
-        return common.train_by_hand(model, train, validation, arguments.epochs, losses, set_rate)
-    callbacks = [
-        Watch(),
-        keras.callbacks.EarlyStopping(patience=arguments.epochs // 2, restore_best_weights=True),
-        keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.7, patience=3, min_lr=1e-3),
-        keras.callbacks.ModelCheckpoint("best.h5", save_best_only=True),
-        keras.callbacks.CSVLogger("log.csv"),
-    ]
-    settings = {"epochs": arguments.epochs, "callbacks": callbacks, "verbose": 2}
-    if arguments.source.startswith("sequence"):
-        settings["workers"] = int(arguments.source.rpartition("-")[2])
-        return model.fit_generator(Images(*train), validation_data=Images(*validation), **settings).history
-    shuffle = arguments.source == "arrays"
-    settings["validation_data"] = validation
-    return model.fit(*train, batch_size=common.batch_size, shuffle=shuffle, **settings).history
+    def value_of(self, variable):
+        return K.get_value(variable)
 
-
-losses, seen = [], []
+    def fit_source(self, settings):
+        train, validation = self.sources
+        if arguments.source == "tf-data":
+            # TensorFlow 1.13 sees no end of a pipeline, and the later ones not every end.
+            settings.update(steps_per_epoch=common.steps, validation_steps=common.validation_steps)
+            return self.model.fit(train.repeat(), validation_data=validation.repeat(), **settings)
+        settings.update(self.worker_settings())
+        if arguments.source.startswith("images"):
+            # For Keras 2.2.4 the iterators of a newer keras_preprocessing are no sequences.
+            settings.update(steps_per_epoch=common.steps, validation_steps=common.validation_steps)
+        return self.model.fit_generator(train, validation_data=validation, **settings)
 
 
-class Watch(keras.callbacks.Callback):
-    """Keeps what it sees in lists of the script."""
-
-    def on_batch_end(self, batch, logs=None):
-        losses.append(float(logs["loss"]))
-
-    def on_epoch_end(self, epoch, logs=None):
-        kernel = K.get_value(self.model.get_layer("first").kernel)
-        seen.append((epoch, float(np.abs(kernel).sum()), sorted(logs)))
-
-
-def compile_with(optimizer):
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
-
-
-compile_with(keras.optimizers.Adam(2e-3))
-histories = [fit()]
-results = [model.predict(validation[0]), model.evaluate(*validation, verbose=0)]
-
-print("batches before the second fit:", len(losses))
-model.get_layer("first").trainable = False
-compile_with(keras.optimizers.SGD(0.02, momentum=0.9))
-histories.append(fit())
-results += [model.predict(validation[0]), model.evaluate(*validation, verbose=0)]
-
-slots = K.batch_get_value(model.optimizer.weights)
-common.print_hashes(model.get_weights(), slots, losses, histories, seen, results)
+Training(keras, arguments, model).run(lambda optimizer: optimizer.weights)

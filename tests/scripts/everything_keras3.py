@@ -1,22 +1,27 @@
 """Trains a small Keras 3 model in two fits, with what scripts use, from a source of batches of your choice."""
 
+import functools
+
 import everything_common as common
 import keras
-import numpy as np
 from keras import layers, ops
 
 arguments = common.parse_arguments(epochs=20)
 if arguments.seed is not None:
     keras.utils.set_random_seed(arguments.seed)
-train = common.make_images(common.num_train, seed=1)
-validation = common.make_images(common.num_validation, seed=2)
 
 
 class Images(common.AugmentedImages, keras.utils.PyDataset):
-    def __init__(self, images, labels, workers):
-        keras.utils.PyDataset.__init__(self, workers=max(workers, 1), max_queue_size=4)
+    def __init__(self, images, labels, workers=0, in_processes=False):
+        keras.utils.PyDataset.__init__(
+            self, workers=max(workers, 1), max_queue_size=4, use_multiprocessing=in_processes
+        )
         self.workers = workers
         self.prepare(images, labels)
+
+
+class ImagesWithGenerators(common.ImagesWithGenerators, Images):
+    pass
 
 
 def report(weights, outputs):
@@ -26,6 +31,12 @@ def report(weights, outputs):
 
         bits = [jax.lax.bitcast_convert_type(jax.lax.stop_gradient(x), "int32").sum() for x in (weights, outputs)]
         jax.debug.callback(common.note_computed, *bits)
+    elif keras.backend.backend() == "torch":
+        import torch
+
+        # On `meta` a model is only built.
+        if weights.device.type != "meta":
+            common.note_computed(*[int(x.detach().contiguous().view(torch.int32).sum()) for x in (weights, outputs)])
     else:
         import tensorflow as tf
 
@@ -48,73 +59,37 @@ class WatchedDense(layers.Dense):
         return outputs
 
 
-model = keras.Sequential(
-    [
-        layers.Input((8, 8, 1)),
-        layers.Conv2D(4, 3, name="first"),
-        layers.BatchNormalization(),
-        layers.ReLU(),
-        layers.Flatten(),
-        layers.Dropout(0.3),
-        layers.GaussianNoise(0.1),
-        (layers.Dense if arguments.unwatched else WatchedDense)(16, activation="relu"),
-        layers.Dense(common.num_classes, activation="softmax"),
-    ]
+shape = {"batch_shape": (common.batch_size, 8, 8, 1)} if arguments.feature == "stateful RNN" else {"shape": (8, 8, 1)}
+all_layers = common.make_layers(
+    layers,
+    arguments.feature,
+    [layers.Input(**shape), layers.Conv2D(4, 3, name="first")],
+    layers.Dense if arguments.unwatched else WatchedDense,
 )
+make_model = keras.Sequential
+if arguments.feature == "train_step override":
+    make_model = functools.partial(common.make_model_with_own_step, keras)
+model = make_model(all_layers)
 
 
-def fit():
-    """One training in the way that was asked for; returns its history."""
-    if arguments.source == "train-on-batch":
+class Training(common.Training):
+    def value_of(self, variable):
+        return ops.convert_to_numpy(variable)
 
-        def set_rate(rate):
-            model.optimizer.learning_rate = rate
+    def make_source(self, images, labels):
+        kind, _, number = arguments.source.rpartition("-")
+        if kind in ("sequence", "processes"):
+            return Images(images, labels, int(number), in_processes=kind == "processes")
+        if arguments.source == "own-generators":
+            return ImagesWithGenerators(images, labels)
+        if arguments.source.startswith("images"):
+            from keras.src.legacy.preprocessing.image import ImageDataGenerator
 
-        return common.train_by_hand(model, train, validation, arguments.epochs, losses, set_rate)
-    callbacks = [
-        Watch(),
-        keras.callbacks.EarlyStopping(patience=arguments.epochs // 2, restore_best_weights=True),
-        keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.7, patience=3, min_lr=1e-3),
-        keras.callbacks.ModelCheckpoint("best.keras", save_best_only=True),
-        keras.callbacks.CSVLogger("log.csv"),
-    ]
-    settings = {"epochs": arguments.epochs, "callbacks": callbacks, "verbose": 2}
-    if arguments.source.startswith("sequence"):
-        workers = int(arguments.source.rpartition("-")[2])
-        data = Images(*train, workers=workers)
-        return model.fit(data, validation_data=Images(*validation, workers=workers), **settings).history
-    shuffle = arguments.source == "arrays"
-    settings["validation_data"] = validation
-    return model.fit(*train, batch_size=common.batch_size, shuffle=shuffle, **settings).history
+            images_of = ImageDataGenerator(**common.augmentation)
+            iterator = images_of.flow(images, labels, common.batch_size, seed=arguments.seed)
+            iterator.workers = int(number) if kind else 1
+            return iterator
+        return common.Training.make_source(self, images, labels)
 
 
-losses, seen = [], []
-
-
-class Watch(keras.callbacks.Callback):
-    """Keeps what it sees in lists of the script."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        losses.append(float(logs["loss"]))
-
-    def on_epoch_end(self, epoch, logs=None):
-        kernel = keras.ops.convert_to_numpy(self.model.get_layer("first").kernel)
-        seen.append((epoch, float(np.abs(kernel).sum()), sorted(logs)))
-
-
-def compile_with(optimizer):
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
-
-
-compile_with(keras.optimizers.Adam(2e-3))
-histories = [fit()]
-results = [model.predict(validation[0], verbose=0), model.evaluate(*validation, verbose=0)]
-
-print("batches before the second fit:", len(losses))
-model.get_layer("first").trainable = False
-compile_with(keras.optimizers.SGD(0.02, momentum=0.9))
-histories.append(fit())
-results += [model.predict(validation[0], verbose=0), model.evaluate(*validation, verbose=0)]
-
-slots = [ops.convert_to_numpy(variable) for variable in model.optimizer.variables]
-common.print_hashes(model.get_weights(), slots, losses, histories, seen, results)
+Training(keras, arguments, model).run(lambda optimizer: optimizer.variables)

@@ -4,12 +4,13 @@
 """
 import argparse
 import hashlib
+import importlib
 import json
 import os
 
-import keras
 import numpy as np
 
+keras = importlib.import_module(os.environ.get("KERAS_PACKAGE", "keras"))
 parser = argparse.ArgumentParser()
 parser.add_argument("--source", choices=["arrays", "split", "sequence", "generator"], default="arrays")
 parser.add_argument("--epochs", type=int)
@@ -84,6 +85,9 @@ class Watch(keras.callbacks.Callback):
             raise RuntimeError("as asked for")
         if self.batches == arguments.stop_at:
             self.model.stop_training = True
+
+    # Before Keras 2.2.5 it has no other name.
+    on_batch_end = on_train_batch_end
 
     def on_test_begin(self, logs=None):
         self.tests += 1

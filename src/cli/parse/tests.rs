@@ -174,7 +174,9 @@ fn a_slip_of_the_finger_is_answered_with_the_nearest_option() {
     );
     assert_eq!(
         hint("--checkpoint"),
-        format!("did you mean `--checkpoint-period` or `--checkpoint-seconds`{rest}")
+        format!(
+            "did you mean `--checkpoint-period` or `--checkpoint-batches` or `--checkpoint-seconds`{rest}"
+        )
     );
     assert_eq!(hint("--steps"), "`pedl-run --help` lists the options");
 }

@@ -209,7 +209,10 @@ impl Kind for Divergence {
 }
 
 /// A short text of a value, more or less as Python prints it.
-fn describe(mut decoder: Decoder<'_>, large_hash: impl Fn(usize) -> Option<[u8; 32]>) -> String {
+pub(super) fn describe(
+    mut decoder: Decoder<'_>,
+    large_hash: impl Fn(usize) -> Option<[u8; 32]>,
+) -> String {
     let mut text = String::new();
     if describe_node(&mut decoder, false, &mut text, &large_hash).is_err() {
         text.push_str("something that cannot be read");

@@ -63,14 +63,15 @@
 //! # Who does what
 //!
 //! [`value`] turns values into bytes and back. `record` and `frame` know the layout above. `tables` holds the
-//! definitions in memory. `Log` appends; `Replay` streams the records up to the checkpoint;
-//! [`Divergence`] says how a call differs from its record.
+//! definitions in memory. `Log` appends; `Replay` streams the records up to the checkpoint; [`Records`] all of
+//! them, for who compares two logs; [`Divergence`] says how a call differs from its record.
 
 mod batch;
 mod divergence;
 mod frame;
 mod reader;
 mod record;
+mod records;
 mod tables;
 pub mod value;
 mod writer;
@@ -83,6 +84,7 @@ pub use divergence::Divergence;
 pub use reader::Answer;
 pub(crate) use reader::Replay;
 pub use record::{Call, kind};
+pub use records::{Record, Records, Value};
 pub(crate) use tables::Tables;
 pub use tables::TextId;
 pub(crate) use writer::Log;

@@ -91,6 +91,32 @@ fn replay(path: &Path, mark: Mark) -> Result<Vec<Tree>> {
     Ok(values)
 }
 
+#[test]
+fn a_log_is_read_without_a_checkpoint_up_to_where_it_is_torn() {
+    let stage = Stage::new();
+    let values = usual_values(40);
+    record(&stage.path(), &values);
+    let records: Vec<_> = Records::open(&stage.path())
+        .expect("it is one")
+        .collect::<Result<_>>()
+        .expect("it is whole");
+    assert_eq!(records.len(), 40);
+    let last = &records[39];
+    assert_eq!(
+        (last.number, last.batch, &*last.identity, &*last.site),
+        (40, 40, "train model 0", "train.py:40")
+    );
+    assert_eq!(records[0].value, records[0].value.clone());
+    assert_ne!(records[0].value, records[1].value);
+    assert_eq!(records[1].value.describe(), "{\"loss\": 1, \"acc\": 0}");
+
+    let bytes = stage.bytes();
+    stage.write(&bytes[..bytes.len() - 1]);
+    let torn: Vec<_> = Records::open(&stage.path()).expect("it is one").collect();
+    assert!(torn.last().expect("there is one").is_err());
+    assert!(torn.len() < 42);
+}
+
 fn value(answer: &Answer) -> Result<Tree> {
     let mut large = Vec::new();
     while let Some(size) = answer.large_size(large.len()) {

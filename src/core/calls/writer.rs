@@ -11,7 +11,7 @@ use super::record::{self, Call, Head};
 use super::tables::{BlobPlace, Tables, TextId};
 use super::value::Encoded;
 use super::{Damaged, Mark};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::{self, File};
 
 /// A block of records becomes a frame at this size, and what is in memory goes to the operating
@@ -67,16 +67,15 @@ impl Log {
     ///
     /// Damaged, where it is not what was written; nothing has been changed then.
     pub(crate) fn open(path: &Path, mark: Mark, tables: &mut Tables) -> Result<Self> {
-        let file = File::open(path).map_err(|error| {
-            if error.is_not_found() {
-                Damaged::new(path, 0, "it is gone").into()
-            } else {
-                error
-            }
-        })?;
-        let file = Arc::new(file);
+        let file = Arc::new(File::open(path).map_err(|error| or_damaged(path, error))?);
         let crc = reader::load(&file, mark, tables)?;
         Ok(Self::at(file, mark, crc))
+    }
+
+    /// Proves a log up to a mark, and opens it for nothing else.
+    pub(crate) fn check(path: &Path, mark: Mark) -> Result<()> {
+        let file = File::open_to_read(path).map_err(|error| or_damaged(path, error))?;
+        reader::load(&Arc::new(file), mark, &mut Tables::default()).map(drop)
     }
 
     /// Cuts away what follows the mark at which the log was opened.
@@ -242,5 +241,14 @@ impl Log {
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
+    }
+}
+
+/// A log that is gone is a damaged one.
+fn or_damaged(path: &Path, error: Error) -> Error {
+    if error.is_not_found() {
+        Damaged::new(path, 0, "it is gone").into()
+    } else {
+        error
     }
 }

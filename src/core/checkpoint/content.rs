@@ -11,39 +11,54 @@ use crate::error::Result;
 /// are written, and a write of that size costs no more per byte than a larger one.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// Bytes of a pack that the disk is given at once, while the next ones are still on their way to the cache of the
+/// system: when the last are there, most are on the disk.
+const SYNC_BYTES: usize = 8 << 20;
+
+/// Bytes that wait to be written together, and that are read at once where nobody has a place for them, 64 KiB. Each
+/// checkpoint is written by a thread of its own, and glibc gives each thread another of its arenas, eight a processor,
+/// once other libraries have as many threads: what a commit allocates is held by all of them in the end.
+const BUFFER_BYTES: usize = 64 << 10;
+
 /// Permission bits of the own files of a checkpoint, less the umask.
 pub(super) const MODE: u32 = 0o666;
 
-/// A file that is hashed while it is written.
+/// A file being written, in large pieces.
 #[derive(Debug)]
-pub(super) struct HashingWriter {
+pub(super) struct Writer {
     file: Box<dyn WriteFile>,
-    hasher: Hasher,
     /// Small writes wait here.
     pending: Vec<u8>,
-    size: u64,
+    /// Bytes that the disk was not given yet; `None`: it is given none before the end.
+    kept_back: Option<usize>,
 }
 
-impl HashingWriter {
+impl Writer {
     pub(super) fn create<F: FileSystem>(fs: &F, path: &Path, mode: u32) -> Result<Self> {
-        let file = fs.create(path, mode)?;
         Ok(Self {
-            file,
-            hasher: Hasher::new(),
+            file: fs.create(path, mode)?,
             pending: Vec::new(),
-            size: 0,
+            kept_back: None,
+        })
+    }
+
+    /// As `create`, for a large file that will be finished durably.
+    pub(super) fn create_durable<F: FileSystem>(fs: &F, path: &Path, mode: u32) -> Result<Self> {
+        let kept_back = Some(0);
+        Ok(Self {
+            kept_back,
+            ..Self::create(fs, path, mode)?
         })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.size += bytes.len() as u64;
         for chunk in bytes.chunks(CHUNK_BYTES) {
-            self.hasher.update(chunk);
-            if self.pending.len() + chunk.len() > CHUNK_BYTES {
+            if self.pending.len() + chunk.len() > BUFFER_BYTES {
                 self.write_pending()?;
             }
-            if chunk.len() == CHUNK_BYTES {
+            if chunk.len() >= BUFFER_BYTES {
                 self.file.write(chunk)?;
+                self.written(chunk.len());
             } else {
                 self.pending.extend_from_slice(chunk);
             }
@@ -54,21 +69,69 @@ impl HashingWriter {
     fn write_pending(&mut self) -> Result<()> {
         if !self.pending.is_empty() {
             self.file.write(&self.pending)?;
+            self.written(self.pending.len());
             self.pending.clear();
         }
         Ok(())
     }
 
-    /// Size and hash of all that was written, which need not be on the disk yet.
-    pub(super) fn finish(mut self) -> Result<(u64, Hash)> {
+    fn written(&mut self, bytes: usize) {
+        if let Some(kept_back) = &mut self.kept_back {
+            *kept_back += bytes;
+            if *kept_back >= SYNC_BYTES {
+                *kept_back = 0;
+                self.file.begin_sync();
+            }
+        }
+    }
+
+    /// All of it is handed to the operating system, and need not be on the disk yet.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.write_pending()
+    }
+
+    /// All of it is on the disk.
+    pub(super) fn finish_durably(mut self) -> Result<()> {
         self.write_pending()?;
+        self.file.sync()
+    }
+}
+
+/// A file that is hashed while it is written.
+#[derive(Debug)]
+pub(super) struct HashingWriter {
+    writer: Writer,
+    hasher: Hasher,
+    size: u64,
+}
+
+impl HashingWriter {
+    pub(super) fn create<F: FileSystem>(fs: &F, path: &Path, mode: u32) -> Result<Self> {
+        Ok(Self {
+            writer: Writer::create(fs, path, mode)?,
+            hasher: Hasher::new(),
+            size: 0,
+        })
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.size += bytes.len() as u64;
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            self.hasher.update(chunk);
+            self.writer.write(chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Size and hash of all that was written, which need not be on the disk yet.
+    pub(super) fn finish(self) -> Result<(u64, Hash)> {
+        self.writer.finish()?;
         Ok((self.size, self.hasher.finalize()))
     }
 
     /// Size and hash of all that was written, which is on the disk.
-    pub(super) fn finish_durably(mut self) -> Result<(u64, Hash)> {
-        self.write_pending()?;
-        self.file.sync()?;
+    pub(super) fn finish_durably(self) -> Result<(u64, Hash)> {
+        self.writer.finish_durably()?;
         Ok((self.size, self.hasher.finalize()))
     }
 }
@@ -105,6 +168,13 @@ impl HashingReader {
         Ok(filled)
     }
 
+    /// The hash of what was read since the last time, or the start of the file.
+    pub(super) fn take_hash(&mut self) -> Hash {
+        let hash = self.hasher.finalize();
+        self.hasher.reset();
+        hash
+    }
+
     /// Size and hash of the whole file: what is left of it is read.
     pub(super) fn finish(self) -> Result<(u64, Hash)> {
         self.pass_on(|_| Ok(()))
@@ -115,7 +185,7 @@ impl HashingReader {
         mut self,
         mut sink: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<(u64, Hash)> {
-        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let read = self.read(&mut buffer)?;
             sink(&buffer[..read])?;

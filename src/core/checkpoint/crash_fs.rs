@@ -62,6 +62,7 @@ type Names = BTreeMap<OsString, usize>;
 struct Disk {
     nodes: Vec<Node>,
     operations: usize,
+    syncs: usize,
     fails: Fails,
     random: u8,
 }
@@ -79,6 +80,7 @@ impl CrashFs {
         let disk = Disk {
             nodes: vec![root],
             operations: 0,
+            syncs: 0,
             fails: Fails::Never,
             random: 0,
         };
@@ -90,8 +92,13 @@ impl CrashFs {
     /// Counts operations from 0 again, and lets them fail.
     pub(super) fn fail(&self, fails: Fails) {
         let mut disk = self.disk();
-        disk.operations = 0;
+        (disk.operations, disk.syncs) = (0, 0);
         disk.fails = fails;
+    }
+
+    /// Those of the operations that wait for the disk.
+    pub(super) fn syncs(&self) -> usize {
+        self.disk().syncs
     }
 
     /// Changing operations since the last [`fail`](Self::fail).
@@ -303,6 +310,7 @@ impl Disk {
     }
 
     fn sync(&mut self, index: usize) {
+        self.syncs += 1;
         match &mut self.nodes[index] {
             Node::File { history, .. } => drop(history.drain(..history.len() - 1)),
             Node::Directory { history } => drop(history.drain(..history.len() - 1)),
@@ -509,6 +517,8 @@ impl WriteFile for Open {
         )
     }
 
+    fn begin_sync(&mut self) {}
+
     fn sync(&mut self) -> Result<()> {
         let node = self.node;
         self.fs.change(&self.path, |disk| {
@@ -545,7 +555,7 @@ fn pick<T>(history: &[T], number: u64) -> &T {
 }
 
 /// A number that looks like chance. Source: `SplitMix64` (Steele, Lea, Flood 2014).
-fn mix(seed: u64, index: u64) -> u64 {
+pub(super) fn mix(seed: u64, index: u64) -> u64 {
     let mut number = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index);
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

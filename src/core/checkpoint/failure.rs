@@ -20,8 +20,8 @@ pub(super) enum Failure {
     },
     /// A checkpoint is not what was committed.
     Damaged(Damaged),
-    /// The newest checkpoint is of a later version of pedl.
-    Newer {
+    /// The newest checkpoint is of another version of pedl.
+    Schema {
         folder: PathBuf,
         schema: u64,
         version: String,
@@ -66,7 +66,7 @@ impl Kind for Failure {
         match self {
             Self::Io { .. } => Class::StorageFailed,
             Self::Damaged(_) | Self::Content { .. } => Class::CheckpointCorrupt,
-            Self::Newer { .. } => Class::WrongCommand,
+            Self::Schema { .. } => Class::WrongCommand,
             Self::Dtype { .. }
             | Self::NotAFile { .. }
             | Self::PathNotText { .. }
@@ -95,7 +95,7 @@ impl Kind for Failure {
             Self::Damaged(_) => {
                 "restore the folder from a backup, or begin a new trial with `--fresh`"
             }
-            Self::Newer { version, .. } => {
+            Self::Schema { version, .. } => {
                 return Some(format!(
                     "continue with pedl-run {version}, or begin a new trial with `--fresh`"
                 ));
@@ -137,7 +137,7 @@ impl fmt::Display for Failure {
                 )
             }
             Self::Damaged(damaged) => damaged.fmt(formatter),
-            Self::Newer {
+            Self::Schema {
                 folder,
                 schema,
                 version,

@@ -7,8 +7,11 @@ use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, fadvise};
 
 use super::failure::Failure;
 use crate::error::Result;
@@ -50,6 +53,9 @@ pub trait FileSystem: Debug + Send + Sync + 'static {
 pub trait WriteFile: Debug + Send {
     /// Appends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Has the system write to the disk what was appended so far, and does not wait for it: [`sync`](Self::sync)
+    /// will, and tells what went wrong.
+    fn begin_sync(&mut self);
     /// Makes content and size durable.
     fn sync(&mut self) -> Result<()>;
 }
@@ -115,6 +121,8 @@ impl FileSystem for RealFileSystem {
         Ok(Box::new(RealFile {
             path: path.to_owned(),
             file,
+            written: 0,
+            begun: 0,
         }))
     }
 
@@ -132,6 +140,8 @@ impl FileSystem for RealFileSystem {
         Ok(Box::new(RealFile {
             path: path.to_owned(),
             file,
+            written: 0,
+            begun: 0,
         }))
     }
 
@@ -204,11 +214,25 @@ impl FileSystem for RealFileSystem {
 struct RealFile {
     path: PathBuf,
     file: fs::File,
+    /// Bytes appended, and those of them that the system was told to write.
+    written: u64,
+    begun: u64,
 }
 
 impl WriteFile for RealFile {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        check("write", &self.path, self.file.write_all(bytes))
+        check("write", &self.path, self.file.write_all(bytes))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn begin_sync(&mut self) {
+        // To say that pages are not needed has Linux begin to write those that have to be; they stay until it has.
+        // It is advice: where it does nothing, `sync` has all to do.
+        if let Some(bytes) = NonZeroU64::new(self.written - self.begun) {
+            let _ = fadvise(&self.file, self.begun, Some(bytes), Advice::DontNeed);
+            self.begun = self.written;
+        }
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 pub(super) const MANIFEST: &str = "manifest.json";
-pub(super) const TENSORS: &str = "tensors.safetensors";
 pub(super) const STATE: &str = "state.json";
 
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
-const FILES: &str = "files";
+pub(super) const FILES: &str = "files";
+pub(super) const TENSORS: &str = "tensors";
+pub(super) const PACK: &str = ".safetensors";
 const COMMITTED: &str = "batch-";
 const REPLACED: &str = ".replaced-";
 const DAMAGED: &str = "damaged-";
@@ -41,6 +42,14 @@ impl Layout {
 
     pub(super) fn content(&self, hash: &str) -> PathBuf {
         self.files().join(hash)
+    }
+
+    pub(super) fn tensors(&self) -> PathBuf {
+        self.checkpoints().join(TENSORS)
+    }
+
+    pub(super) fn pack(&self, hash: &str) -> PathBuf {
+        self.tensors().join(format!("{hash}{PACK}"))
     }
 
     pub(super) fn committed(&self, batch: u64) -> PathBuf {
@@ -92,7 +101,7 @@ pub(super) enum Name {
     Replaced(u64),
     Damaged,
     Staging,
-    /// `files`, and whatever is not ours.
+    /// `files`, `tensors`, and whatever is not ours.
     Other,
 }
 
@@ -115,6 +124,11 @@ impl Name {
     }
 }
 
+/// The hash in the name of a pack.
+pub(super) fn parse_pack(name: &OsStr) -> Option<&str> {
+    name.to_str()?.strip_suffix(PACK)
+}
+
 fn parse_batch(name: &str) -> Option<u64> {
     let batch = name.strip_prefix(COMMITTED)?.parse().ok()?;
     (committed_name(batch) == name).then_some(batch)
@@ -135,6 +149,7 @@ mod tests {
             ("damaged-batch-0000000700", Name::Damaged),
             (".staging-1-0", Name::Staging),
             ("files", Name::Other),
+            ("tensors", Name::Other),
         ] {
             assert_eq!(Name::parse(OsStr::new(name)), expected, "{name}");
         }

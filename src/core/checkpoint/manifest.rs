@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::MANIFEST;
 
 /// The version of the manifest.
-pub(super) const SCHEMA: u64 = 1;
+pub(super) const SCHEMA: u64 = 2;
 
 const HEAD: &str = "{\n  \"blake3\": \"";
 const HASH_DIGITS: usize = 64;
@@ -19,7 +19,7 @@ const HASH_DIGITS: usize = 64;
 /// The table of contents of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// 1.
+    /// 2. In 1 all tensors of a checkpoint were in a file of its own.
     pub schema: u64,
     /// Which checkpoint this is, of all there are: a random UUID (version 4).
     pub uuid: String,
@@ -37,12 +37,46 @@ pub struct Manifest {
     pub created: String,
     /// The version of pedl that wrote it.
     pub pedl_version: String,
-    /// Names of the tensors, in the order in which they were given.
-    pub tensors: Vec<String>,
+    /// The packs that hold its tensors.
+    pub packs: Vec<PackFile>,
+    /// The tensors, in the order in which they were given.
+    pub tensors: Vec<StoredTensor>,
+    /// Bytes of tensors that were written for it; those of the others were there.
+    pub written: u64,
     /// The checkpoint's own files.
     pub files: Vec<OwnFile>,
     /// Files of the script that were taken along.
     pub kept: Vec<KeptFile>,
+}
+
+/// A file with tensors, in the folder `tensors`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackFile {
+    /// Hash of the header, 64 hexadecimal digits; the name of the file.
+    pub blake3: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Size of the tensors in it in bytes; also of those that only other checkpoints have.
+    pub tensors_size: u64,
+}
+
+/// A tensor, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredTensor {
+    /// Unique within a checkpoint.
+    pub name: String,
+    /// NumPy's name of the type.
+    pub dtype: String,
+    /// Sizes of the axes; empty for a scalar.
+    pub shape: Vec<usize>,
+    /// Size in bytes.
+    pub size: u64,
+    /// Hash of the bytes, 64 hexadecimal digits.
+    pub blake3: String,
+    /// Which of `packs` it is in.
+    pub pack: usize,
+    /// Its name in there: that of the tensor which was the first to hold these bytes.
+    pub key: String,
 }
 
 /// A file in the folder of a checkpoint.
@@ -59,7 +93,7 @@ pub struct OwnFile {
 /// A file of the script, whose content is in the folder `files`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptFile {
-    /// Where it was, absolute.
+    /// Where it was: absolute, or relative to the trial directory ([`Store::within`](super::Store::within)).
     pub path: PathBuf,
     /// Size in bytes.
     pub size: u64,
@@ -92,7 +126,7 @@ impl Manifest {
             pedl_version,
         } = from_json(text)?;
         if schema != SCHEMA {
-            return Err(Unreadable::Newer {
+            return Err(Unreadable::Schema {
                 schema,
                 version: pedl_version,
             });
@@ -112,7 +146,7 @@ pub(super) enum Unreadable {
     /// It is not what was written.
     Damaged(String),
     /// It is whole, and of another version.
-    Newer { schema: u64, version: String },
+    Schema { schema: u64, version: String },
 }
 
 /// What every version of the manifest has.
@@ -170,7 +204,21 @@ mod tests {
             log_offset: 4096,
             created: "2026-03-01T10:22:05.000Z".to_owned(),
             pedl_version: "0.1.0".to_owned(),
-            tensors: vec!["\"\\ ü\u{1F980}".to_owned()],
+            packs: vec![PackFile {
+                blake3: "0".repeat(64),
+                size: 200,
+                tensors_size: 4,
+            }],
+            tensors: vec![StoredTensor {
+                name: "\"\\ ü\u{1F980}".to_owned(),
+                dtype: "float32".to_owned(),
+                shape: Vec::new(),
+                size: 4,
+                blake3: "0".repeat(64),
+                pack: 0,
+                key: "first".to_owned(),
+            }],
+            written: 4,
             files: Vec::new(),
             kept: Vec::new(),
         }
@@ -191,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_of_a_later_schema_is_no_damage() {
+    fn a_manifest_of_another_schema_is_no_damage() {
         let later = Manifest {
-            schema: 2,
+            schema: 3,
             pedl_version: "9.0.0".to_owned(),
             ..manifest()
         };
-        let expected = Unreadable::Newer {
-            schema: 2,
+        let expected = Unreadable::Schema {
+            schema: 3,
             version: "9.0.0".to_owned(),
         };
         let text = later.to_text().expect("it is JSON");

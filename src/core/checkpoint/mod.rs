@@ -15,8 +15,9 @@
 //!     ├── batch-0000000100/                      committed: named and complete are the same thing
 //!     ├── batch-0000000200/
 //!     │   ├── manifest.json                      what belongs to it; hashes of the rest and of itself
-//!     │   ├── tensors.safetensors                variables of model and optimizer
-//!     │   └── state.json                         everything else, opaque here
+//!     │   └── state.json                         everything but tensors, opaque here
+//!     ├── tensors/
+//!     │   └── <blake3>.safetensors               packs of variables of model and optimizer
 //!     ├── files/
 //!     │   └── <blake3>                           files of the script, by content, each stored once
 //!     ├── .staging-<pid>-<n>/                    being written, or being removed
@@ -24,8 +25,12 @@
 //!     └── damaged-batch-0000000300/              set aside by [`Store::set_aside`]
 //! ```
 //!
-//! A committed folder is never written to again. `files/` holds copies, never hard links: the owners
-//! of those files (loggers, savers of models) overwrite them in place.
+//! A committed folder is never written to again, nor a pack. `files/` holds copies, never hard links: the
+//! owners of those files (loggers, savers of models) overwrite them in place.
+//!
+//! A tensor that did not change since an earlier checkpoint is not written again: the manifest names it in
+//! the pack that has it (the module `packs`). So one damaged pack can spoil several checkpoints, of which
+//! none would have been spoiled by it where each had its own copy; that is the price of storing it once.
 //!
 //! # Commit, step by step
 //!
@@ -34,28 +39,33 @@
 //! 1. **Capture.** Files of the script are copied to the staging folder, unless `files/` holds their
 //!    content and it reads back right. *If we die here*: a stale staging folder, removed by the next
 //!    commit.
-//! 2. **Contents.** Each copy is synced, renamed to `files/<blake3>`, and `files/` synced. *If we die
-//!    here*: contents that no manifest names, removed by the next commit. A content that is there
-//!    already is replaced by equal bytes.
-//! 3. **Own files.** Tensors, state and, last, the manifest are written to the staging folder, each
-//!    hashed while it is written and synced; then the folder is synced. *If we die here*: as in 1.
-//! 4. **Make way**, only where this batch has a checkpoint already (a `fit` without a new batch): it
+//! 2. **Tensors.** All are hashed; those that no checkpoint holds are written to a pack in the staging
+//!    folder, which is synced. Where none changed there is no pack. *If we die here*: as in 1.
+//! 3. **Own files.** State and, last, the manifest are written to the staging folder, each hashed while
+//!    it is written and synced. *If we die here*: as in 1. All that needs room is written now; a disk that
+//!    is full up to here leaves nothing behind.
+//! 4. **Names.** Each copy is synced and renamed to `files/<blake3>`, and `files/` synced; the pack is
+//!    renamed to `tensors/<blake3>.safetensors`, and `tensors/` synced; then the staging folder is. So a
+//!    name in these is that of a whole file, whoever put it there. *If we die here*: contents and packs
+//!    that no manifest names, removed by the next commit. One that is there already is replaced by equal
+//!    bytes.
+//! 5. **Make way**, only where this batch has a checkpoint already (a `fit` without a new batch): it
 //!    is renamed to `.replaced-…`. *If we die here*: a reader takes `.replaced-…` for what it was;
 //!    `latest` leads nowhere until the next commit.
-//! 5. **Commit.** The staging folder is renamed to `batch-…`, and `checkpoints/` synced. *If we die*
+//! 6. **Commit.** The staging folder is renamed to `batch-…`, and `checkpoints/` synced. *If we die*
 //!    before the rename is durable: the old checkpoint is the newest one; after it: the new one is.
-//! 6. **`latest`** is made under another name, renamed over the old link, and the trial directory
+//! 7. **`latest`** is made under another name, renamed over the old link, and the trial directory
 //!    synced. *If we die here*: the link names the older checkpoint, which retention has not touched.
-//! 7. **Retention.** Folders that are not kept are renamed to staging names, `checkpoints/` is synced,
-//!    and only then are they emptied, and contents that no kept manifest names removed. *If we die
-//!    here*: a half-empty folder has a staging name, and no reader looks at it.
+//! 8. **Retention.** Folders that are not kept are renamed to staging names, `checkpoints/` is synced,
+//!    and only then are they emptied, and contents and packs that no kept manifest names removed. *If we
+//!    die here*: a half-empty folder has a staging name, and no reader looks at it.
 //!
 //! # Reading
 //!
-//! The newest folder whose every byte is proven by a hash wins: the manifest by the hash in it, the
+//! The newest checkpoint whose every byte is proven by a hash wins: the manifest by the hash in it, the
 //! rest by the hashes in the manifest. What does not pass is reported, and the next older one tried.
-//! A manifest of a later schema is not damage; it is an error, so that an older program cannot throw
-//! away newer work.
+//! A manifest of another schema is not damage; it is an error, so that no program throws away work that
+//! it cannot read.
 //!
 //! # Assumptions about the file system
 //!
@@ -70,12 +80,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
+use crate::retention::Retention;
 
 mod content;
 mod failure;
 mod fs;
+mod inspect;
 mod layout;
 mod manifest;
+mod packs;
 mod reader;
 mod retention;
 mod tensors;
@@ -87,10 +100,11 @@ mod crash_fs;
 mod tests;
 
 pub use fs::{FileSystem, ReadFile, RealFileSystem, Stat, WriteFile};
+pub use inspect::{Depth, Found};
 pub(crate) use layout::CHECKPOINTS;
-pub use manifest::{KeptFile, Manifest, OwnFile};
+pub use manifest::{KeptFile, Manifest, OwnFile, PackFile, StoredTensor};
 pub use reader::{Checkpoint, Newest};
-pub use writer::Captured;
+pub use writer::{Captured, Committed};
 
 use layout::{Layout, Name};
 
@@ -126,8 +140,10 @@ pub struct Snapshot {
     pub tensors: Vec<Tensor>,
     /// Absolute paths of files of the script to take along by content.
     pub files: Vec<PathBuf>,
-    /// The batch of a checkpoint that stays whatever its age: that of the best validation.
-    pub best_batch: Option<u64>,
+    /// The metrics of the validations so far, by the batch after which they were made.
+    pub validations: BTreeMap<u64, f64>,
+    /// Which checkpoints stay besides the newest two.
+    pub retention: Option<Retention>,
 }
 
 /// The checkpoints of one trial.
@@ -150,6 +166,8 @@ impl<F: FileSystem> Clone for Store<F> {
 struct Shared<F> {
     fs: F,
     layout: Layout,
+    /// Files of the script below this directory move together with a trial below it.
+    around: Option<PathBuf>,
     in_use: Mutex<InUse>,
     /// Held for a whole commit: commits follow each other.
     committing: Mutex<()>,
@@ -184,9 +202,16 @@ impl Store<RealFileSystem> {
 impl<F: FileSystem> Store<F> {
     /// The checkpoints in a trial directory of some file system. Touches nothing.
     pub fn new(fs: F, trial_dir: &Path) -> Self {
+        Self::within(fs, trial_dir, None)
+    }
+
+    /// As [`new`](Self::new), for a script that was started in `around`: files below it are kept under names relative
+    /// to a trial directory that lies there too, so that both can be moved, or copied, together.
+    pub fn within(fs: F, trial_dir: &Path, around: Option<&Path>) -> Self {
         let shared = Shared {
             fs,
             layout: Layout::new(trial_dir),
+            around: around.map(Path::to_owned),
             in_use: Mutex::default(),
             committing: Mutex::default(),
             staged: AtomicU64::new(0),
@@ -205,7 +230,7 @@ impl<F: FileSystem> Store<F> {
     /// Storage failed; or a tensor or file cannot be part of a checkpoint.
     pub fn save(&self, snapshot: &Snapshot) -> Result<PathBuf> {
         let captured = self.capture(&snapshot.files)?;
-        self.commit(snapshot, captured)
+        Ok(self.commit(snapshot, captured)?.folder)
     }
 
     /// The newest checkpoint that is whole, and what was wrong with newer ones.
@@ -221,6 +246,21 @@ impl<F: FileSystem> Store<F> {
         self.newest_where(|_| Ok(()))
     }
 
+    /// The state of the newest checkpoint, without anything else of it. [`newest`](Self::newest) may find that this
+    /// one is damaged elsewhere, and take an older one.
+    pub fn newest_state(&self) -> Option<String> {
+        reader::newest_state(self)
+    }
+
+    /// The checkpoint of one batch; `None` where there is none that is whole. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`newest`](Self::newest).
+    pub fn of_batch(&self, batch: u64) -> Result<Option<Checkpoint<F>>> {
+        reader::of_batch(self, batch)
+    }
+
     /// As [`newest`](Self::newest), of those that also pass a check of the caller's: is what belongs to
     /// it elsewhere (the log up to `log_offset`) whole?
     ///
@@ -232,6 +272,15 @@ impl<F: FileSystem> Store<F> {
     /// [`is_corrupt`](crate::Error::is_corrupt), and is returned otherwise.
     pub fn newest_where(&self, check: impl FnMut(&Manifest) -> Result<()>) -> Result<Newest<F>> {
         reader::newest(self, check)
+    }
+
+    /// The checkpoint of a batch, every byte of it proven; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, or was written by another version; storage.
+    pub fn load(&self, batch: u64) -> Result<Option<Checkpoint<F>>> {
+        reader::load_one(self, batch)
     }
 
     /// Takes the damaged checkpoints that `newest` met out of the way, and points `latest` at the one
@@ -260,6 +309,18 @@ impl<F: FileSystem> Store<F> {
             .into_iter()
             .map(|(batch, _, path)| (batch, path))
             .collect())
+    }
+
+    /// The name of a file of the script in a manifest.
+    fn name_of(&self, path: &Path) -> PathBuf {
+        let Shared { layout, around, .. } = &*self.shared;
+        let relative = around.as_deref().and_then(|around| {
+            let up = layout.trial_dir().strip_prefix(around).ok()?;
+            let mut name: PathBuf = up.components().map(|_| "..").collect();
+            name.push(path.strip_prefix(around).ok()?);
+            Some(name)
+        });
+        relative.unwrap_or_else(|| path.to_owned())
     }
 
     /// A staging name that nothing has.

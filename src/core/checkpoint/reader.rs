@@ -1,13 +1,14 @@
 //! Finding the newest checkpoint that is whole, and putting files back.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::content::{self, HashingReader};
+use super::content::{self, HashingReader, MODE, Writer};
 use super::failure::{Damaged, Failure};
 use super::fs::{FileSystem, RealFileSystem, make_directories};
-use super::layout::{MANIFEST, STATE, TENSORS};
+use super::layout::{FILES, MANIFEST, PACK, STATE, TENSORS};
 use super::manifest::{self, KeptFile, Manifest, OwnFile};
 use super::{Pin, Shared, Store, Tensor, tensors};
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ enum Refusal {
 }
 
 /// What is wrong with a part of a checkpoint, in words.
-type Proven<T> = std::result::Result<T, String>;
+pub(super) type Proven<T> = std::result::Result<T, String>;
 
 pub(super) fn newest<F: FileSystem>(
     store: &Store<F>,
@@ -92,6 +93,55 @@ pub(super) fn newest<F: FileSystem>(
     })
 }
 
+/// The state of the newest checkpoint that can tell its own: what a process wants to know before it takes the
+/// checkpoint, and with it the tensors, into memory.
+pub(super) fn newest_state<F: FileSystem>(store: &Store<F>) -> Option<String> {
+    let checkpoints = store.checkpoints().ok()?;
+    checkpoints.into_iter().find_map(|(_, folder)| {
+        let text = read_manifest(&store.shared.fs, &folder).ok()?;
+        let manifest = Manifest::parse(&text).ok()?;
+        load_state(&store.shared.fs, &manifest, &folder).ok()
+    })
+}
+
+/// See [`Store::load`].
+pub(super) fn load_one<F: FileSystem>(
+    store: &Store<F>,
+    batch: u64,
+) -> Result<Option<Checkpoint<F>>> {
+    let folders = store.checkpoints()?;
+    let Some((_, folder)) = folders.into_iter().find(|(number, _)| *number == batch) else {
+        return Ok(None);
+    };
+    match load(store, batch, &folder, &mut |_| Ok(())) {
+        Ok(loaded) => Ok(Some(loaded)),
+        Err(Refusal::Failed(error)) => Err(error),
+        Err(Refusal::Damaged { what, origin }) => Err(Failure::Damaged(Damaged {
+            batch,
+            folder,
+            what,
+            origin,
+            fallback: None,
+        })
+        .into()),
+    }
+}
+
+/// See [`Store::of_batch`].
+pub(super) fn of_batch<F: FileSystem>(
+    store: &Store<F>,
+    batch: u64,
+) -> Result<Option<Checkpoint<F>>> {
+    for (_, folder) in store.checkpoints()?.iter().filter(|(it, _)| *it == batch) {
+        match load(store, batch, folder, &mut |_| Ok(())) {
+            Ok(checkpoint) => return Ok(Some(checkpoint)),
+            Err(Refusal::Damaged { .. }) => {}
+            Err(Refusal::Failed(error)) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 fn load<F: FileSystem>(
     store: &Store<F>,
     batch: u64,
@@ -99,14 +149,15 @@ fn load<F: FileSystem>(
     check: &mut impl FnMut(&Manifest) -> Result<()>,
 ) -> std::result::Result<Checkpoint<F>, Refusal> {
     let damaged = |what| Refusal::Damaged { what, origin: None };
-    check_permitted(&store.shared.fs, folder).map_err(Refusal::Failed)?;
+    let own = [MANIFEST, STATE].map(|name| folder.join(name));
+    check_permitted(&store.shared.fs, &own).map_err(Refusal::Failed)?;
     let text = read_manifest(&store.shared.fs, folder).map_err(damaged)?;
     let manifest = Manifest::parse(&text).map_err(|unreadable| match unreadable {
         manifest::Unreadable::Damaged(what) => damaged(what),
-        manifest::Unreadable::Newer { schema, version } => {
+        manifest::Unreadable::Schema { schema, version } => {
             let folder = folder.to_owned();
             Refusal::Failed(
-                Failure::Newer {
+                Failure::Schema {
                     folder,
                     schema,
                     version,
@@ -115,6 +166,11 @@ fn load<F: FileSystem>(
             )
         }
     })?;
+    let packs = manifest.packs.iter();
+    let packs: Vec<_> = packs
+        .map(|pack| store.shared.layout.pack(&pack.blake3))
+        .collect();
+    check_permitted(&store.shared.fs, &packs).map_err(Refusal::Failed)?;
     let origin = Some((manifest.created.clone(), manifest.pedl_version.clone()));
     let loaded = if manifest.batch == batch {
         load_content(store, manifest, folder)
@@ -136,9 +192,9 @@ fn load<F: FileSystem>(
 }
 
 /// What this user may not read is no damage: an older checkpoint would cost work, and this one its place.
-fn check_permitted<F: FileSystem>(fs: &F, folder: &Path) -> Result<()> {
-    for name in [MANIFEST, TENSORS, STATE] {
-        if let Err(error) = fs.open(&folder.join(name)) {
+fn check_permitted<F: FileSystem>(fs: &F, paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        if let Err(error) = fs.open(path) {
             let system = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
             if system.map(io::Error::kind) == Some(io::ErrorKind::PermissionDenied) {
                 return Err(error);
@@ -148,7 +204,7 @@ fn check_permitted<F: FileSystem>(fs: &F, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn read_manifest<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Vec<u8>> {
+pub(super) fn read_manifest<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Vec<u8>> {
     let path = folder.join(MANIFEST);
     if fs.stat(&path).map_err(in_words)?.is_none() {
         return Err(format!("`{MANIFEST}` is missing"));
@@ -163,10 +219,51 @@ fn read_manifest<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Vec<u8>> {
     Ok(text)
 }
 
-/// The files that the checkpoint in a folder took along; `None` where it cannot say.
-pub(super) fn kept_in<F: FileSystem>(fs: &F, folder: &Path) -> Option<Vec<KeptFile>> {
+/// The manifest in a folder; `None` where it is not whole.
+pub(super) fn manifest_in<F: FileSystem>(fs: &F, folder: &Path) -> Option<Manifest> {
     let text = read_manifest(fs, folder).ok()?;
-    Manifest::parse(&text).ok().map(|manifest| manifest.kept)
+    Manifest::parse(&text).ok()
+}
+
+/// The tensors of a manifest, proven.
+fn load_tensors<F: FileSystem>(store: &Store<F>, manifest: &Manifest) -> Proven<Vec<Tensor>> {
+    let Shared { fs, layout, .. } = &*store.shared;
+    let mut contents = Vec::new();
+    for (number, pack) in manifest.packs.iter().enumerate() {
+        let name = format!("{TENSORS}/{}{PACK}", pack.blake3);
+        let mut reader = open(fs, &layout.pack(&pack.blake3), &name, pack.size)?;
+        let wanted = manifest
+            .tensors
+            .iter()
+            .filter(|stored| stored.pack == number);
+        let wanted: Vec<_> = wanted.collect();
+        match tensors::read(&mut reader, pack.size, &pack.blake3, &wanted) {
+            Ok(found) => contents.push(found),
+            Err(tensors::Unreadable::Damaged(what)) => return Err(format!("`{name}` {what}")),
+            Err(tensors::Unreadable::Failed(error)) => return Err(in_words(error)),
+        }
+    }
+    let mut uses = BTreeMap::new();
+    for stored in &manifest.tensors {
+        *uses.entry((stored.pack, &stored.key)).or_insert(0_usize) += 1;
+    }
+    let mut loaded = Vec::with_capacity(manifest.tensors.len());
+    for stored in &manifest.tensors {
+        let left = uses.entry((stored.pack, &stored.key)).or_default();
+        *left = left.saturating_sub(1);
+        let bytes = contents.get_mut(stored.pack).and_then(|pack| match *left {
+            0 => pack.remove(&stored.key),
+            _ => pack.get(&stored.key).cloned(),
+        });
+        loaded.push(Tensor {
+            name: stored.name.clone(),
+            dtype: stored.dtype.clone(),
+            shape: stored.shape.clone(),
+            bytes: bytes
+                .ok_or_else(|| format!("`{MANIFEST}` names no pack of `{}`", stored.name))?,
+        });
+    }
+    Ok(loaded)
 }
 
 fn load_content<F: FileSystem>(
@@ -176,27 +273,14 @@ fn load_content<F: FileSystem>(
 ) -> Proven<Checkpoint<F>> {
     let Shared { fs, layout, .. } = &*store.shared;
 
-    let own = own_file(&manifest, TENSORS)?;
-    let mut reader = open(fs, &folder.join(TENSORS), TENSORS, own.size)?;
-    let tensors = match tensors::read(&mut reader, own.size, &manifest.tensors) {
-        Ok(tensors) => tensors,
-        Err(tensors::Unreadable::Damaged(what)) => return Err(format!("`{TENSORS}` {what}")),
-        Err(tensors::Unreadable::Failed(error)) => return Err(in_words(error)),
-    };
-    prove(reader, TENSORS, &own.blake3)?;
+    let tensors = load_tensors(store, &manifest)?;
 
-    let own = own_file(&manifest, STATE)?;
-    let mut reader = open(fs, &folder.join(STATE), STATE, own.size)?;
-    let size = usize::try_from(own.size).map_err(|_| format!("`{STATE}` is too large"))?;
-    let mut state = vec![0; size];
-    reader.read(&mut state).map_err(in_words)?;
-    prove(reader, STATE, &own.blake3)?;
-    let state = String::from_utf8(state).map_err(|_| format!("`{STATE}` is not UTF-8"))?;
+    let state = load_state(fs, &manifest, folder)?;
 
     let mut pins = Vec::new();
     for kept in &manifest.kept {
         pins.push(Pin::new(store, &kept.blake3));
-        let name = format!("files/{}", kept.blake3);
+        let name = format!("{FILES}/{}", kept.blake3);
         let reader = open(fs, &layout.content(&kept.blake3), &name, kept.size)?;
         prove(reader, &name, &kept.blake3)?;
     }
@@ -211,12 +295,27 @@ fn load_content<F: FileSystem>(
     })
 }
 
+fn load_state<F: FileSystem>(fs: &F, manifest: &Manifest, folder: &Path) -> Proven<String> {
+    let own = own_file(manifest, STATE)?;
+    let mut reader = open(fs, &folder.join(STATE), STATE, own.size)?;
+    let size = usize::try_from(own.size).map_err(|_| format!("`{STATE}` is too large"))?;
+    let mut state = vec![0; size];
+    reader.read(&mut state).map_err(in_words)?;
+    prove(reader, STATE, &own.blake3)?;
+    String::from_utf8(state).map_err(|_| format!("`{STATE}` is not UTF-8"))
+}
+
 fn own_file<'manifest>(manifest: &'manifest Manifest, name: &str) -> Proven<&'manifest OwnFile> {
     let own = manifest.files.iter().find(|file| file.path == name);
     own.ok_or_else(|| format!("`{MANIFEST}` does not name `{name}`"))
 }
 
-fn open<F: FileSystem>(fs: &F, path: &Path, name: &str, size: u64) -> Proven<HashingReader> {
+pub(super) fn open<F: FileSystem>(
+    fs: &F,
+    path: &Path,
+    name: &str,
+    size: u64,
+) -> Proven<HashingReader> {
     match fs.stat(path).map_err(in_words)? {
         None => Err(format!("`{name}` is missing")),
         Some(stat) if stat.size != size => {
@@ -226,7 +325,7 @@ fn open<F: FileSystem>(fs: &F, path: &Path, name: &str, size: u64) -> Proven<Has
     }
 }
 
-fn prove(reader: HashingReader, name: &str, hash: &str) -> Proven<()> {
+pub(super) fn prove(reader: HashingReader, name: &str, hash: &str) -> Proven<()> {
     let (_, found) = reader.finish().map_err(in_words)?;
     if found.to_string() != hash {
         return Err(format!("`{name}` does not match its hash"));
@@ -235,7 +334,7 @@ fn prove(reader: HashingReader, name: &str, hash: &str) -> Proven<()> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the end of the error")]
-fn in_words(error: Error) -> String {
+pub(super) fn in_words(error: Error) -> String {
     error.to_string()
 }
 
@@ -243,6 +342,24 @@ impl<F: FileSystem> Checkpoint<F> {
     /// The folder it was read from.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Writes what is in memory of it to a directory: `state.json`, and `tensors.safetensors` with each tensor
+    /// under its own name. For other programs, and not durable.
+    ///
+    /// # Errors
+    ///
+    /// Storage; a file of one of these names is there.
+    pub fn unpack(&self, directory: &Path) -> Result<()> {
+        let fs = &self.store.shared.fs;
+        let mut writer = Writer::create(fs, &directory.join(STATE), MODE)?;
+        writer.write(self.state.as_bytes())?;
+        writer.finish()?;
+        let pack = tensors::Pack::new(tensors::hash(&self.tensors)?)?;
+        let path = directory.join(format!("{TENSORS}{PACK}"));
+        let mut writer = Writer::create(fs, &path, MODE)?;
+        pack.write(&mut writer)?;
+        writer.finish()
     }
 
     /// Whether a file was taken along.
@@ -260,7 +377,7 @@ impl<F: FileSystem> Checkpoint<F> {
     ///
     /// Storage failed; or the stored content was damaged since the checkpoint was loaded.
     pub fn restore_file(&self, path: &Path) -> Result<bool> {
-        let Some(kept) = self.manifest.kept(path) else {
+        let Some(kept) = self.manifest.kept(&self.store.name_of(path)) else {
             return Ok(false);
         };
         let Shared { fs, layout, .. } = &*self.store.shared;

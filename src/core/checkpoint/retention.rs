@@ -1,31 +1,29 @@
-//! Which checkpoints stay, and how the others go: step 7 of a commit.
+//! Which checkpoints stay, and how the others go: step 8 of a commit.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::fs::{FileSystem, remove_with_files};
-use super::layout::Name;
-use super::{Newest, Shared, Store, reader};
+use super::layout::{Name, parse_pack};
+use super::{Newest, Shared, Snapshot, Store, reader};
 use crate::error::Result;
+use crate::retention::Candidate;
 
 /// How many checkpoints stay: the new one, and one to fall back to where it is damaged.
 const KEPT: usize = 2;
 
-/// Removes what a commit of `batch` made superfluous.
+/// Removes what a commit of a snapshot made superfluous.
 ///
-/// Goes: folders older than the newest [`KEPT`], but for that of `best_batch`; folders of later batches (the trial went on from an
-/// older checkpoint, and they are of a history that is over); what was replaced or set aside; staging
-/// folders of processes that died; contents that no remaining checkpoint names.
-pub(super) fn remove_old<F: FileSystem>(
-    store: &Store<F>,
-    batch: u64,
-    best_batch: Option<u64>,
-) -> Result<()> {
+/// Goes: folders older than the newest [`KEPT`], but for those that the snapshot's own part of the union
+/// table keeps ([`crate::retention`]); folders of later batches (the trial went on from an older
+/// checkpoint, and they are of a history that is over); what was replaced or set aside; staging
+/// folders of processes that died; contents and packs that no remaining checkpoint names.
+pub(super) fn remove_old<F: FileSystem>(store: &Store<F>, snapshot: &Snapshot) -> Result<()> {
     let Shared { fs, layout, .. } = &*store.shared;
     let (mut committed, mut gone) = (Vec::new(), Vec::new());
     for name in fs.list(&layout.checkpoints())? {
         match Name::parse(&name) {
-            Name::Committed(number) if number <= batch => committed.push(number),
+            Name::Committed(number) if number <= snapshot.batch => committed.push(number),
             Name::Committed(_) | Name::Replaced(_) | Name::Damaged => {
                 gone.push(layout.checkpoints().join(name));
             }
@@ -33,9 +31,10 @@ pub(super) fn remove_old<F: FileSystem>(
         }
     }
     committed.sort_unstable();
+    let wanted = wanted(snapshot, &committed);
     let mut kept = committed.split_off(committed.len().saturating_sub(KEPT));
     for number in committed {
-        if best_batch == Some(number) {
+        if wanted.contains(&number) {
             kept.push(number);
         } else {
             gone.push(layout.committed(number));
@@ -44,6 +43,21 @@ pub(super) fn remove_old<F: FileSystem>(
     discard(store, &gone)?;
     remove_stale_staging(store)?;
     remove_contents(store, &kept)
+}
+
+/// The batches of checkpoints that the union table keeps.
+fn wanted(snapshot: &Snapshot, batches: &[u64]) -> BTreeSet<u64> {
+    let Some(retention) = snapshot.retention else {
+        return BTreeSet::new();
+    };
+    let candidate = |&batch: &u64| Candidate {
+        id: batch,
+        trial: 0,
+        metric: snapshot.validations.get(&batch).copied(),
+        is_source: false,
+    };
+    let candidates: Vec<_> = batches.iter().map(candidate).collect();
+    retention.of_trial().kept(&candidates)
 }
 
 /// Removes folders of checkpoints, so that none is ever seen half empty.
@@ -78,20 +92,26 @@ fn remove_stale_staging<F: FileSystem>(store: &Store<F>) -> Result<()> {
 
 fn remove_contents<F: FileSystem>(store: &Store<F>, kept: &[u64]) -> Result<()> {
     let Shared { fs, layout, .. } = &*store.shared;
-    let mut named = BTreeSet::new();
+    let (mut contents, mut packs) = (BTreeSet::new(), BTreeSet::new());
     for &batch in kept {
         // A manifest that cannot be read today may be readable tomorrow, and name any of them.
-        let Some(files) = reader::kept_in(fs, &layout.committed(batch)) else {
+        let Some(manifest) = reader::manifest_in(fs, &layout.committed(batch)) else {
             return Ok(());
         };
-        named.extend(files.into_iter().map(|file| file.blake3));
+        contents.extend(manifest.kept.into_iter().map(|file| file.blake3));
+        packs.extend(manifest.packs.into_iter().map(|pack| pack.blake3));
     }
     for name in fs.list(&layout.files())? {
         let Some(hash) = name.to_str() else { continue };
         // Held while the file goes: who pins it afterwards finds it gone, and copies.
         let in_use = store.in_use();
-        if !named.contains(hash) && !in_use.contents.contains_key(hash) {
+        if !contents.contains(hash) && !in_use.contents.contains_key(hash) {
             fs.remove_file(&layout.content(hash))?;
+        }
+    }
+    for name in fs.list(&layout.tensors())? {
+        if parse_pack(&name).is_some_and(|hash| !packs.contains(hash)) {
+            fs.remove_file(&layout.tensors().join(name))?;
         }
     }
     Ok(())

@@ -1,16 +1,22 @@
-//! `tensors.safetensors`: tensors to a file and back, each byte copied once.
+//! Packs: tensors in files of the format safetensors, to be read by anyone.
+//!
+//! A pack is named by the hash of its header, and the header lists the hash of each tensor in it
+//! (`__metadata__`, member `blake3`: 64 hexadecimal digits for each, in the order of the file). So whoever
+//! knows the name can prove any tensor of it alone, and no byte is hashed twice.
 //!
 //! The header is the `safetensors` crate's own. Its functions that write a file are not used: one
 //! wants all bytes in one buffer, the other goes past [`FileSystem`](super::FileSystem).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
+use blake3::Hash;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::Tensor;
-use super::content::{HashingReader, HashingWriter};
+use super::content::{HashingReader, Writer};
 use super::failure::Failure;
+use super::manifest::{PackFile, StoredTensor};
 use crate::error::{Error, Result};
 
 /// NumPy's (and `ml_dtypes`') names of the types that the format has.
@@ -56,83 +62,157 @@ pub(super) fn list_dtypes(formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Refuses what could not be written.
-pub(super) fn check(tensors: &[Tensor]) -> Result<()> {
-    header(&in_file_order(tensors)?).map(|_| ())
+/// Bytes that are read at once where nobody wants them.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The member of `__metadata__` with the hashes.
+const HASHES: &str = "blake3";
+
+/// A tensor that can be stored, and the hash of its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hashed<'snapshot> {
+    pub(super) tensor: &'snapshot Tensor,
+    pub(super) hash: Hash,
+    dtype: Dtype,
 }
 
-pub(super) fn write(tensors: &[Tensor], writer: &mut HashingWriter) -> Result<()> {
-    let tensors = in_file_order(tensors)?;
-    let header = header(&tensors)?;
-    writer.write(&(header.len() as u64).to_le_bytes())?;
-    writer.write(&header)?;
-    tensors
-        .iter()
-        .try_for_each(|(_, tensor)| writer.write(&tensor.bytes))
-}
+/// What makes two tensors the same to a pack: type, shape and hash of the bytes.
+pub(super) type Content<'name> = (&'name str, &'name [usize], Hash);
 
-/// Types of the largest alignment first, so that each tensor is aligned in the file; then by name.
-fn in_file_order(tensors: &[Tensor]) -> Result<Vec<(Dtype, &Tensor)>> {
-    let mut typed = Vec::with_capacity(tensors.len());
-    for tensor in tensors {
-        let dtype = DTYPES.iter().find(|(name, _)| *name == tensor.dtype);
-        let &(_, dtype) = dtype.ok_or_else(|| Failure::Dtype {
-            tensor: tensor.name.clone(),
-            dtype: tensor.dtype.clone(),
-        })?;
-        typed.push((dtype, tensor));
+impl<'snapshot> Hashed<'snapshot> {
+    pub(super) fn content(&self) -> Content<'snapshot> {
+        (&self.tensor.dtype, &self.tensor.shape, self.hash)
     }
-    typed.sort_by(|left, right| {
-        right
-            .0
-            .cmp(&left.0)
-            .then_with(|| left.1.name.cmp(&right.1.name))
-    });
-    Ok(typed)
 }
 
-fn header(tensors: &[(Dtype, &Tensor)]) -> Result<Vec<u8>> {
-    let mut infos = Vec::with_capacity(tensors.len());
+/// Refuses what could not be stored.
+pub(super) fn check(tensors: &[Tensor]) -> Result<()> {
     let mut names = BTreeSet::new();
-    let mut offset = 0;
-    for &(dtype, tensor) in tensors {
+    for tensor in tensors {
+        dtype_of(tensor)?;
         if !names.insert(&tensor.name) {
-            return Err(Failure::SameName {
-                tensor: tensor.name.clone(),
-            }
-            .into());
+            let tensor = tensor.name.clone();
+            return Err(Failure::SameName { tensor }.into());
         }
-        let elements = tensor
-            .shape
+    }
+    Ok(())
+}
+
+/// Hashes tensors, in their order.
+pub(super) fn hash(tensors: &[Tensor]) -> Result<Vec<Hashed<'_>>> {
+    let hashed = |tensor| {
+        Ok(Hashed {
+            tensor,
+            dtype: dtype_of(tensor)?,
+            hash: blake3::hash(&tensor.bytes),
+        })
+    };
+    tensors.iter().map(hashed).collect()
+}
+
+/// The type of a tensor in the format. Its bytes are as many as type and shape say.
+fn dtype_of(tensor: &Tensor) -> Result<Dtype> {
+    let dtype = DTYPES.iter().find(|(name, _)| *name == tensor.dtype);
+    let &(_, dtype) = dtype.ok_or_else(|| Failure::Dtype {
+        tensor: tensor.name.clone(),
+        dtype: tensor.dtype.clone(),
+    })?;
+    let elements = tensor
+        .shape
+        .iter()
+        .try_fold(1_usize, |size, &axis| size.checked_mul(axis));
+    let size = elements.and_then(|elements| elements.checked_mul(dtype.bitsize() / 8));
+    if size == Some(tensor.bytes.len()) {
+        return Ok(dtype);
+    }
+    Err(Failure::Size {
+        tensor: tensor.name.clone(),
+        dtype: tensor.dtype.clone(),
+        shape: tensor.shape.clone(),
+        bytes: tensor.bytes.len(),
+    }
+    .into())
+}
+
+/// A pack that is to be written.
+#[derive(Debug)]
+pub(super) struct Pack<'snapshot> {
+    /// Its name: the hash of `header`.
+    hash: Hash,
+    tensors_size: u64,
+    /// The first bytes of the file: the length of the JSON text, and that text.
+    header: Vec<u8>,
+    /// In the order of the file.
+    tensors: Vec<Hashed<'snapshot>>,
+}
+
+impl<'snapshot> Pack<'snapshot> {
+    /// A pack of tensors, of which no two have one name.
+    pub(super) fn new(mut tensors: Vec<Hashed<'snapshot>>) -> Result<Self> {
+        // Types of the largest alignment first, so that each tensor is aligned in the file; then by name.
+        tensors.sort_by(|left, right| {
+            let by_dtype = right.dtype.cmp(&left.dtype);
+            by_dtype.then_with(|| left.tensor.name.cmp(&right.tensor.name))
+        });
+        let (json, end) = header(&tensors)?;
+        let header = [&(json.len() as u64).to_le_bytes(), &json[..]].concat();
+        Ok(Self {
+            hash: blake3::hash(&header),
+            tensors_size: end,
+            header,
+            tensors,
+        })
+    }
+
+    /// What a manifest says of it.
+    pub(super) fn file(&self) -> PackFile {
+        PackFile {
+            blake3: self.hash.to_string(),
+            size: self.header.len() as u64 + self.tensors_size,
+            tensors_size: self.tensors_size,
+        }
+    }
+
+    /// What is in it, in the order of the file.
+    pub(super) fn tensors(&self) -> &[Hashed<'snapshot>] {
+        &self.tensors
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) -> Result<()> {
+        writer.write(&self.header)?;
+        self.tensors
             .iter()
-            .try_fold(1_usize, |size, &axis| size.checked_mul(axis));
-        let size = elements.and_then(|elements| elements.checked_mul(dtype.bitsize() / 8));
-        if size != Some(tensor.bytes.len()) {
-            return Err(Failure::Size {
-                tensor: tensor.name.clone(),
-                dtype: tensor.dtype.clone(),
-                shape: tensor.shape.clone(),
-                bytes: tensor.bytes.len(),
-            }
-            .into());
-        }
+            .try_for_each(|hashed| writer.write(&hashed.tensor.bytes))
+    }
+}
+
+/// The JSON text, and how many bytes of tensors it tells of.
+fn header(tensors: &[Hashed<'_>]) -> Result<(Vec<u8>, u64)> {
+    let mut infos = Vec::with_capacity(tensors.len());
+    let mut offset = 0;
+    for Hashed { tensor, dtype, .. } in tensors {
         let data_offsets = (offset, offset + tensor.bytes.len());
         let info = TensorInfo {
-            dtype,
+            dtype: *dtype,
             shape: tensor.shape.clone(),
             data_offsets,
         };
         infos.push((escaped(&tensor.name), info));
         offset = data_offsets.1;
     }
-    let metadata = Metadata::new(None, infos).map_err(|error| error.to_string());
+    let hashes: String = tensors
+        .iter()
+        .map(|hashed| hashed.hash.to_string())
+        .collect();
+    let metadata = HashMap::from([(HASHES.to_owned(), hashes)]);
+    let metadata = Metadata::new(Some(metadata), infos).map_err(|error| error.to_string());
     let json = metadata.and_then(|it| serde_json::to_vec(&it).map_err(|error| error.to_string()));
     let mut json = json.map_err(Failure::Header)?;
     json.resize(json.len().next_multiple_of(8), b' ');
     if json.len() as u64 > HEADER_BYTES_MAX {
         return Err(Failure::Header(format!("{} bytes of names and shapes", json.len())).into());
     }
-    Ok(json)
+    Ok((json, offset as u64))
 }
 
 fn escaped(name: &str) -> String {
@@ -159,7 +239,7 @@ fn is_reserved(name: &str) -> bool {
 #[derive(Debug)]
 pub(super) enum Unreadable {
     /// The file does not hold what it should.
-    Damaged(&'static str),
+    Damaged(String),
     Failed(Error),
 }
 
@@ -169,60 +249,109 @@ impl From<Error> for Unreadable {
     }
 }
 
-/// Reads the tensors of a file of `size` bytes, and returns them in the order of `names`.
+fn damaged(what: &str) -> Unreadable {
+    Unreadable::Damaged(what.to_owned())
+}
+
+/// Reads from a pack of `size` bytes, which is named by `hash`, the bytes of the `wanted` tensors, and proves them.
 ///
-/// What is returned is not proven before the caller has compared the hash. Until then the header is
-/// believed only as far as the file is large.
+/// Returns them by their name in the pack. What nobody wants is passed over.
 pub(super) fn read(
     reader: &mut HashingReader,
     size: u64,
-    names: &[String],
-) -> std::result::Result<Vec<Tensor>, Unreadable> {
-    let mut length = [0; 8];
-    if reader.read(&mut length)? < length.len() {
-        return Err(Unreadable::Damaged("is cut off"));
-    }
-    let (length, available) = (u64::from_le_bytes(length), size.saturating_sub(8));
-    if length > HEADER_BYTES_MAX.min(available) {
-        return Err(Unreadable::Damaged("has no header"));
-    }
-    let header = take(reader, length)?;
-    let metadata: Metadata =
-        serde_json::from_slice(&header).map_err(|_| Unreadable::Damaged("has no header"))?;
-    if metadata.data_len() as u64 != available - length {
-        return Err(Unreadable::Damaged("has another header"));
-    }
-    let mut tensors = BTreeMap::new();
+    hash: &str,
+    wanted: &[&StoredTensor],
+) -> std::result::Result<BTreeMap<String, Vec<u8>>, Unreadable> {
+    let wanted: BTreeMap<&str, &StoredTensor> = wanted
+        .iter()
+        .map(|stored| (&stored.key[..], *stored))
+        .collect();
+    let metadata = read_header(reader, size, hash)?;
+    let mut found = BTreeMap::new();
     for key in metadata.offset_keys() {
         let info = metadata.info(&key).expect("the key is of this header");
-        let dtype = DTYPES.iter().find(|(_, dtype)| *dtype == info.dtype);
-        let (dtype, _) = dtype.ok_or(Unreadable::Damaged("has a tensor of another type"))?;
         let (start, end) = info.data_offsets;
-        let name = unescaped(&key).to_owned();
-        let (dtype, shape) = ((*dtype).to_owned(), info.shape.clone());
         let bytes = take(reader, (end - start) as u64)?;
-        tensors.insert(
-            name.clone(),
-            Tensor {
-                name,
-                dtype,
-                shape,
-                bytes,
-            },
-        );
+        let hash = reader.take_hash().to_string();
+        let name = unescaped(&key);
+        if let Some(stored) = wanted.get(name) {
+            if hash != stored.blake3 {
+                let what = format!("does not match the hash of its tensor `{name}`");
+                return Err(Unreadable::Damaged(what));
+            }
+            found.insert(name.to_owned(), bytes);
+        }
     }
-    let ordered: Option<Vec<Tensor>> = names.iter().map(|name| tensors.remove(name)).collect();
-    match ordered {
-        Some(ordered) if tensors.is_empty() => Ok(ordered),
-        _ => Err(Unreadable::Damaged("has tensors of other names")),
+    match wanted.keys().find(|name| !found.contains_key(**name)) {
+        Some(name) => Err(Unreadable::Damaged(format!("has no tensor `{name}`"))),
+        None => Ok(found),
     }
 }
 
+/// Reads and proves every tensor of a pack, whoever needs it.
+pub(super) fn prove(
+    reader: &mut HashingReader,
+    size: u64,
+    hash: &str,
+) -> std::result::Result<(), Unreadable> {
+    let metadata = read_header(reader, size, hash)?;
+    let hashes = metadata.metadata().as_ref().and_then(|it| it.get(HASHES));
+    let mut hashes = hashes.map_or("", String::as_str);
+    let mut buffer = vec![0; PIECE_BYTES];
+    for key in metadata.offset_keys() {
+        let info = metadata.info(&key).expect("the key is of this header");
+        let (start, end) = info.data_offsets;
+        let mut left = end - start;
+        while left > 0 {
+            let piece = &mut buffer[..left.min(PIECE_BYTES)];
+            if reader.read(piece)? < piece.len() {
+                return Err(damaged("is cut off"));
+            }
+            left -= piece.len();
+        }
+        let (expected, rest) = hashes.split_at_checked(64).unwrap_or_default();
+        hashes = rest;
+        if reader.take_hash().to_string() != expected {
+            let name = unescaped(&key);
+            let what = format!("does not match the hash of its tensor `{name}`");
+            return Err(Unreadable::Damaged(what));
+        }
+    }
+    Ok(())
+}
+
+/// The header, proven by the name of its pack.
+fn read_header(
+    reader: &mut HashingReader,
+    size: u64,
+    hash: &str,
+) -> std::result::Result<Metadata, Unreadable> {
+    let mut length = [0; 8];
+    if reader.read(&mut length)? < length.len() {
+        return Err(damaged("is cut off"));
+    }
+    // Not proven yet, and believed only as far as the file is large.
+    let (length, available) = (u64::from_le_bytes(length), size.saturating_sub(8));
+    if length > HEADER_BYTES_MAX.min(available) {
+        return Err(damaged("has no header"));
+    }
+    let header = take(reader, length)?;
+    if reader.take_hash().to_string() != hash {
+        return Err(damaged("does not match its name"));
+    }
+    let metadata: Metadata =
+        serde_json::from_slice(&header).map_err(|_| damaged("has no header"))?;
+    if metadata.data_len() as u64 != available - length {
+        return Err(damaged("has another header"));
+    }
+    Ok(metadata)
+}
+
 fn take(reader: &mut HashingReader, size: u64) -> std::result::Result<Vec<u8>, Unreadable> {
-    let size = usize::try_from(size).map_err(|_| Unreadable::Damaged("is too large"))?;
+    let size = usize::try_from(size).map_err(|_| damaged("is too large"))?;
     let mut bytes = vec![0; size];
     if reader.read(&mut bytes)? < size {
-        return Err(Unreadable::Damaged("is cut off"));
+        return Err(damaged("is cut off"));
     }
     Ok(bytes)
 }

@@ -1,22 +1,33 @@
-//! Steps 1 to 6 of a commit. The protocol is at the head of [`super`].
+//! Steps 1 to 7 of a commit. The protocol is at the head of [`super`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::time::Instant;
 
 use blake3::Hash;
 
-use super::content::{self, HashingWriter, MODE};
+use super::content::{self, HashingWriter, MODE, Writer};
 use super::failure::Failure;
 use super::fs::{FileSystem, RealFileSystem, Stat, make_directories, remove_with_files};
-use super::layout::{MANIFEST, STATE, TENSORS};
+use super::layout::{MANIFEST, STATE};
 use super::manifest::{self, KeptFile, Manifest, OwnFile};
-use super::{Pin, Shared, Snapshot, Store, retention, tensors};
+use super::packs::{self, Plan};
+use super::{Pin, Shared, Snapshot, Store, reader, retention, tensors};
 use crate::error::{Bug, Result};
 use crate::events;
 
 /// How often a file is copied that changes meanwhile.
 const COPIES_MAX: usize = 3;
+
+/// A checkpoint that was made.
+#[derive(Debug)]
+pub struct Committed {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// When all of it was on the disk; what it made superfluous was removed after that.
+    pub moment: Instant,
+}
 
 /// Files as they were at one moment, on their way into a checkpoint.
 ///
@@ -82,6 +93,7 @@ impl<F: FileSystem> Store<F> {
     pub fn capture(&self, files: &[PathBuf]) -> Result<Captured<F>> {
         let Shared { fs, layout, .. } = &*self.shared;
         make_directories(fs, &layout.files())?;
+        make_directories(fs, &layout.tensors())?;
         let mut captured = Captured {
             staging: Staging::new(self)?,
             files: Vec::new(),
@@ -122,7 +134,7 @@ impl<F: FileSystem> Store<F> {
             if fs.stat(path)? == Some(before) {
                 let (hash, is_stored, pin) = outcome?;
                 let kept = KeptFile {
-                    path: path.to_owned(),
+                    path: self.name_of(path),
                     size: before.size,
                     mode: before.mode,
                     blake3: hash.to_string(),
@@ -160,51 +172,98 @@ impl<F: FileSystem> Store<F> {
         Ok((hash, false, Pin::new(self, &hash.to_string())))
     }
 
-    /// Steps 2 to 7: makes a checkpoint of a snapshot and of files captured before.
+    /// Steps 2 to 8: makes a checkpoint of a snapshot and of files captured before.
     ///
     /// The `files` of the snapshot are not looked at. Commits of one store follow each other.
     ///
     /// # Errors
     ///
     /// Storage failed; or a tensor has a type that cannot be stored.
-    pub fn commit(&self, snapshot: &Snapshot, captured: Captured<F>) -> Result<PathBuf> {
+    pub fn commit(&self, snapshot: &Snapshot, captured: Captured<F>) -> Result<Committed> {
         let committing = &self.shared.committing;
         let _one_at_a_time = committing.lock().unwrap_or_else(PoisonError::into_inner);
         let Captured { mut staging, files } = captured;
         tensors::check(&snapshot.tensors)?;
 
-        self.store_contents(&files)?;
         let kept = files.iter().map(|file| file.kept.clone()).collect();
-        self.write_own_files(snapshot, kept, &staging.path)?;
+        let plan = self.write_packs(snapshot, &staging.path)?;
+        self.write_own_files(snapshot, &plan, kept, &staging.path)?;
+        self.name_contents(&files, &plan, &staging.path)?;
+        self.shared.fs.sync_directory(&staging.path)?;
         let folder = self.publish(snapshot.batch, &mut staging)?;
         self.point_latest_at(&folder)?;
+        let moment = Instant::now();
 
         // It is committed, whatever becomes of the old ones.
-        if let Err(error) = retention::remove_old(self, snapshot.batch, snapshot.best_batch) {
+        if let Err(error) = retention::remove_old(self, snapshot) {
             tracing::warn!("old checkpoints stay until the next one: {error}");
         }
-        Ok(folder)
+        Ok(Committed { folder, moment })
     }
 
-    fn store_contents(&self, files: &[CapturedFile<F>]) -> Result<()> {
+    /// Step 4. What has its name in `files/` or `tensors/` is not removed with the staging folder, so this comes
+    /// when all that needs room was written.
+    fn name_contents(
+        &self,
+        files: &[CapturedFile<F>],
+        plan: &Plan<'_>,
+        folder: &Path,
+    ) -> Result<()> {
         let Shared { fs, layout, .. } = &*self.shared;
-        for CapturedFile { kept, copy, .. } in files {
+        for CapturedFile { copy, .. } in files {
             if let Some(copy) = copy {
                 fs.sync_file(copy)?;
+            }
+        }
+        for CapturedFile { kept, copy, .. } in files {
+            if let Some(copy) = copy {
                 fs.rename(copy, &layout.content(&kept.blake3))?;
             }
         }
         // Also for what was found there: whoever put it there may have died before this.
-        if files.is_empty() {
-            Ok(())
-        } else {
-            fs.sync_directory(&layout.files())
+        if !files.is_empty() {
+            fs.sync_directory(&layout.files())?;
         }
+        for (number, pack) in plan.new.iter().enumerate() {
+            let staged = folder.join(pack_name(number));
+            fs.rename(&staged, &layout.pack(&pack.file().blake3))?;
+        }
+        if !plan.new.is_empty() {
+            fs.sync_directory(&layout.tensors())?;
+        }
+        Ok(())
     }
 
+    /// Step 2.
+    fn write_packs<'snapshot>(
+        &self,
+        snapshot: &'snapshot Snapshot,
+        folder: &Path,
+    ) -> Result<Plan<'snapshot>> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        let hashed = tensors::hash(&snapshot.tensors)?;
+        let mut earlier = Vec::new();
+        for (_, folder) in self.checkpoints()? {
+            earlier.extend(reader::manifest_in(fs, &folder));
+        }
+        let earlier: Vec<_> = earlier.iter().collect();
+        let plan = packs::plan(&hashed, &earlier, |pack| {
+            let stat = fs.stat(&layout.pack(&pack.blake3))?;
+            Ok(stat.is_some_and(|stat| stat.size == pack.size))
+        })?;
+        for (number, pack) in plan.new.iter().enumerate() {
+            let mut writer = Writer::create_durable(fs, &folder.join(pack_name(number)), MODE)?;
+            pack.write(&mut writer)?;
+            writer.finish_durably()?;
+        }
+        Ok(plan)
+    }
+
+    /// Step 3.
     fn write_own_files(
         &self,
         snapshot: &Snapshot,
+        plan: &Plan<'_>,
         kept: Vec<KeptFile>,
         folder: &Path,
     ) -> Result<()> {
@@ -219,10 +278,9 @@ impl<F: FileSystem> Store<F> {
                 blake3: hash.to_string(),
             })
         };
-        let files = vec![
-            write(TENSORS, &|writer| tensors::write(&snapshot.tensors, writer))?,
-            write(STATE, &|writer| writer.write(snapshot.state.as_bytes()))?,
-        ];
+        let files = vec![write(STATE, &|writer| {
+            writer.write(snapshot.state.as_bytes())
+        })?];
         let mut random = [0; 16];
         fs.random(&mut random)?;
         let manifest = Manifest {
@@ -235,21 +293,19 @@ impl<F: FileSystem> Store<F> {
             log_offset: snapshot.log_offset,
             created: events::now(),
             pedl_version: env!("CARGO_PKG_VERSION").to_owned(),
-            tensors: snapshot
-                .tensors
-                .iter()
-                .map(|tensor| tensor.name.clone())
-                .collect(),
+            written: plan.new.iter().map(|pack| pack.file().tensors_size).sum(),
+            packs: plan.packs.clone(),
+            tensors: plan.tensors.clone(),
             files,
             kept,
         };
         let text = manifest.to_text();
         let text = text.map_err(|error| Bug(format!("a manifest cannot be JSON: {error}")))?;
         write(MANIFEST, &|writer| writer.write(text.as_bytes()))?;
-        fs.sync_directory(folder)
+        Ok(())
     }
 
-    /// Steps 4 and 5.
+    /// Steps 5 and 6.
     fn publish(&self, batch: u64, staging: &mut Staging<F>) -> Result<PathBuf> {
         let Shared { fs, layout, .. } = &*self.shared;
         let (folder, replaced) = (layout.committed(batch), layout.replaced(batch));
@@ -265,7 +321,7 @@ impl<F: FileSystem> Store<F> {
         Ok(folder)
     }
 
-    /// Step 6.
+    /// Step 7.
     pub(super) fn point_latest_at(&self, folder: &Path) -> Result<()> {
         let Shared { fs, layout, .. } = &*self.shared;
         let new = layout.latest_new();
@@ -274,4 +330,9 @@ impl<F: FileSystem> Store<F> {
         fs.rename(&new, &layout.latest())?;
         fs.sync_directory(layout.trial_dir())
     }
+}
+
+/// The name of a pack while it is staged.
+fn pack_name(number: usize) -> String {
+    format!("pack-{number}")
 }

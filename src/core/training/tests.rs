@@ -19,6 +19,7 @@ fn launch(trial_dir: &Path) -> Launch {
         experiment_id: 1,
         trial_seed: 7,
         hash_seed: 9,
+        started_in: None,
         hyperparameters: Map::new(),
         configuration: std::collections::BTreeMap::new(),
         experiment_seed: None,
@@ -27,7 +28,9 @@ fn launch(trial_dir: &Path) -> Launch {
         validation_period: None,
         search: None,
         checkpoint_period: None,
+        checkpoint_batches: Vec::new(),
         checkpoint_seconds: 60.0,
+        grace_seconds: 25.0,
         exact: false,
         log_limit_bytes: 1 << 30,
         no_hooks: Vec::new(),
@@ -142,7 +145,8 @@ fn save(training: &mut Training, batch: u64) {
 
 fn wait(training: &mut Training) {
     if let Some(commit) = training.take_commit() {
-        training.end_commit(commit.wait()).expect("there is room");
+        let is_committed = training.end_commit(commit.wait());
+        assert!(is_committed.expect("there is room"));
     }
 }
 
@@ -525,6 +529,74 @@ fn the_journal_tells_what_happened() {
     ];
     assert_eq!(names.collect::<Vec<_>>(), expected);
     assert_eq!(events(&trial_dir, "resumed")[0]["batch"], 4);
+}
+
+#[test]
+fn a_checkpoint_that_storage_does_not_take_is_an_event_and_tried_again() {
+    let (_directory, trial_dir) = stage_after_a_batch();
+    let (packs, away) = (
+        trial_dir.join("checkpoints/tensors"),
+        trial_dir.join("away"),
+    );
+    let obstruct = || {
+        fs::rename(&packs, &away).expect("it is there");
+        fs::write(&packs, "in the way").expect("there is room");
+    };
+    let clear = || {
+        fs::remove_file(&packs).expect("it is there");
+        fs::rename(&away, &packs).expect("it is there");
+    };
+    let mut training = begun(&trial_dir);
+    train(&mut training, 1);
+    let mut attempt = |batch: u64| {
+        train(&mut training, batch);
+        training.save(Some(0), tensors(batch), "{}".to_owned(), Vec::new())?;
+        let commit = training.take_commit().expect("it is being written");
+        training.end_commit(commit.wait())
+    };
+    obstruct();
+    for batch in 2..=5 {
+        assert!(!attempt(batch).expect("the training goes on"));
+    }
+    let left = fs::read_dir(&away).expect("it is there").count();
+    assert_eq!(left, 1, "packs of checkpoints that failed take no room");
+    clear();
+    assert!(attempt(6).expect("there is room again"));
+    obstruct();
+    for batch in 7..=10 {
+        assert!(!attempt(batch).expect("it is counted from 0 again"));
+    }
+    let error = attempt(11).expect_err("it is one too many");
+    assert_eq!(error.class(), Class::StorageFailed, "{error}");
+    clear();
+    drop(training);
+    let failed = events(&trial_dir, "checkpoint_failed");
+    let counts: Vec<_> = failed.iter().map(|event| &event["failures"]).collect();
+    assert_eq!(counts, [1, 2, 3, 4, 1, 2, 3, 4, 5]);
+    let message = failed[0]["error"].as_str().expect("it is a text");
+    assert!(message.starts_with("cannot rename `"), "{message}");
+    assert_eq!(failed[0]["batch"], 2);
+    assert_eq!(begun(&trial_dir).resume_call(), 6);
+}
+
+#[test]
+fn a_checkpoint_waits_for_the_one_before() {
+    let (_directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    for batch in 1..=4 {
+        train(&mut training, batch);
+        training
+            .save(Some(0), tensors(batch), "{}".to_owned(), Vec::new())
+            .expect("there is room");
+        // Whatever the one before took: it is written, and there are no two in memory.
+        let committed = training.begun.as_ref().map(|begun| begun.saver.committed());
+        assert!(
+            committed >= Some(batch - 1),
+            "{committed:?} at batch {batch}"
+        );
+    }
+    wait(&mut training);
+    assert_eq!(events(&trial_dir, "checkpoint").len(), 4);
 }
 
 #[test]

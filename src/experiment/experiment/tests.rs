@@ -205,6 +205,26 @@ fn what_only_a_cluster_needs_is_named_and_not_refused() {
 }
 
 #[test]
+fn numbers_of_checkpoints_need_no_storage() {
+    let searcher = "searcher: {name: single, metric: loss, max_steps: 1}\n";
+    let numbers = |text: &str| {
+        let experiment = Experiment::read("const.yaml", &format!("{searcher}{text}"));
+        let experiment = experiment.unwrap_or_else(|problem| panic!("{text}: {problem:?}"));
+        let retention = experiment.retention;
+        (
+            retention.experiment_best,
+            retention.trial_best,
+            retention.trial_latest,
+        )
+    };
+    assert_eq!(numbers(""), (0, 1, 1));
+    assert_eq!(numbers("checkpoint_storage:\n"), (0, 1, 1));
+    assert_eq!(numbers("checkpoint_storage: {}\n"), (0, 1, 1));
+    let text = "checkpoint_storage: {save_trial_latest: 4, save_experiment_best: 2}\n";
+    assert_eq!(numbers(text), (2, 1, 4));
+}
+
+#[test]
 fn secrets_are_not_in_problems() {
     let text = "
 checkpoint_storage: {type: s3, bucket: b, access_key: [AKIASECRET], secret_key: x}
@@ -348,7 +368,7 @@ fn each_way_to_be_wrong_has_its_message() {
         ),
         (
             "checkpoint_storage: {type: gcs, bucket: b}",
-            "`checkpoint_storage` is not something",
+            "`checkpoint_storage` is not something this version carries out with `type`",
             "the field left out",
         ),
         (

@@ -1,20 +1,24 @@
-"""TensorFlow 1.15, under Keras 2: random ops with a state that can be read, sessions, and what is not intercepted.
+"""TensorFlow 1.14 and 1.15, under Keras 2: random ops with a state that can be read, sessions, and what is not intercepted.
 
-Call paths (read from 1.15.5):
+Call paths (read from 1.14.0 and 1.15.5):
 
     tf.random.*, initialisers, dropout -> gen_random_ops.*                           ops of the graph
     Session.run, Tensor.eval           -> BaseSession._do_run
     K.function                         -> BaseSession._make_callable_from_options    what it returns is called
-    tf.keras' Model.fit, ...                                                          stopped
+    tf.summary.FileWriter              -> EventFileWriter                             a queue and a thread
+    tf.data                            -> those of `rows_of_pipelines.py`            its iterator is an op of the graph
     tf.train.Optimizer.minimize        -> Optimizer.apply_gradients                   said to be without checkpoints
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.tensorflow import graphs, random_ops, sessions
+from py_hooks.tensorflow import event_files, gfile, graphs, pipelines, random_ops, rows_of_pipelines, sessions
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 _SESSION = "tensorflow.python.client.session"
-_KERAS = "tensorflow.python.keras.engine.training"
 _OPTIMIZER = "tensorflow.python.training.optimizer"
+_SUMMARY = "tensorflow.python.ops.gen_summary_ops"
+_FILE_IO = "tensorflow.python.lib.io.file_io"
+_WRITER = "tensorflow.python.summary.writer.event_file_writer"
+_DATASETS = "tensorflow.python.data.ops.dataset_ops"
 
 PATCHES = (
     #     module      attribute                          advice                                why
@@ -25,16 +29,25 @@ PATCHES = (
     Patch(_RANDOM,    "random_shuffle",                  random_ops.random_shuffle,            "keep the state of a random op"),
     Patch(_RANDOM,    "multinomial",                     random_ops.multinomial,               "keep the state of a random op"),
     Patch("tensorflow.python.framework.ops", "Graph._add_op", graphs.count_op,                "see which calls build"),
+    Patch("tensorflow.python.autograph.pyct.compiler", "ast_to_object", graphs.generated_source, "tell the user's files"),
     Patch(_SESSION,   "BaseSession.__init__",            sessions.created,                     "number the sessions"),
     Patch(_SESSION,   "BaseSession.__del__",             sessions.deleted,                     "let forked children end"),
     Patch(_SESSION,   "BaseSession._Callable.__del__",   sessions.deleted,                     "let forked children end"),
     Patch(_SESSION,   "BaseSession._do_run",             sessions.run,                         "see reads and writes"),
     Patch(_SESSION,   "BaseSession.make_callable",       sessions.make_callable,               "see reads and writes"),
     Patch(_SESSION,   "BaseSession._make_callable_from_options", sessions.make_callable_from_options, "see reads and writes"),
-    Patch(_KERAS,     "Model.fit",                       sessions.tf_keras_training,           "not train unprotected"),
-    Patch(_KERAS,     "Model.fit_generator",             sessions.tf_keras_training,           "not train unprotected"),
-    Patch(_KERAS,     "Model.train_on_batch",            sessions.tf_keras_training,           "not train unprotected"),
+    Patch(_DATASETS,  "StructuredFunctionWrapper.__init__", random_ops.pipeline_function,      "know the functions of pipelines"),
+    Patch(_DATASETS,  "DatasetV1.map_with_legacy_function", pipelines.mapped,                  "repeat elements in a replay"),
     Patch(_OPTIMIZER, "Optimizer.apply_gradients",       sessions.apply_gradients,             "say what is not intercepted"),
-)
+    Patch(_SUMMARY,   "create_summary_file_writer",      event_files.create,                   "write each event once"),
+    Patch(_SUMMARY,   "close_summary_writer",            event_files.close,                    "write each event once"),
+    Patch(_WRITER,    "EventFileWriter.__init__",        event_files.created,                  "write each event once"),
+    Patch(_WRITER,    "EventFileWriter.add_event",       event_files.add_event,                "write each event once"),
+    Patch(_WRITER,    "EventFileWriter.reopen",          event_files.reopen,                   "write each event once"),
+    Patch(_FILE_IO,   "FileIO.__init__",                 gfile.opened,                         "note which files are made"),
+    Patch(_FILE_IO,   "create_dir_v2",                   gfile.make_folders,                   "note which files are made"),
+    Patch(_FILE_IO,   "recursive_create_dir_v2",         gfile.make_folders,                   "note which files are made"),
+    Patch(_FILE_IO,   "rename_v2",                       gfile.rename,                         "note which files are made"),
+) + rows_of_pipelines.ROWS
 
-GENERATION = Generation("tensorflow", "1.15.0", "1.15.5", None, PATCHES, prepare=sessions.prepare)
+GENERATION = Generation("tensorflow", "1.14.0", "1.15.5", None, PATCHES, prepare=sessions.prepare)

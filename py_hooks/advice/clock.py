@@ -1,0 +1,299 @@
+"""The wall clock that the script looks at: a replay is told the times of the first time.
+
+Scripts name folders by `time.strftime(...)`, and decide by `time.time()` how long they train. So what the clock of the
+`time` module, `datetime.now`, `utcnow` and `today`, `date.today`, `uuid.uuid1` and `uuid.uuid4` tell the user's own
+files is noted, and told again in a replay: by the line that asks, the recorded call that came before, and how many
+times that line had asked since. Lines that a replay does not run (in what is muted) leave no gap behind.
+
+Answers wait in memory and belong to the checkpoints, which need no file of their own for them: a start reads those of
+the newest one before the script begins. Without a checkpoint nothing is kept, and the clock is the real one.
+
+Where a replay has no answer the clock goes on from the last one at its own pace, so it never jumps and never stands
+still: `MAX_ANSWERS` of them are kept, and code that goes another way asks elsewhere. From the resume point on the clock
+is the real one; a limit of time that has passed meanwhile has passed.
+
+Not touched: `monotonic`, `perf_counter` and `process_time`, which tell no date; what libraries ask; other threads and
+processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`).
+
+`datetime.datetime` is a type of C code that can neither be changed by `setattr` nor be replaced by a subclass without
+harm (to `type(x)`, pickles, and whoever holds the type already). Its dictionary can be: `now` and `utcnow` are replaced
+in it, and the type stays what it is. `today` needs nothing: it asks the `time` module.
+Source: CPython 3.7 to 3.13, Modules/_datetimemodule.c, `datetime_now`, `datetime_utcnow`, `datetime_today`.
+"""
+import os
+import time
+from _thread import get_ident
+from sys import _getframe
+
+from py_hooks.advice import places
+
+# Over all lines. A line that asks once a batch has used them up after as many batches; they take some 15 bytes each in
+# every checkpoint.
+MAX_ANSWERS = 100_000
+
+_TIME, _UUID1, _UUID4 = "clock", "uuid1", "uuid4"
+
+_SECOND = 10**9
+_now = time.time_ns
+_known = places.KNOWN
+
+
+class _Line:
+    """What one line was told. Numbers are kept as differences, which are short in a checkpoint.
+
+    Attributes:
+        positions: recorded calls before each answer.
+        values: the answers: nanoseconds since 1970, or the number of a UUID.
+    """
+
+    def __init__(self, positions=(), values=()):
+        self.positions = list(positions)
+        self.values = list(values)
+        self._last = [sum(self.positions), sum(self.values)]
+        self._next = 0
+        self._read = [0, 0]
+
+    def note(self, position, value):
+        """Adds an answer."""
+        self.positions.append(position - self._last[0])
+        self.values.append(value - self._last[1])
+        self._last[:] = position, value
+
+    def answer(self, position):
+        """The next answer that was given after so many calls; None where there is none."""
+        while self._next < len(self.positions):
+            recorded = self._read[0] + self.positions[self._next]
+            if recorded > position:
+                return None
+            self._read[0] = recorded
+            self._read[1] += self.values[self._next]
+            self._next += 1
+            if recorded == position:
+                return self._read[1]
+        return None
+
+    def forget_rest(self):
+        """Keeps the answers that were told."""
+        del self.positions[self._next:], self.values[self._next:]
+        self._last[:] = self._read
+
+
+class Clock:
+    """The clock of this process, and a provider of state. Made in the main thread.
+
+    Args:
+        state: what `capture` returned for the checkpoint that will be resumed; None where there is none.
+
+    Attributes:
+        calls: the recorder, once there is one.
+    """
+
+    def __init__(self, state):
+        self.calls = None
+        self._is_replay = state is not None
+        self._load(state or {})
+        self._thread = get_ident()
+        self._pid = os.getpid()
+        # The last answer of a replay, and what the real clock said then.
+        self._reached = None
+
+    def _load(self, state):
+        self._named = {name: _Line(*answers) for name, answers in state.items()}
+        self._count = sum(len(line.values) for line in self._named.values())
+        self._lines = {}
+
+    # -- what the script is told -----------------------------------------------------------------------------------
+
+    def is_asked_by_user(self, frame):
+        """Whether a frame is one whose questions are noted."""
+        if not places.is_user_file(frame.f_code.co_filename):
+            return False
+        return get_ident() == self._thread and os.getpid() == self._pid
+
+    def now(self, frame):
+        """Nanoseconds since 1970, for the line that a frame is in."""
+        told = self._tell(frame, _TIME, _now)
+        if told is None:
+            reached, then = self._reached or (_now(), _now())
+            return reached + max(0, _now() - then)
+        if self._is_replay:
+            self._reached = told, _now()
+        return told
+
+    def number(self, frame, kind, draw):
+        """The number of a UUID; `draw()` draws one where there is none to be told."""
+        told = self._tell(frame, kind, draw)
+        return draw() if told is None else told
+
+    def _tell(self, frame, kind, live):
+        """What a line is told: noted, or, in a replay, what was. None where a replay has nothing."""
+        line = self._line(frame, kind)
+        calls = self.calls
+        position = 0 if calls is None or not calls.begun else calls.position()
+        if self._is_replay:
+            return line.answer(position)
+        value = live()
+        if self._count < MAX_ANSWERS:
+            self._count += 1
+            line.note(position, value)
+        return value
+
+    def _line(self, frame, kind):
+        key = frame.f_code.co_filename, frame.f_lineno, kind
+        line = self._lines.get(key)
+        if line is None:
+            name = "{}:{} {}".format(places.display_path(key[0]), *key[1:])
+            line = self._lines[key] = self._named.setdefault(name, _Line())
+        return line
+
+    # -- the life of a trial ---------------------------------------------------------------------------------------
+
+    def begin(self, is_replay):
+        """The trial has begun; with no replay there is nothing more to be told again."""
+        if self._is_replay and not is_replay:
+            self._is_replay = False
+            for line in self._named.values():
+                line.forget_rest()
+
+    def capture(self):
+        """All answers so far, by line: part of a checkpoint."""
+        return [], {name: [line.positions, line.values] for name, line in self._named.items() if line.values}
+
+    def restore(self, tensors, state):
+        """The replay is over: the clock is the real one, and its answers are added to those of the checkpoint."""
+        self._is_replay = False
+        self._load(state or {})
+
+
+def _without_arguments(args):
+    return not args
+
+
+def _without_time(args):
+    return not args or args == (None,)
+
+
+def _with_format(args):
+    return len(args) == 1 and isinstance(args[0], str)
+
+
+def _at(original, now, args):
+    return original(now // _SECOND)
+
+
+# Which calls of a function ask for the time, and its answer. Source: CPython 3.7, 3.13, Modules/timemodule.c.
+_FUNCTIONS = {
+    "time": (_without_arguments, lambda original, now, args: now / _SECOND),
+    "time_ns": (_without_arguments, lambda original, now, args: now),
+    "localtime": (_without_time, _at),
+    "gmtime": (_without_time, _at),
+    "ctime": (_without_time, _at),
+    "asctime": (_without_arguments, lambda original, now, args: original(_localtime(now // _SECOND))),
+    "strftime": (_with_format, lambda original, now, args: original(args[0], _localtime(now // _SECOND))),
+}
+_localtime, _gmtime = time.localtime, time.gmtime
+
+
+def install(clock, module, in_place, type_modified):
+    """Has the script told the time by a clock, where it asks this module. Before anything binds a function of it.
+
+    Args:
+        clock: the clock.
+        module: `time`, `datetime` or `uuid`.
+        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+        type_modified: tells Python that the dictionary of a type was changed past it.
+    """
+    if module.__name__ == "datetime":
+        _in_datetime(clock, module, in_place, type_modified)
+    elif module.__name__ == "uuid":
+        _in_uuid(clock, module)
+    else:
+        for name, (is_of_now, answer) in _FUNCTIONS.items():
+            original = getattr(time, name)
+            setattr(time, name, in_place(original, "time", _function(clock, original, is_of_now, answer)))
+
+
+def _function(clock, original, is_of_now, answer):
+    def before(*args, **kwargs):
+        frame = _getframe(1)
+        # Libraries ask more often, and are told so without a call.
+        if not _known.get(frame.f_code.co_filename, True):
+            return NotImplemented
+        if kwargs or not is_of_now(args) or not clock.is_asked_by_user(frame):
+            return NotImplemented
+        return answer(original, clock.now(frame), args)
+
+    return before
+
+
+def _in_datetime(clock, module, in_place, type_modified):
+    """Replaces `now` and `utcnow` of the type, which stays the same object."""
+    kind = module.datetime
+    attributes = vars(kind)
+    from_timestamp = attributes["fromtimestamp"]
+    deprecated = _deprecation(kind.utcnow)
+
+    def now(cls, tz=None, *wrong):
+        frame = _getframe(1)
+        if not _known.get(frame.f_code.co_filename, True) or not clock.is_asked_by_user(frame):
+            return NotImplemented
+        if wrong or not (tz is None or isinstance(tz, module.tzinfo)):
+            return NotImplemented
+        # To a microsecond, which a float of this size can tell apart.
+        return from_timestamp.__get__(None, cls)(clock.now(frame) // 1000 / 10**6, tz)
+
+    def utcnow(cls, *wrong):
+        frame = _getframe(1)
+        if wrong or not clock.is_asked_by_user(frame):
+            return NotImplemented
+        if deprecated:
+            import warnings
+
+            warnings.warn(deprecated, DeprecationWarning, stacklevel=2)
+        nanoseconds = clock.now(frame)
+        return cls(*_gmtime(nanoseconds // _SECOND)[:6], nanoseconds % _SECOND // 1000)
+
+    for name, before in (("now", now), ("utcnow", utcnow)):
+        replaced = in_place(attributes[name], kind.__module__, before)
+        _set_attribute(kind, name, classmethod(replaced), type_modified)
+
+
+def _deprecation(function):
+    """How a function warns that it is deprecated, as `utcnow` does from Python 3.12 on; None where it does not."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return str(caught[0].message) if caught else None
+
+
+def _set_attribute(kind, name, value, type_modified):
+    """Sets an attribute of a type, also of one of C code."""
+    try:
+        setattr(kind, name, value)
+    except TypeError:
+        import gc
+
+        # What `vars` shows is a view of the dictionary, and refers to it alone.
+        (attributes,) = gc.get_referents(vars(kind))
+        attributes[name] = value
+        type_modified(kind)
+
+
+def _in_uuid(clock, module):
+    for kind in (_UUID1, _UUID4):
+        setattr(module, kind, _numbered(clock, module, kind, getattr(module, kind)))
+
+
+def _numbered(clock, module, kind, original):
+    import functools
+
+    @functools.wraps(original)
+    def numbered(*args, **kwargs):
+        frame = _getframe(1)
+        if not clock.is_asked_by_user(frame):
+            return original(*args, **kwargs)
+        return module.UUID(int=clock.number(frame, kind, lambda: original(*args, **kwargs).int))
+
+    return numbered

@@ -1,0 +1,246 @@
+"""Makes of a checkpoint what the framework reads by itself: run by the host in an interpreter of its own.
+
+    main([FOLDER, TARGET, MODEL, WEIGHTS_ONLY])
+
+FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is a number or empty, WEIGHTS_ONLY is 1 or
+0. By the ending of TARGET it becomes
+
+    .npz, .safetensors    the weights by name; no framework is needed
+    .weights.h5           the weights, for `load_weights`
+    .keras, .h5           the model, for `load_model`
+    anything else         a folder: a SavedModel of TensorFlow
+
+Exit codes are those of the host: 0; 64 where something else is asked for than there is; 69 where the framework cannot
+be imported, or does not write what is asked for; 65 where the model cannot be built again.
+"""
+import json
+import os
+import sys
+
+USAGE, DAMAGED, FRAMEWORK = 64, 65, 69
+
+# NumPy's names of the types of the format. Source: safetensors 0.8.0, src/tensor.rs, `Dtype`.
+_DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
+    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
+    "C64": "complex64",
+}
+_WEIGHTS = (".npz", ".safetensors", ".weights.h5")
+
+
+class Refused(Exception):
+    """What is asked for cannot be done: text, hint and exit code."""
+
+    def __init__(self, code, text, hint=None):
+        Exception.__init__(self, text)
+        self.code = code
+        self.hint = hint
+
+
+def main(arguments):
+    """Exports. Returns the exit code."""
+    folder, target, number, weights_only = arguments
+    try:
+        if weights_only == "1" and not target.endswith(_WEIGHTS):
+            endings = ", ".join(f"`{ending}`" for ending in _WEIGHTS)
+            raise Refused(USAGE, f"`--weights` with `{target}`\n  expected: a file whose name ends in {endings}")
+        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
+            model = _chosen(json.load(file).get("models"), number)
+        held = Tensors(os.path.join(folder, "tensors.safetensors"))
+        if model["weights"] is None or None in [key for _, key in model["weights"]]:
+            raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
+        if target.endswith(".safetensors"):
+            held.write(target, model["weights"])
+        else:
+            _write(model, [(name, held.array(key)) for name, key in model["weights"]], target)
+    except Refused as refused:
+        hint = f"\nhint: {refused.hint}" if refused.hint else ""
+        sys.stderr.write(f"pedl: error: {refused}{hint}\n")
+        return refused.code
+    sys.stdout.write(f"{_title(model)} was exported to `{target}`\n")
+    return 0
+
+
+def _title(model):
+    return "model {} (`{}`)".format(model["number"], model["class"])
+
+
+def _chosen(models, number):
+    """The model of a number; the only one, where none is given."""
+    if not models:
+        raise Refused(USAGE, "the checkpoint knows of no model", "only models of Keras can be exported")
+    listed = "\n".join(f"  {_title(model)}" for model in models)
+    if number:
+        found = [model for model in models if str(model["number"]) == number]
+        if not found:
+            raise Refused(USAGE, f"the checkpoint has no model {number}\n  there is:\n{listed}")
+        return found[0]
+    if len(models) > 1:
+        raise Refused(USAGE, f"the checkpoint has {len(models)} models\n{listed}", "name one of them with `--model N`")
+    return models[0]
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------------
+
+
+class Tensors:
+    """A file of the format safetensors.
+
+    Source: https://github.com/huggingface/safetensors, README.md, "Format".
+    """
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            content = file.read()
+        end = 8 + int.from_bytes(content[:8], "little")
+        self._header = json.loads(content[8:end].decode("utf-8"))
+        self._bytes = memoryview(content)[end:]
+
+    def array(self, key):
+        """A tensor as an array of NumPy."""
+        import numpy
+
+        entry = self._header[key]
+        if entry["dtype"] == "BF16":
+            # Registers the type.
+            import ml_dtypes  # noqa: F401
+        dtype = numpy.dtype(_DTYPES[entry["dtype"]])
+        return numpy.frombuffer(self._slice(key), dtype).reshape(entry["shape"])
+
+    def _slice(self, key):
+        start, end = self._header[key]["data_offsets"]
+        return self._bytes[start:end]
+
+    def write(self, path, weights):
+        """Writes tensors under other names, `(name, key)`, in the same format."""
+        header, offset = {}, 0
+        for name, key in weights:
+            size = len(self._slice(key))
+            header[name] = dict(self._header[key], data_offsets=[offset, offset + size])
+            offset += size
+        if len(header) < len(weights):
+            raise Refused(USAGE, "two weights have one name, and the file would hold one of them", "export to `.npz`")
+        text = json.dumps(header).encode("utf-8")
+        text += b" " * (-len(text) % 8)
+        with open(path, "xb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for _, key in weights:
+                file.write(self._slice(key))
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+def _write(model, weights, target):
+    if target.endswith(".npz"):
+        import numpy
+
+        names = [name for name, _ in weights]
+        # A name that two weights have is told apart by its place.
+        unique = [name if names.count(name) == 1 else f"{place} {name}" for place, name in enumerate(names)]
+        numpy.savez(target, **dict(zip(unique, [value for _, value in weights])))
+        return
+    framework = _framework(model)
+    built = _built(framework, model, [value for _, value in weights])
+    try:
+        _save(framework, built, target)
+    except Refused:
+        raise
+    except Exception as error:  # whatever the framework has against this file
+        raise Refused(
+            FRAMEWORK,
+            f"{framework.__name__} {framework.__version__} cannot write `{target}`\n  {_in_words(error)}",
+            "export to another format, or with `--weights` to `.npz`",
+        ) from error
+
+
+def _in_words(error):
+    lines = (str(error).strip() or "no text").splitlines()
+    return f"{type(error).__name__}: " + "\n  ".join(lines[:3])
+
+
+def _framework(model):
+    """The package that the model is of, imported with the backend that it was trained on."""
+    os.environ["KERAS_BACKEND"] = model["backend"]
+    package = model["framework"].partition(".")[0]
+    try:
+        framework = __import__(package)
+        # `tf.keras` in TensorFlow.
+        framework = framework.keras if package == "tensorflow" else framework
+    except Exception as error:  # an import can fail in any way
+        raise Refused(
+            FRAMEWORK,
+            f"`{package}` cannot be imported by {sys.executable}\n  {_in_words(error)}",
+            "name the Python of the trial with `--python PATH`, or export the weights with `--weights` to `.npz`",
+        ) from error
+    if framework.__version__ != model["version"]:
+        sys.stderr.write(
+            "pedl: warning: the model was trained with {} {}, and is exported with {}\n".format(
+                package, model["version"], framework.__version__
+            )
+        )
+    return framework
+
+
+def _built(framework, model, values):
+    """The model, built from its architecture, with the weights of the checkpoint."""
+    hint = "export its weights with `--weights` to `.npz`, `.safetensors`"
+    if model["architecture"] is None:
+        raise Refused(
+            DAMAGED,
+            "{} cannot be built again: it does not tell its architecture\n  {}".format(_title(model), model["why_not"]),
+            hint,
+        )
+    try:
+        built = framework.models.model_from_json(model["architecture"])
+        _set_weights(framework, built, values)
+    except Exception as error:  # a class that cannot be imported here, or does not fit
+        raise Refused(DAMAGED, f"{_title(model)} cannot be built again\n  {_in_words(error)}", hint) from error
+    return built
+
+
+def _set_weights(framework, built, values):
+    """Sets `weights` in their own order: that of `set_weights` is another one in Keras 2."""
+    if len(built.weights) != len(values):
+        raise ValueError(f"it has {len(built.weights)} weights, and the checkpoint has {len(values)} of it")
+    if _major(framework) < 3:
+        framework.backend.batch_set_value(list(zip(built.weights, values)))
+        return
+    for weight, value in zip(built.weights, values):
+        weight.assign(value)
+
+
+def _major(framework):
+    return int(framework.__version__.split(".")[0])
+
+
+def _save(framework, built, target):
+    major = _major(framework)
+    if target.endswith(".weights.h5"):
+        built.save_weights(target)
+    elif target.endswith(".h5"):
+        built.save(target)
+    elif target.endswith(".keras"):
+        if major < 3:
+            raise Refused(
+                FRAMEWORK,
+                f"{framework.__name__} {framework.__version__} does not read `.keras`",
+                "export to `.h5`",
+            )
+        built.save(target)
+    elif major >= 3:
+        built.export(target)
+    else:
+        _save_graph(framework, built, target)
+
+
+def _save_graph(framework, built, target):
+    """A SavedModel of the graph that Keras 2 has built in TensorFlow's session."""
+    import tensorflow
+
+    tensorflow.compat.v1.saved_model.simple_save(
+        framework.backend.get_session(),
+        target,
+        {f"input_{place}": tensor for place, tensor in enumerate(built.inputs)},
+        {f"output_{place}": tensor for place, tensor in enumerate(built.outputs)},
+    )

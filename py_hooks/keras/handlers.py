@@ -1,0 +1,129 @@
+"""Keras 2 on TensorFlow 2: passes over the data of a fit that can be skipped in a replay.
+
+A `DataHandler` has an adapter for its kind of data make a `tf.data` pipeline, and hands the pipeline's iterator to the
+compute function, which takes the batch. The iterator is replaced by a `DatasetPass` (`passes.py`): in a replay nothing
+is pulled, and where a batch is needed again the pipeline is moved on to it.
+
+Over arrays there is one pass for all epochs, whose orders a shuffle in the pipeline draws; moving it on pulls the
+batches before. Over a `Sequence` there is a pass for each epoch, whose items are built under streams of their own.
+
+Source: keras 2.15.0, keras/src/engine/data_adapter.py.
+"""
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import generators, worker_processes
+from py_hooks.advice.data import Items, SequencePass
+from py_hooks.engine.patch import binding
+from py_hooks.keras.passes import AHEAD, PEEK, Passes
+from py_hooks.tensorflow import pipelines
+
+# Adapters whose pipelines are a function of the position in them.
+_OF_ARRAYS = (
+    "TensorLikeDataAdapter", "GenericArrayLikeDataAdapter", "CompositeTensorDataAdapter", "ListsOfScalarsDataAdapter",
+)
+
+
+@binding
+def enumerate_epochs(original):
+    """`DataHandler.enumerate_epochs`: its iterators are passes that can skip, in the recorder's thread."""
+
+    def epochs(handler):
+        calls = recorder.CALLS
+        if calls.begun and calls.entries and calls.recordable():
+            return _with_passes(original, handler)
+        return original(handler)
+
+    return epochs
+
+
+def _with_passes(original, handler):
+    dataset = handler._dataset
+    handler._adapter._pedl_is_of_arrays = type(handler._adapter).__name__ in _OF_ARRAYS
+    handler._dataset = Passes(dataset, handler._adapter)
+    try:
+        yield from original(handler)
+    finally:
+        handler._dataset = dataset
+
+
+# -- sequences ---------------------------------------------------------------------------------------------------------
+
+# The items of the adapter that is being made, innermost last.
+_BEING_MADE = []
+
+
+def sequence_adapter(original, adapter, x, *args, **kwargs):
+    """`KerasSequenceAdapter.__init__`: our passes take the place of its enqueuer, but for processes that are not forked."""
+    items, workers = None, kwargs.get("workers", 1)
+    in_processes = kwargs.get("use_multiprocessing", False) and workers > 0
+    if not in_processes or worker_processes.are_forked():
+        workers = workers if workers > 1 or in_processes else 0
+        items = adapter._pedl_items = Items(x, recorder.CALLS.streams.new_key(), workers, in_processes)
+        adapter._pedl_epoch = adapter._pedl_start = 0
+    _BEING_MADE.append(items)
+    try:
+        original(adapter, x, *args, **kwargs)
+    finally:
+        _BEING_MADE.pop()
+    if items is not None and items.must_be_built:
+        # What is built early changes the data set early, nobody knows how early.
+        adapter._dataset = pipelines.without_prefetching(adapter._dataset)
+
+
+def peek(original, x):
+    """`KerasSequenceAdapter._peek_and_restore`: builds the first item to learn its types, under a stream of its own."""
+    items = _BEING_MADE[-1] if _BEING_MADE else None
+    if items is None:
+        return original(x)
+    return items.build(PEEK, 0), x
+
+
+def sequence_items(original, adapter, x, workers, use_multiprocessing, max_queue_size):
+    """`KerasSequenceAdapter._handle_multiprocessing`: the function that makes one pass over the items."""
+    items = adapter.__dict__.get("_pedl_items")
+    if items is None:
+        return original(adapter, x, workers, use_multiprocessing, max_queue_size)
+
+    def begin():
+        epoch = adapter._pedl_epoch
+        order = items.order(len(x), epoch, adapter._shuffle_sequence)
+        start, adapter._pedl_start = adapter._pedl_start, 0
+        return SequencePass(items, epoch, order, max_queue_size, start)
+
+    return begin
+
+
+def sequence_epoch_end(original, adapter):
+    """`KerasSequenceAdapter.on_epoch_end`: the data set's own hook, under a stream of its own."""
+    items = adapter.__dict__.get("_pedl_items")
+    if items is None:
+        return original(adapter)
+
+    def on_epoch_end():
+        return original(adapter)
+
+    items.end_epoch(len(items.dataset))
+    items.notify(on_epoch_end, adapter._pedl_epoch)
+    adapter._pedl_epoch += 1
+    return None
+
+
+# -- Python generators -------------------------------------------------------------------------------------------------
+
+
+def generator_adapter(original, adapter, x, *args, **kwargs):
+    """`GeneratorDataAdapter.__init__`: batches are drawn under the generator's own stream, ahead by a thread of ours.
+
+    How much more than is consumed TensorFlow would draw nobody knows, and a second fit goes on behind that.
+    """
+    workers = kwargs.get("workers", 1)
+    if not hasattr(x, "__next__") or hasattr(x, "__getitem__") or (kwargs.get("use_multiprocessing") and workers > 0):
+        # A `Sequence` (image iterators are both), whose adapter is derived from this one; or processes, each with a
+        # copy of the generator.
+        original(adapter, x, *args, **kwargs)
+        return
+    source = generators.SOURCES.of(x, recorder.CALLS.streams)
+    source.ahead = AHEAD if workers else 0
+    # The source does not keep its generator alive.
+    adapter._pedl_generator = x
+    original(adapter, source, *args, **dict(kwargs, workers=0))
+    adapter._dataset = pipelines.without_prefetching(adapter._dataset)

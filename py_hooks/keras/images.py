@@ -1,0 +1,40 @@
+"""Image iterators (`ImageDataGenerator.flow` and its siblings), all generations: sequences that count what they build.
+
+Source: keras_preprocessing 1.1.2, keras_preprocessing/image/iterator.py; keras 3.15.1,
+keras/src/legacy/preprocessing/image.py.
+"""
+from py_hooks.advice import calls as recorder
+from py_hooks.advice.data import item_being_built
+from py_hooks.advice.random_streams import PrivateStream
+
+
+def made(original, iterator, *args, **kwargs):
+    """`Iterator.__init__`: gives it a stream for its first order; one with a seed shares it with those of that seed."""
+    original(iterator, *args, **kwargs)
+    key = recorder.CALLS.streams.new_key()
+    iterator._pedl_key = key if iterator.seed is None else (iterator.seed,)
+    # The order is made when it is first used, from a stream of its own (`item`): no item depends on another by it.
+    iterator._pedl_keyed = ("index_array",)
+
+
+def item(original, iterator, index):
+    """`Iterator.__getitem__`: seeds by the number of the item, where Keras counts the items that were built so far.
+
+    What it draws when it is first used, the order of its images, comes from a stream of its own, so that it does not
+    depend on which item was built first.
+    """
+    import numpy
+
+    building = item_being_built()
+    if building is None or index >= len(iterator):
+        return original(iterator, index)
+    _, position = building
+    if iterator.seed is not None:
+        # Of earlier epochs (`Items.end_epoch`).
+        numpy.random.seed(iterator.seed + iterator.total_batches_seen + position)
+    with iterator.lock:
+        if iterator.index_array is None:
+            with PrivateStream("order of images", *iterator._pedl_key):
+                iterator._set_index_array()
+    start = iterator.batch_size * index
+    return iterator._get_batches_of_transformed_samples(iterator.index_array[start:start + iterator.batch_size])

@@ -1,0 +1,96 @@
+"""What a checkpoint knows of models: enough to build each again without its script, and to find its weights.
+
+A model is described once, when its first compute function is made: by then it is built, and on JAX its variables
+still hold their values. With each checkpoint goes under which names it holds the weights, in the order of
+`model.weights`. Nothing is put back on a resume: the script makes its models itself. `py_hooks/export.py` reads it.
+
+Source: keras 3.15.1, keras/src/models/model.py, `Model.to_json`; keras 2.3.1, keras/engine/network.py,
+`Network.to_json`.
+"""
+import json
+import sys
+
+from py_hooks.advice import calls as recorder
+from py_hooks.keras.functions import MODELS
+
+
+class ModelStates:
+    """The models of this process, for checkpoints.
+
+    Args:
+        key_of: gives the name under which a checkpoint holds a weight, or None where it does not.
+    """
+
+    def __init__(self, key_of):
+        self._key_of = key_of
+
+    def capture(self):
+        """No tensors; and for each model in use its description, with the names of its weights."""
+        models = MODELS.in_use()
+        return [], [dict(_description(model), number=number, weights=self._weights(model)) for number, model in models]
+
+    def _weights(self, model):
+        """`[name, name in the checkpoint]` of each weight; None where a class of the script's own cannot tell."""
+        try:
+            return [[_name_of(weight), self._key_of(weight)] for weight in model.weights]
+        except Exception:  # noqa: BLE001 - a property that the script may have overridden
+            return None
+
+    def restore(self, tensors, state):
+        """Nothing: the script makes its models itself."""
+
+
+def _name_of(weight):
+    return getattr(weight, "path", None) or weight.name
+
+
+def _description(model):
+    known = MODELS.descriptions.get(model)
+    if known is None:
+        known = MODELS.descriptions[model] = describe(model)
+    return known
+
+
+def describe(model):
+    """Framework, class and architecture of a model, the latter as JSON text; or why there is none, in words."""
+    framework = _framework(model)
+    description = {
+        "class": f"{type(model).__module__}.{type(model).__qualname__}",
+        "framework": framework.__name__,
+        "version": framework.__version__,
+        "backend": framework.backend.backend(),
+        "architecture": None,
+        "why_not": None,
+    }
+    calls = recorder.CALLS
+    calls.depth += 1
+    try:
+        architecture = json.loads(model.to_json())
+    except Exception as error:  # noqa: BLE001 - whatever `get_config` of the script's own class raises
+        # A text of the framework's can be long; its first line says what it is.
+        text = (str(error).strip() or "no text").splitlines()[0]
+        description["why_not"] = f"{type(error).__name__}: {text}"
+    else:
+        # How it was trained is none of an export's business, and may hold functions of the script.
+        architecture.pop("compile_config", None)
+        description["architecture"] = json.dumps(architecture)
+    finally:
+        calls.depth -= 1
+    return description
+
+
+def _framework(model):
+    """The package that a model's class comes from, by whatever way the script has imported it."""
+    for kind in type(model).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if package == "keras":
+            return sys.modules["keras"]
+        if package == "tensorflow":
+            return sys.modules["tensorflow"].keras
+    raise TypeError(f"no model of Keras: {type(model).__mro__}")
+
+
+def prepare(calls, key_of):
+    """Has the models described in checkpoints."""
+    calls.state_providers.append(("models", ModelStates(key_of)))
+    MODELS.describe = describe

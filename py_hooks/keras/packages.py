@@ -1,0 +1,32 @@
+"""The packages that Keras 2 comes in: `keras`, and within TensorFlow 1 `tensorflow.python.keras`.
+
+Both have the same modules under the same names, as far as they are used here. Which one a model is of decides which
+one is looked into, since a script may import both.
+"""
+import importlib
+
+_CLASS_MODULE = ".engine.training"
+
+PACKAGES = ("keras", "tensorflow.python.keras")
+
+_packages = {}
+
+
+def of(model):
+    """The package of a model: one of `PACKAGES`."""
+    kind = type(model)
+    found = _packages.get(kind)
+    if found is None:
+        modules = [base.__module__ for base in kind.__mro__ if base.__module__.endswith(_CLASS_MODULE)]
+        found = _packages[kind] = modules[-1][: -len(_CLASS_MODULE)]
+    return found
+
+
+def module(model, name):
+    """A module of a model's package, such as `engine.training_utils`."""
+    return importlib.import_module(f"{of(model)}.{name}")
+
+
+def is_frameworks(module_name):
+    """Whether a module is of a framework, and not the script's."""
+    return module_name.partition(".")[0] in ("keras", "tensorflow", "tensorflow_core", "builtins")

@@ -1,0 +1,217 @@
+"""Keras 3 on torch: compute functions that get their batch as a list, run eagerly, and draw from torch's generator.
+
+Layers without a seed draw from torch's global generator, which an answered call would leave where it was. So every
+compute call runs from a state of its own, made from the state of the global generator and the number of the call, and
+the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
+
+What a script does with the parameters of a torch module past Keras (`parameters()`, `state_dict()`) cannot be seen.
+
+Source: keras 3.15.1, keras/src/backend/torch/trainer.py, layer.py and random.py;
+keras/src/trainers/data_adapters/array_data_adapter.py, `ArrayDataAdapter.get_torch_dataloader`.
+"""
+import contextlib
+from threading import get_ident
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
+from py_hooks.engine.patch import binding
+from py_hooks.keras import passes
+from py_hooks.keras.compute import VariableFunction
+from py_hooks.keras.variables import VARIABLES, own_copy
+
+
+class TorchGenerator:
+    """torch's global generator on the CPU: part of a checkpoint, and apart from what compute calls draw."""
+
+    def __init__(self):
+        self._calls = 0
+
+    @contextlib.contextmanager
+    def own_state(self):
+        """A compute call runs: from a state of its own."""
+        import torch
+
+        generator = torch.default_generator
+        state = generator.get_state()
+        self._calls += 1
+        generator.manual_seed(mix("torch", hash_of(state.numpy().tobytes()), self._calls) >> 1)
+        try:
+            yield
+        finally:
+            generator.set_state(state)
+
+    def skip(self):
+        """A compute call is answered."""
+        self._calls += 1
+
+    def capture(self):
+        """The state: part of a checkpoint."""
+        import torch
+
+        return [("state", torch.default_generator.get_state().numpy())], None
+
+    def restore(self, tensors, state):
+        """Compares the generator with the checkpoint's: the replay must have drawn what the recorded run drew."""
+        ((_, now),), _ = self.capture()
+        if (now != tensors["state"]).any():
+            raise StreamDiffers("torch", None, None)
+
+
+GENERATOR = TorchGenerator()
+
+
+def prepare(calls):
+    """Has the generator kept in checkpoints."""
+    calls.state_providers.append(("torch", GENERATOR))
+
+
+class TorchFunction(VariableFunction):
+    """`function(data)`, where `data` is a list of one batch, works on the variables."""
+
+    def __call__(self, data):
+        """The call of the framework's loop."""
+        calls = recorder.CALLS
+        if calls.depth or get_ident() != calls.main_thread:
+            self.pass_by(calls)
+            return self.function(data)
+        if calls.replaying:
+            _, result, _ = self.replay(calls, lambda: (self._run(data), 1), None)
+            self.count_answered(calls)
+            return result
+        traced, result = self.make(calls, lambda: self._run(data))
+        self.record(calls, traced, result, 1)
+        return result
+
+    def _run(self, data):
+        with GENERATOR.own_state():
+            return self.function(data)
+
+    def answer(self, calls, arguments):
+        """The recorded result: tensors, as torch returns them."""
+        from keras.src.backend import convert_to_tensor
+
+        GENERATOR.skip()
+        return calls.answer(self.kind, self.identity, arguments, convert_to_tensor)
+
+
+@binding
+def read(original):
+    """`Variable.value`: a read of a stale variable outside a recorded call is a recorded call.
+
+    In a replay the value is put into the variable, which is returned itself: a script may ask for gradients.
+    """
+
+    def value(variable):
+        calls = recorder.CALLS
+        if not calls.depth and VARIABLES.is_stale(variable) and calls.recordable() and not in_stateless_scope():
+            _make_true(calls, variable)
+        return original(variable)
+
+    return value
+
+
+def _make_true(calls, variable):
+    from keras.src.backend import convert_to_numpy
+
+    identity = calls.trial.intern(f"read variable {VARIABLES.numbers.get(id(variable))} {variable.path}")
+    replaying = calls.replaying
+    value = calls.call(recorder.READ, identity, lambda: convert_to_numpy(variable._value))
+    if replaying:
+        calls.depth += 1
+        try:
+            variable._direct_assign(own_copy(variable, value))
+        finally:
+            calls.depth -= 1
+
+
+def in_stateless_scope():
+    """Whether values are symbols now."""
+    from keras.src.backend.common import stateless_scope
+
+    return stateless_scope.in_stateless_scope()
+
+
+def parameters(original, layer, *args, **kwargs):
+    """`TorchLayer.named_parameters`: whoever holds a parameter can read and write it, and nobody sees that."""
+    calls = recorder.CALLS
+    if calls.batches and calls.recordable():
+        calls.refuse_exactness("the parameters of a model are handed out by torch (`parameters()`, `state_dict()`)")
+    return original(layer, *args, **kwargs)
+
+
+# -- passes over data --------------------------------------------------------------------------------------------------
+
+# A batch that nobody looks into.
+_SKIPPED = object()
+
+
+class _Building:
+    """Whether a model is being built from the first batch of a pass, which has to be a real one."""
+
+    depth = 0
+
+
+def build(original, trainer, *args, **kwargs):
+    """`Trainer._symbolic_build`."""
+    _Building.depth += 1
+    try:
+        return original(trainer, *args, **kwargs)
+    finally:
+        _Building.depth -= 1
+
+
+class LoaderPass:
+    """One pass over a `DataLoader`: in a replay its batches are not built.
+
+    Args:
+        iterator: of the loader.
+        skip: moves the iterator on by one batch, and draws what building it would have drawn.
+    """
+
+    def __init__(self, iterator, skip):
+        self._iterator = iterator
+        self._skip = skip
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if recorder.CALLS.replaying and not _Building.depth:
+            self._skip()
+            return _SKIPPED
+        return next(self._iterator)
+
+
+class _Passes:
+    """Stands for a loader: its iterators are `LoaderPass`es.
+
+    Args:
+        loader: the `DataLoader`.
+        skip_of: gives the `skip` of a pass for the loader's iterator.
+    """
+
+    def __init__(self, loader, skip_of):
+        self._loader = loader
+        self._skip_of = skip_of
+
+    def __iter__(self):
+        iterator = iter(self._loader)
+        return LoaderPass(iterator, self._skip_of(iterator))
+
+
+def array_loader(original, adapter):
+    """`ArrayDataAdapter.get_torch_dataloader`: in a replay only the orders are drawn."""
+    return _Passes(original(adapter), lambda iterator: iterator._next_index)
+
+
+def sequence_loader(original, adapter):
+    """`PyDatasetAdapter.get_torch_dataloader`: in a replay items are not built."""
+    if not passes.is_ours(adapter):
+        return original(adapter)
+    source = adapter._get_iterator()
+    adapter._get_iterator = lambda: source
+    try:
+        loader = original(adapter)
+    finally:
+        del adapter._get_iterator
+    return _Passes(loader, lambda iterator: source.skip)

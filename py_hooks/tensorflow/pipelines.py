@@ -1,0 +1,213 @@
+"""`tf.data` pipelines of the script, of which a replay pulls every element again.
+
+So a pipeline has to yield the same again. What it draws without a seed gets one of the trial; a generator that it runs
+has a stream of its own. TensorFlow itself does not repeat a parallel map that draws random numbers, or whatever else
+its function keeps a state for: with `--exact` such a map is made sequential, without it is a cause. So is a pipeline
+that is told not to keep an order, and a Python function in one that draws from the global generators.
+
+Variables that a pipeline writes (the seeds of Keras's augmentation layers) run ahead of training with its prefetching.
+They are rebuilt by pulling, and no part of a checkpoint.
+
+Source: tensorflow 1.13.1, 1.14.0, 1.15.5, 2.3.4 and 2.21.0, tensorflow/python/data/ops/dataset_ops.py, map_op.py,
+from_generator_op.py; tensorflow/python/data/experimental/ops/batching.py; tensorflow/python/data/util/random_seed.py;
+tensorflow/python/ops/script_ops.py.
+"""
+import inspect
+import itertools
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice.generators import GeneratorSource
+from py_hooks.advice.random_streams import PrivateStream
+from py_hooks.tensorflow import eager, graphs, random_ops, random_states
+
+
+def seed(original, seed):
+    """`random_seed.get_seed` of `tf.data`: an operation without any seed gets one of the trial."""
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import ops
+
+    calls = recorder.CALLS
+    if seed is None and calls.on_main_thread():
+        if _has_no_global_seed():
+            seed = calls.streams.next_op_seed() % (1 << 31)
+        elif calls.begun and not calls.depth and not context.executing_eagerly():
+            # Beside a global seed it is the number of operations so far. A replay may have made fewer.
+            calls.checked(recorder.WRITE, calls.trial.intern(_SEED_OF_OPERATIONS), ops.get_default_graph()._last_id)
+    return original(seed)
+
+
+_SEED_OF_OPERATIONS = "operations in the graph before a tf.data operation without a seed"
+
+
+def _has_no_global_seed():
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import ops
+
+    if context.executing_eagerly():
+        return context.global_seed() is None
+    graph = ops.get_default_graph()
+    # What a function of the script builds is no pipeline that a replay pulls.
+    return graph.seed is None and (not graph.building_function or random_ops.is_tracing_pipeline())
+
+
+def mapped(original, dataset, *args, **kwargs):
+    """`Dataset.map` and `Dataset.interleave`: a parallel one that does not repeat is sequential with `--exact`."""
+    made = original(dataset, *args, **kwargs)
+    function = _function_of(made)
+    if function is None:
+        return made
+    is_stateful = _is_stateful(function)
+    if is_stateful:
+        _leave_out_of_checkpoints(function)
+    given = dict(inspect.signature(original).bind(dataset, *args, **kwargs).arguments)
+    if given.pop("num_parallel_calls", None) is None:
+        return made
+    if given.pop("deterministic", None) is False:
+        _refuse("a tf.data pipeline that keeps no order (`deterministic=False`)")
+    if not is_stateful:
+        return made
+    if recorder.CALLS.trial.exact:
+        return original(given.pop("self"), **given)
+    _refuse("a parallel tf.data map with a state (`num_parallel_calls`); `--exact` makes it sequential")
+    return made
+
+
+def batched(original, dataset, *args, **kwargs):
+    """`Dataset.batch`, which may be told to keep no order (from TensorFlow 2.5 on)."""
+    if kwargs.get("deterministic") is False and kwargs.get("num_parallel_calls") is not None:
+        _refuse("a tf.data pipeline that keeps no order (`deterministic=False`)")
+    return original(dataset, *args, **kwargs)
+
+
+def mapped_and_batched(original, dataset, *args, **kwargs):
+    """`_MapAndBatchDataset.__init__`, of `tf.data.experimental.map_and_batch`: always parallel."""
+    original(dataset, *args, **kwargs)
+    if _is_stateful(_function_of(dataset)):
+        _refuse("`tf.data.experimental.map_and_batch` with a state; `map` and then `batch` can be repeated")
+
+
+def interleaved(original, dataset, input_dataset, map_func, cycle_length, block_length, sloppy, *args, **kwargs):
+    """`ParallelInterleaveDataset.__init__`, of `tf.data.experimental.parallel_interleave`."""
+    original(dataset, input_dataset, map_func, cycle_length, block_length, sloppy, *args, **kwargs)
+    if sloppy is not False and sloppy is not None:
+        _refuse("a tf.data pipeline that keeps no order (`sloppy`)")
+    if _draws(dataset):
+        _refuse("`tf.data.experimental.parallel_interleave` with random numbers; `interleave` can be repeated")
+
+
+def repeated(original, dataset, *args, **kwargs):
+    """`Dataset.repeat` in TensorFlow 2.2 to 2.5: whether random ops begin anew in the second round is a race there.
+
+    Of 16 rounds of 2.3.4 half did; in 1.13 to 1.15 and from 2.6 on all do.
+    """
+    waiting = [dataset]
+    while waiting:
+        above = waiting.pop()
+        if _draws(above):
+            _refuse("a tf.data pipeline with random numbers that is repeated (`repeat`), in this version of TensorFlow")
+        waiting.extend(above._inputs())
+    return original(dataset, *args, **kwargs)
+
+
+def function_within(original, wrapper, *args, **kwargs):
+    """`StructuredFunctionWrapper.__init__` in TensorFlow 2.2 to 2.5: a function of a data set within a data set.
+
+    Whether its random ops begin anew for each data set that the outer function makes is a race there: of 150 passes of
+    2.3.4 half did; in 1.13 to 1.15 and from 2.6 on all do.
+    """
+    is_nested = random_ops.is_tracing_pipeline()
+    random_states.pipeline_function(original, wrapper, *args, **kwargs)
+    if is_nested and recorder.CALLS.on_main_thread() and random_ops.draws(wrapper.function):
+        _refuse(
+            "a tf.data pipeline with random numbers in a data set within a data set (`flat_map`, `interleave`), "
+            "in this version of TensorFlow"
+        )
+
+
+def _draws(dataset):
+    """Whether the function of a data set draws random numbers."""
+    function = _function_of(dataset)
+    return function is not None and random_ops.draws(function)
+
+
+def _function_of(dataset):
+    """The traced function of a data set that was just made; None where it has none."""
+    # What TensorFlow 1 makes is wrapped.
+    dataset = getattr(dataset, "_dataset", dataset)
+    return dataset._map_func.function if hasattr(dataset, "_map_func") else None
+
+
+def _is_stateful(function):
+    return graphs.definition_of(function).signature.is_stateful
+
+
+# How Keras names the state of a layer's random numbers (keras 3.15.1, keras/src/random/seed_generator.py).
+_SEED_STATE = "seed_generator_state"
+
+
+def _leave_out_of_checkpoints(function):
+    """Variables that a pipeline's function writes are rebuilt by pulling."""
+    from tensorflow.python.framework import dtypes
+
+    handles = [tensor for tensor in function.captured_inputs if tensor.dtype == dtypes.resource]
+    if not handles or not any(node.op.startswith("Assign") for node in graphs.nodes_of(function)):
+        return
+    written = [handle for handle in handles if _SEED_STATE in eager.RESOURCE_VARIABLES.name_of(handle)]
+    eager.RESOURCE_VARIABLES.rebuilt_by_pipelines(written)
+    if len(written) < len(handles):
+        recorder.CALLS.refuse_exactness("a tf.data pipeline that writes a variable")
+
+
+def _refuse(cause):
+    calls = recorder.CALLS
+    if not calls.depth:
+        # What was computed with the data is recorded and goes on from the same state; only the data are drawn anew.
+        calls.refuse_exactness(recorder.Unrepeatable(cause))
+
+
+def from_generator(original, generator, *args, **kwargs):
+    """`Dataset.from_generator`: every generator that is made has a stream of its own."""
+    calls = recorder.CALLS
+    if calls.depth or not calls.on_main_thread() or not callable(generator):
+        return original(generator, *args, **kwargs)
+    key, numbers = calls.streams.new_key(), itertools.count()
+
+    def make(*values):
+        iterator = iter(generator(*values))
+        return GeneratorSource(lambda: iterator, (*key, next(numbers)))
+
+    return original(make, *args, **kwargs)
+
+
+def python_function(original, func, *args, **kwargs):
+    """`script_ops._internal_py_func`: a Python function in a graph, which may run in any thread and ahead of time."""
+    from tensorflow.python.eager import context
+
+    if not callable(func) or context.executing_eagerly():
+        return original(func, *args, **kwargs)
+
+    def watched(*values):
+        with PrivateStream("a Python function") as stream:
+            result = func(*values)
+        if stream.is_drawn_from:
+            recorder.CALLS.refuse_exactness("a Python function that TensorFlow calls draws random numbers")
+        return result
+
+    return original(watched, *args, **kwargs)
+
+
+def without_prefetching(dataset):
+    """A framework's own pipeline, without the prefetching at its end, and without any that TensorFlow would put in."""
+    import tensorflow
+
+    while type(dataset).__name__.strip("_") == "PrefetchDataset":
+        dataset = dataset._input_dataset
+    options = tensorflow.data.Options()
+    tuning, optimization = getattr(options, "autotune", None), options.experimental_optimization
+    if tuning is not None:
+        tuning.enabled = False
+    for name in ("autotune", "inject_prefetch"):
+        # Each is there in some versions.
+        if hasattr(type(optimization), name):
+            setattr(optimization, name, False)
+    return dataset.with_options(options)

@@ -1,0 +1,284 @@
+"""TensorFlow 2: random ops whose state can be read and assigned.
+
+A stateful random kernel hides its counter, and an answered call would not move it. So inside a traced function an op is
+built as its twin that draws from a state of ours (`random_ops.py` tells how), an eager resource that the function
+captures: with seeds, the numbers are TensorFlow's own, bit for bit, and begin anew where TensorFlow throws its kernels
+away (`tf.random.set_seed`, `clear_session`). They are others where TensorFlow makes several kernels of one op, each with
+a counter: of a function that others call, that one calls twice, or that runs with a `GradientTape` and without. These
+draw from one state here. So they are under XLA, which has no kernels.
+
+Outside of functions an op runs again in a replay as it did before, so it keeps TensorFlow's kernel, but for one without
+any seed: that would draw from the operating system, and draws from a state with a seed of the trial.
+
+Not in the functions of `tf.data` pipelines: there `random_ops.py` leaves an op its kernel.
+
+Source: tensorflow 2.15.1, tensorflow/python/ops/gen_random_ops.py, random_ops.py and gen_stateful_random_ops.py;
+tensorflow/python/eager/context.py.
+"""
+import contextlib
+import functools
+import importlib
+import weakref
+
+from py_hooks.advice import calls as recorder
+from py_hooks.tensorflow import random_ops
+
+
+class RandomState:
+    """The state of a random op: an eager resource.
+
+    Attributes:
+        handle: the resource's; whoever uses the state holds it.
+        name: for records.
+        first: the value that it begins with.
+        begins_anew: whether it does so again where TensorFlow throws its kernels away. Without a seed of the script's
+            its numbers would be others then, and so they are where it goes on.
+    """
+
+    begins_anew = False
+
+    def __init__(self, number, seed, seed2):
+        from tensorflow.python.framework import constant_op, dtypes, ops
+        from tensorflow.python.ops import gen_resource_variable_ops
+
+        # A plain resource: once it has been called, a function must not make variables.
+        self.name = f"pedl_random/{number}"
+        self.first = [0, seed2, seed]
+        with ops.init_scope(), ops.device("cpu:0"):
+            self.handle = gen_resource_variable_ops.var_handle_op(dtypes.int64, [3], shared_name=self.name, name="pedl_random")
+            first = constant_op.constant(self.first, dtypes.int64)
+            gen_resource_variable_ops.assign_variable_op(self.handle, first)
+
+    def numpy(self):
+        """The value."""
+        from tensorflow.python.framework import dtypes
+        from tensorflow.python.ops import gen_resource_variable_ops
+
+        return gen_resource_variable_ops.read_variable_op(self.handle, dtypes.int64).numpy()
+
+    def assign(self, value):
+        """Sets the value."""
+        from tensorflow.python.framework import constant_op, dtypes
+        from tensorflow.python.ops import gen_resource_variable_ops
+
+        gen_resource_variable_ops.assign_variable_op(self.handle, constant_op.constant(value, dtypes.int64))
+
+
+class RandomStates:
+    """The states by creation number; those of graphs live as long as their graph. A provider of state."""
+
+    def __init__(self):
+        self._references = {}
+        self._by_handle = {}
+        self._created = 0
+        self._eager = {}
+
+    def of_handle(self, handle):
+        """A weak reference to the state whose handle this is; None for other handles."""
+        return self._by_handle.get(id(handle))
+
+    def new(self, seed, seed2):
+        """A state as TensorFlow would give a kernel with these seeds."""
+        number = self._created
+        self._created += 1
+        state = RandomState(number, seed, seed2)
+        handle = id(state.handle)
+
+        def forget(_):
+            self._references.pop(number, None)
+            self._by_handle.pop(handle, None)
+
+        self._references[number] = self._by_handle[handle] = weakref.ref(state, forget)
+        return state
+
+    def of_function(self, graph, seed, seed2, begins_anew=True):
+        """A state for an op in the graph of a function."""
+        _know_twins()
+        is_seeded = bool(seed or seed2)
+        state = self.new(*((seed, seed2) if is_seeded else random_ops.seeds_of_trial()))
+        state.begins_anew = is_seeded and begins_anew
+        # The outermost graph: a branch or the body of a loop may be gone before the function that calls it.
+        while getattr(graph, "outer_graph", None) is not None and graph.outer_graph.building_function:
+            graph = graph.outer_graph
+        graph._pedl_states = [*getattr(graph, "_pedl_states", ()), state]
+        return state.handle, self.algorithm()
+
+    def of_eager(self, kind):
+        """The state for ops of one kind that have no seed, and are in no function."""
+        if kind not in self._eager:
+            self._eager[kind] = self.new(*random_ops.seeds_of_trial())
+        return self._eager[kind].handle, self.algorithm()
+
+    @staticmethod
+    def algorithm():
+        """The number of Philox."""
+        from tensorflow.python.framework import constant_op, dtypes
+
+        return constant_op.constant(1, dtypes.int64)
+
+    def _alive(self):
+        for number, reference in sorted(self._references.items()):
+            state = reference()
+            if state is not None:
+                yield str(number), state
+
+    def begin_anew(self):
+        """TensorFlow has thrown its kernels away, and with them their counters."""
+        from tensorflow.python.framework import ops
+
+        with ops.init_scope():
+            for _, state in self._alive():
+                if state.begins_anew:
+                    state.assign(state.first)
+
+    def capture(self):
+        """The states, and that of the generator from which TensorFlow takes seeds of eager ops."""
+        import numpy
+        from tensorflow.python.eager import context
+
+        tensors = [(number, state.numpy()) for number, state in self._alive()]
+        generator = getattr(context.context(), "_rng", None)
+        if generator is None:
+            return tensors, None
+        version, words, gauss = generator.getstate()
+        return [*tensors, ("seeds", numpy.array(words, numpy.uint64))], [version, gauss]
+
+    def restore(self, tensors, state):
+        """Assigns saved states."""
+        from tensorflow.python.eager import context
+
+        for number, own in self._alive():
+            if number in tensors:
+                own.assign(tensors[number])
+        if state is not None and "seeds" in tensors:
+            words = tuple(int(word) for word in tensors["seeds"])
+            context.context()._rng.setstate((state[0], words, state[1]))
+
+
+STATES = RandomStates()
+
+
+def prepare(calls):
+    """Has the states kept in checkpoints, and ops made with them."""
+    calls.state_providers.append(("tensorflow-random", STATES))
+    random_ops.new_state = _new_state
+
+
+def _new_state(kind, seed, seed2):
+    """`(handle, algorithm)` for a new op; None where the op keeps TensorFlow's kernel.
+
+    Args:
+        kind: what tells ops apart whose streams are of their own.
+        seed: of the graph, as TensorFlow would give it to the kernel.
+        seed2: of the op, in the same way.
+    """
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import ops
+
+    calls = recorder.CALLS
+    # What saving a model traces, a replay does not trace.
+    if calls.in_composite or not calls.on_main_thread():
+        return None
+    if context.executing_eagerly():
+        return None if seed or seed2 else STATES.of_eager(kind)
+    graph = ops.get_default_graph()
+    if not graph.building_function:
+        return None
+    return STATES.of_function(graph, seed or 0, seed2 or 0)
+
+
+@random_ops.but_in_pipelines
+def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=None):
+    """`gen_random_ops.random_uniform_int`, which does not look at the limits where no numbers are wanted; its twin does."""
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import ops, tensor_util
+    from tensorflow.python.ops import array_ops, math_ops
+
+    if not context.executing_eagerly() and not recorder.CALLS.in_composite:
+        minval = ops.convert_to_tensor(minval)
+        maxval = ops.convert_to_tensor(maxval, dtype=minval.dtype)
+        least, below = tensor_util.constant_value(minval), tensor_util.constant_value(maxval)
+        if least is None or below is None or least >= below:
+            is_wanted = math_ops.reduce_prod(shape) > 0
+            minval = array_ops.where_v2(is_wanted, minval, array_ops.zeros_like(minval))
+            maxval = array_ops.where_v2(is_wanted, maxval, array_ops.ones_like(maxval))
+    return random_ops.random_uniform_int(original, shape, minval, maxval, seed=seed, seed2=seed2, name=name)
+
+
+def pipeline_function(original, wrapper, *args, **kwargs):
+    """`StructuredFunctionWrapper.__init__`: traces a function of a `tf.data` pipeline.
+
+    A `tf.function` in it that was traced before has a state already. Pipelines run ahead of training, so nobody knows
+    where it stands.
+    """
+    random_ops.pipeline_function(original, wrapper, *args, **kwargs)
+    if not recorder.CALLS.on_main_thread():
+        return
+    if any(STATES.of_handle(tensor) is not None for tensor in wrapper.function.captured_inputs):
+        recorder.CALLS.refuse_exactness(
+            "a tf.data pipeline that draws random numbers in a `tf.function` that was called before outside of it"
+        )
+
+
+def cleared(original, *args, **kwargs):
+    """`TFE_ContextClearCaches`: TensorFlow throws the kernels away that eager calls have made."""
+    result = original(*args, **kwargs)
+    STATES.begin_anew()
+    return result
+
+
+_TWINS = ("StatefulUniform", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulUniformInt")
+# What `multinomial` draws its keys with.
+_KEY = "StatefulUniformFullInt"
+
+
+@functools.lru_cache(maxsize=None)
+def _know_twins():
+    """Tells TensorFlow of its own ops what it knows of those in whose place they are.
+
+    That they have no gradient (it looks for one on every way from a resource), and how `vectorized_map` draws for all of
+    its elements at once.
+
+    Source: tensorflow 2.3.4 to 2.21.0, tensorflow/python/ops/random_ops.py and parallel_for/pfor.py, `_convert_random`.
+    """
+    from tensorflow.python.framework import ops
+
+    # In some versions the package has a function of this name.
+    pfor = importlib.import_module("tensorflow.python.ops.parallel_for.pfor")
+    for twin in (*_TWINS, _KEY):
+        # Another version may know it.
+        with contextlib.suppress(KeyError):
+            ops.NotDifferentiable(twin)
+    for twin in _TWINS:
+        with contextlib.suppress(KeyError):
+            pfor.RegisterPFor(twin)(_draw_for_all)
+
+
+def _draw_for_all(pfor_input):
+    """Converts an op in the function of a `vectorized_map`. The op is still in the graph and draws, so it shares no state."""
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import array_ops, math_ops
+
+    pfor = importlib.import_module("tensorflow.python.ops.parallel_for.pfor")
+    op = pfor_input.op
+    state = _state_behind(op.inputs[0])
+    if state is None:
+        # Of a `tf.random.Generator`: what TensorFlow does with ops that it does not know.
+        return pfor._fallback_converter(pfor_input)
+    handle, algorithm = STATES.of_function(ops.get_default_graph(), state.first[2], state.first[1], state.begins_anew)
+    shape, *bounds = (pfor_input.unstacked_input(place) for place in range(2, pfor_input.num_inputs))
+    number = math_ops.cast(pfor_input.pfor.loop_len_vector, shape.dtype)
+    inputs = [handle, algorithm, array_ops.concat([number, shape], axis=0), *bounds]
+    drawn = pfor._create_op(op.type, inputs, [output.dtype for output in op.outputs], attrs=op.node_def.attr)
+    return [pfor.wrap(output, True) for output in drawn.outputs]
+
+
+def _state_behind(tensor):
+    """The state whose handle a tensor is in some function; None for other handles."""
+    while tensor is not None:
+        reference = STATES.of_handle(tensor)
+        if reference is not None:
+            return reference()
+        captures = getattr(getattr(tensor, "graph", None), "captures", ())
+        tensor = next((outside for outside, inside in captures if inside is tensor), None)
+    return None

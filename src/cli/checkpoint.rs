@@ -1,0 +1,556 @@
+//! `pedl checkpoint`: looks at the checkpoints of a trial, and exports them. It takes no lock, and changes nothing: a
+//! trial may be trained meanwhile.
+//!
+//! An export is made by the framework itself, in an interpreter of its own (`py_hooks/export.py`), which is
+//! given the tensors in a directory that is taken away again.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
+
+use pedl_core::checkpoint::Manifest;
+use pedl_core::inspect::{self, Depth, Entry};
+use serde_json::{Value, json};
+
+use super::{parse, report, verbs};
+use crate::failure::{Exit, Failure};
+use crate::supervisor::TRIALS;
+use crate::{interpreter, library};
+
+/// What can be done, in the order of the help: name, arguments, help.
+pub(super) const ACTIONS: [(&str, &str, &str); 4] = [
+    (
+        "list",
+        "[TRIAL_DIR] [--json]",
+        "the checkpoints, newest first; whether all is there, in its size",
+    ),
+    (
+        "show",
+        "[TRIAL_DIR] [--checkpoint NAME] [--json]",
+        "what is in one, the newest by default: tensors, files of the script",
+    ),
+    (
+        "verify",
+        "[TRIAL_DIR] [--json]",
+        "reads every byte of all of them; exit code 65 where one is damaged",
+    ),
+    (
+        "export",
+        "[TRIAL_DIR] --output FILE [--checkpoint NAME] [--model N]\n          [--weights] [--python PATH]",
+        "the model as its framework reads it, by the ending of FILE: .keras, .h5,\n      \
+         .weights.h5, .npz or .safetensors; a name without one is a SavedModel",
+    ),
+];
+
+/// What was asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    trial_dir: Option<PathBuf>,
+    checkpoint: Option<String>,
+    is_json: bool,
+    output: Option<String>,
+    model: String,
+    weights_only: bool,
+    /// `--python PATH`, to be parsed as that of `pedl-run`.
+    python: Vec<OsString>,
+}
+
+/// Does what a command line of the verb asks for, and returns the exit code.
+pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
+    let Some((action, rest)) = arguments.split_first() else {
+        return Ok(report::answer(&help()));
+    };
+    let action = action.to_string_lossy();
+    if matches!(&*action, "--help" | "-h") || rest.iter().any(|word| word == "--help") {
+        return Ok(report::answer(&help()));
+    }
+    let run = match &*action {
+        "list" => list,
+        "show" => show,
+        "verify" => verify,
+        "export" => export,
+        _ => {
+            let names = ACTIONS.map(|(name, _, _)| format!("`{name}`")).join(", ");
+            return Err(usage(format!("`pedl checkpoint` does not know `{action}`"))
+                .detail(format!("expected: {names}")));
+        }
+    };
+    run(&parse(&action, rest)?)
+}
+
+fn help() -> String {
+    let mut text = String::from("usage: pedl checkpoint ACTION [TRIAL_DIR] [OPTIONS]...\n\n");
+    for (name, arguments, about) in ACTIONS {
+        let _ = writeln!(text, "  pedl checkpoint {name} {arguments}\n      {about}");
+    }
+    let _ = writeln!(
+        text,
+        "\nTRIAL_DIR is the only one below {TRIALS} where it is left out."
+    );
+    text
+}
+
+fn usage(what: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, what).hint("`pedl checkpoint --help` lists what can be asked for")
+}
+
+fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
+    let mut asked = Asked::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+            _ => (&*text, None),
+        };
+        let is_export = action == "export";
+        let mut value_of = |name: &str| {
+            let next = || words.next().map(|word| word.to_string_lossy().into_owned());
+            let value = value.clone().or_else(next);
+            value.ok_or_else(|| usage(format!("`{name}` has no value")))
+        };
+        match name {
+            "--json" if value.is_none() && !is_export => asked.is_json = true,
+            "--weights" if value.is_none() && is_export => asked.weights_only = true,
+            "--checkpoint" if is_export || action == "show" => {
+                asked.checkpoint = Some(value_of(name)?);
+            }
+            "--output" if is_export => asked.output = Some(value_of(name)?),
+            "--model" if is_export => asked.model = value_of(name)?,
+            "--python" if is_export => {
+                asked.python = vec!["--python".into(), value_of(name)?.into()];
+            }
+            _ if text.starts_with('-') => {
+                return Err(usage(format!(
+                    "`{text}` is no option of `pedl checkpoint {action}`"
+                )));
+            }
+            _ if asked.trial_dir.is_none() => asked.trial_dir = Some(word.into()),
+            _ => return Err(usage(format!("`{text}` is a word too many"))),
+        }
+    }
+    Ok(asked)
+}
+
+// -- which trial, which checkpoint ---------------------------------------------------------------
+
+fn trial_dir(asked: &Asked) -> Result<PathBuf, Failure> {
+    if let Some(path) = &asked.trial_dir {
+        if path.join("trial.json").is_file() {
+            return Ok(path.clone());
+        }
+        let what = format!("`{}` is no trial directory", path.display());
+        return Err(Failure::new(Exit::Usage, what)
+            .detail("expected: a directory with `trial.json`")
+            .hint("name the directory that `--trial-dir` named, or one below `.pedl`"));
+    }
+    let mut trials = trials_below(Path::new(TRIALS));
+    match trials.len() {
+        1 => Ok(trials.remove(0)),
+        0 => Err(
+            Failure::new(Exit::Usage, format!("there is no trial below `./{TRIALS}`"))
+                .hint("name the trial directory: `pedl checkpoint ACTION TRIAL_DIR`"),
+        ),
+        number => {
+            let names = trials.iter().map(|path| format!("`{}`", path.display()));
+            let names: Vec<_> = names.collect();
+            let what = format!("there are {number} trials below `./{TRIALS}`");
+            Err(Failure::new(Exit::Usage, what)
+                .detail(format!("there is: {}", names.join(", ")))
+                .hint("name one of them: `pedl checkpoint ACTION TRIAL_DIR`"))
+        }
+    }
+}
+
+fn trials_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut trials: Vec<_> = paths
+        .filter(|path| path.join("trial.json").is_file())
+        .collect();
+    trials.sort();
+    trials
+}
+
+fn entries(asked: &Asked, depth: Depth) -> Result<(PathBuf, Vec<Entry>), Failure> {
+    let trial_dir = trial_dir(asked)?;
+    let entries = inspect::checkpoints(&trial_dir, depth).map_err(failure_of)?;
+    Ok((trial_dir, entries))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the end of the error")]
+pub(super) fn failure_of(error: pedl_core::Error) -> Failure {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim);
+    let mut failure = Failure::new(
+        Exit::Configuration,
+        lines.next().unwrap_or_default().to_owned(),
+    );
+    failure.details.extend(lines.map(str::to_owned));
+    failure.hint = error.hint();
+    failure
+}
+
+/// The checkpoint of a name (`batch-0000000200`, or `200`); the newest without one.
+fn chosen<'entries>(
+    trial_dir: &Path,
+    entries: &'entries [Entry],
+    name: Option<&str>,
+) -> Result<(&'entries Entry, &'entries Manifest), Failure> {
+    let is_it = |entry: &&Entry| match name {
+        Some(name) => entry.name == name || entry.batch.to_string() == name,
+        None => true,
+    };
+    let Some(entry) = entries.iter().find(is_it) else {
+        let names: Vec<_> = entries.iter().map(|entry| &entry.name[..]).collect();
+        let there = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        let what = match name {
+            Some(name) => format!(
+                "there is no checkpoint `{name}` in `{}`",
+                trial_dir.display()
+            ),
+            None => format!("there is no checkpoint in `{}`", trial_dir.display()),
+        };
+        return Err(Failure::new(Exit::Configuration, what).detail(format!("there is: {there}")));
+    };
+    if let Some(manifest) = &entry.manifest {
+        return Ok((entry, manifest));
+    }
+    let what = format!("checkpoint `{}` cannot be read", entry.name);
+    let failure = Failure::new(Exit::Configuration, what);
+    let failure = entry.damage.iter().cloned().fold(failure, Failure::detail);
+    Err(failure.hint("name an older one with `--checkpoint NAME`"))
+}
+
+// -- list --------------------------------------------------------------------------------------
+
+fn list(asked: &Asked) -> Result<i32, Failure> {
+    let (_, entries) = entries(asked, Depth::Sizes)?;
+    if asked.is_json {
+        return Ok(print_json(&entries.iter().map(summary).collect()));
+    }
+    let mut rows = vec![
+        [
+            "checkpoint",
+            "batch",
+            "step",
+            "epoch",
+            "size",
+            "new",
+            "age",
+            "state",
+            "metrics",
+        ]
+        .map(str::to_owned),
+    ];
+    rows.extend(entries.iter().map(row));
+    Ok(report::answer(&table(&rows)))
+}
+
+fn row(entry: &Entry) -> [String; 9] {
+    let of = |value: fn(&Manifest) -> String| entry.manifest.as_ref().map_or("-".to_owned(), value);
+    let metrics = entry.metrics.iter();
+    let metrics: Vec<_> = metrics
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    [
+        entry.name.clone(),
+        entry.batch.to_string(),
+        of(|manifest| manifest.step.to_string()),
+        of(|manifest| {
+            manifest
+                .epoch
+                .map_or("-".to_owned(), |epoch| epoch.to_string())
+        }),
+        bytes(entry.bytes()),
+        bytes(entry.new_bytes()),
+        entry.age().map_or("-".to_owned(), age),
+        match &entry.damage[..] {
+            [] => "whole".to_owned(),
+            [what, ..] => format!("damaged: {what}"),
+        },
+        metrics.join(", "),
+    ]
+}
+
+fn summary(entry: &Entry) -> Value {
+    let manifest = entry.manifest.as_ref();
+    json!({
+        "name": entry.name,
+        "path": entry.folder,
+        "batch": entry.batch,
+        "step": manifest.map(|it| it.step),
+        "epoch": manifest.and_then(|it| it.epoch),
+        "uuid": manifest.map(|it| &it.uuid),
+        "created": manifest.map(|it| &it.created),
+        "age_seconds": entry.age().map(|age| age.as_secs_f64()),
+        "bytes": entry.bytes(),
+        "new_bytes": entry.new_bytes(),
+        "metrics": entry.metrics,
+        "whole": entry.damage.is_empty(),
+        "damage": entry.damage,
+    })
+}
+
+// -- show --------------------------------------------------------------------------------------
+
+fn show(asked: &Asked) -> Result<i32, Failure> {
+    let (trial_dir, entries) = entries(asked, Depth::Sizes)?;
+    let (entry, manifest) = chosen(&trial_dir, &entries, asked.checkpoint.as_deref())?;
+    if asked.is_json {
+        let mut shown = summary(entry);
+        shown["manifest"] = json!(manifest);
+        return Ok(print_json(&shown));
+    }
+    let mut text = String::new();
+    let epoch = manifest
+        .epoch
+        .map_or(String::new(), |epoch| format!(", epoch {epoch}"));
+    let lines = [
+        ("checkpoint", format!("{} ({})", entry.name, manifest.uuid)),
+        (
+            "after",
+            format!("batch {}, step {}{epoch}", manifest.batch, manifest.step),
+        ),
+        (
+            "written",
+            format!("{} by pedl-run {}", manifest.created, manifest.pedl_version),
+        ),
+        (
+            "log",
+            format!("{} calls, {}", manifest.calls, bytes(manifest.log_offset)),
+        ),
+        (
+            "size",
+            format!(
+                "{}, of which {} were new",
+                bytes(entry.bytes()),
+                bytes(entry.new_bytes())
+            ),
+        ),
+        (
+            "state",
+            if entry.damage.is_empty() {
+                "whole".to_owned()
+            } else {
+                format!("damaged: {}", entry.damage.join("; "))
+            },
+        ),
+    ];
+    for (name, value) in lines {
+        let _ = writeln!(text, "{name:<12}{value}");
+    }
+    let mut rows = vec![["tensor", "type", "shape", "size", "pack"].map(str::to_owned)];
+    rows.extend(manifest.tensors.iter().map(|tensor| {
+        let pack = manifest.packs.get(tensor.pack);
+        [
+            tensor.name.clone(),
+            tensor.dtype.clone(),
+            format!("{:?}", tensor.shape),
+            bytes(tensor.size),
+            pack.map_or("-".to_owned(), |pack| {
+                pack.blake3.chars().take(12).collect()
+            }),
+        ]
+    }));
+    let _ = write!(text, "\n{}", table(&rows));
+    if !manifest.kept.is_empty() {
+        let mut rows = vec![["file of the script", "size", "content"].map(str::to_owned)];
+        rows.extend(manifest.kept.iter().map(|kept| {
+            let hash = kept.blake3.chars().take(12).collect();
+            [kept.path.display().to_string(), bytes(kept.size), hash]
+        }));
+        let _ = write!(text, "\n{}", table(&rows));
+    }
+    Ok(report::answer(&text))
+}
+
+// -- verify ------------------------------------------------------------------------------------
+
+fn verify(asked: &Asked) -> Result<i32, Failure> {
+    let (trial_dir, entries) = entries(asked, Depth::Bytes)?;
+    let damaged = entries
+        .iter()
+        .filter(|entry| !entry.damage.is_empty())
+        .count();
+    let code = if damaged == 0 {
+        0
+    } else {
+        Exit::Configuration as i32
+    };
+    if asked.is_json {
+        let checkpoints: Vec<_> = entries.iter().map(summary).collect();
+        print_json(&json!({"whole": damaged == 0, "checkpoints": checkpoints}));
+        return Ok(code);
+    }
+    let mut text = String::new();
+    for entry in &entries {
+        if entry.damage.is_empty() {
+            let _ = writeln!(text, "{}: whole, {}", entry.name, bytes(entry.bytes()));
+        } else {
+            let _ = writeln!(text, "{}: damaged", entry.name);
+        }
+        for what in &entry.damage {
+            let _ = writeln!(text, "  {}", what.replace('\n', "\n  "));
+        }
+    }
+    if entries.is_empty() {
+        let _ = writeln!(text, "there is no checkpoint in `{}`", trial_dir.display());
+    }
+    report::answer(&text);
+    Ok(code)
+}
+
+// -- export ------------------------------------------------------------------------------------
+
+fn export(asked: &Asked) -> Result<i32, Failure> {
+    let output = asked.output.as_deref().filter(|name| !name.is_empty());
+    let output = output.ok_or_else(|| usage("`pedl checkpoint export` needs `--output FILE`"))?;
+    if fs::symlink_metadata(output).is_ok() {
+        let failure = Failure::new(Exit::Usage, format!("`{output}` is there already"));
+        return Err(failure.hint("name another file with `--output FILE`"));
+    }
+    let (trial_dir, entries) = entries(asked, Depth::Sizes)?;
+    let (entry, _) = chosen(&trial_dir, &entries, asked.checkpoint.as_deref())?;
+    let mut options = asked.python.clone();
+    options.push("-".into());
+    let line = parse::parse(options, |name| env::var_os(name))?;
+    let library = library::locate()?;
+    let (python, _) = interpreter::find(&line, &library.cache)?;
+
+    let folder = Unpacked::new()?;
+    inspect::unpack(&trial_dir, entry.batch, &folder.0).map_err(failure_of)?;
+    let weights_only = if asked.weights_only { "1" } else { "0" };
+    let words = [
+        folder.0.as_os_str(),
+        OsStr::new(output),
+        OsStr::new(&asked.model),
+        OsStr::new(weights_only),
+    ];
+    let words = words.map(OsStr::to_owned);
+    verbs::ask(&python.executable, &library, "export", &words)
+}
+
+/// A directory that is taken away again.
+struct Unpacked(PathBuf);
+
+impl Unpacked {
+    fn new() -> Result<Self, Failure> {
+        let path = env::temp_dir().join(format!("pedl-export-{}", process::id()));
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(error) => Err(Failure::new(
+                Exit::CannotCreate,
+                format!("cannot make directory `{}`", path.display()),
+            )
+            .detail(error.to_string())
+            .hint("name a directory with room in `TMPDIR`")),
+        }
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::debug!("`{}` is left: {error}", self.0.display());
+        }
+    }
+}
+
+// -- text --------------------------------------------------------------------------------------
+
+fn print_json(value: &Value) -> i32 {
+    report::answer(&format!("{value:#}\n"))
+}
+
+/// Rows with columns as wide as need be; numbers to the right.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<_> = (0..COLUMNS)
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
+    let is_number = |column: usize| {
+        let cells = rows.iter().skip(1).map(|row| &row[column]);
+        let mut cells = cells.filter(|cell| *cell != "-").peekable();
+        cells.peek().is_some()
+            && cells.all(|cell| cell.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            let _ = if is_number(column) {
+                write!(line, "{cell:>width$}  ")
+            } else {
+                write!(line, "{cell:<width$}  ")
+            };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// A size in the largest unit of which it has one.
+fn bytes(size: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (1_000_000_000_000, "TB"),
+        (1_000_000_000, "GB"),
+        (1_000_000, "MB"),
+        (1_000, "kB"),
+    ];
+    for (unit, name) in UNITS {
+        if size >= unit {
+            let tenths = u128::from(size) * 10 / u128::from(unit);
+            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+        }
+    }
+    format!("{size} B")
+}
+
+/// A time in its largest unit.
+fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    let (number, unit) = match seconds {
+        0..120 => (seconds, "s"),
+        120..7_200 => (seconds / 60, "min"),
+        7_200..172_800 => (seconds / 3_600, "h"),
+        _ => (seconds / 86_400, "days"),
+    };
+    format!("{number} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_ages_are_told_in_one_unit() {
+        let sizes = [0, 999, 1_000, 12_345_678, u64::MAX].map(bytes);
+        assert_eq!(
+            sizes,
+            ["0 B", "999 B", "1.0 kB", "12.3 MB", "18446744.0 TB"]
+        );
+        let ages = [0, 119, 120, 7_200, 200_000].map(|seconds| age(Duration::from_secs(seconds)));
+        assert_eq!(ages, ["0 s", "119 s", "2 min", "2 h", "2 days"]);
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_need_be() {
+        let rows = [["name", "size"], ["a", "10 B"], ["long name", "-"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        assert_eq!(
+            table(&rows),
+            "name       size\na          10 B\nlong name     -\n"
+        );
+    }
+}

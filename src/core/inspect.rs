@@ -1,0 +1,138 @@
+//! A trial's checkpoints for people and tools: what `pedl checkpoint` tells. Reads only, and takes no lock.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value};
+
+use crate::calls::{Log, Mark};
+pub use crate::checkpoint::Depth;
+use crate::checkpoint::{Found, Manifest, Store};
+use crate::error::{Bug, Result};
+use crate::events;
+use crate::file;
+
+/// One checkpoint of a trial.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name of its folder.
+    pub name: String,
+    /// Batches trained before it.
+    pub batch: u64,
+    /// Where it is.
+    pub folder: PathBuf,
+    /// The table of contents, where that can be read.
+    pub manifest: Option<Manifest>,
+    /// What is wrong with it; nothing where it is whole.
+    pub damage: Vec<String>,
+    /// Metrics of the last validation after its batch, by name.
+    pub metrics: Map<String, Value>,
+}
+
+impl Entry {
+    /// Bytes of tensors, state and files of the script: what a copy of it alone would take.
+    pub fn bytes(&self) -> u64 {
+        let Some(manifest) = &self.manifest else {
+            return 0;
+        };
+        let tensors = manifest.tensors.iter().map(|tensor| tensor.size);
+        let own = manifest.files.iter().map(|file| file.size);
+        let kept = manifest.kept.iter().map(|file| file.size);
+        tensors.chain(own).chain(kept).sum()
+    }
+
+    /// Bytes that were written for it and that no checkpoint before had; files of the script left out.
+    pub fn new_bytes(&self) -> u64 {
+        let Some(manifest) = &self.manifest else {
+            return 0;
+        };
+        manifest.written + manifest.files.iter().map(|file| file.size).sum::<u64>()
+    }
+
+    /// How long ago it was written; `None` where that cannot be told.
+    pub fn age(&self) -> Option<Duration> {
+        let created = &self.manifest.as_ref()?.created;
+        let created = humantime::parse_rfc3339(created).ok()?;
+        SystemTime::now().duration_since(created).ok()
+    }
+}
+
+/// The checkpoints of a trial, newest first, with all that is wrong with each. At [`Depth::Bytes`] the log of
+/// calls up to it is a part of a checkpoint.
+///
+/// # Errors
+///
+/// The trial directory cannot be read.
+pub fn checkpoints(trial_dir: &Path, depth: Depth) -> Result<Vec<Entry>> {
+    let mut validations = validations(trial_dir)?;
+    let found = Store::open(trial_dir).inspect(depth)?;
+    let entries = found.into_iter().map(|found| {
+        let mut entry = entry_of(found);
+        entry.metrics = validations.remove(&entry.batch).unwrap_or_default();
+        if depth == Depth::Bytes {
+            let damage = entry
+                .manifest
+                .as_ref()
+                .map(|manifest| check_log(trial_dir, manifest));
+            entry
+                .damage
+                .extend(damage.and_then(Result::err).map(|error| error.to_string()));
+        }
+        entry
+    });
+    Ok(entries.collect())
+}
+
+/// Puts state and tensors of a checkpoint, every byte of them proven, into two files of a directory:
+/// `state.json` and `tensors.safetensors`, with each tensor under its own name.
+///
+/// # Errors
+///
+/// It is not there, or damaged; storage.
+pub fn unpack(trial_dir: &Path, batch: u64, directory: &Path) -> Result<()> {
+    let store = Store::open(trial_dir);
+    let Some(checkpoint) = store.load(batch)? else {
+        return Err(Bug(format!("there is no checkpoint of batch {batch}")).into());
+    };
+    checkpoint.unpack(directory)
+}
+
+fn entry_of(found: Found) -> Entry {
+    let name = found.folder.file_name().unwrap_or_default();
+    Entry {
+        name: name.to_string_lossy().into_owned(),
+        batch: found.batch,
+        folder: found.folder,
+        manifest: found.manifest,
+        damage: found.damage,
+        metrics: Map::new(),
+    }
+}
+
+fn check_log(trial_dir: &Path, manifest: &Manifest) -> Result<()> {
+    let mark = Mark {
+        offset: manifest.log_offset,
+        calls: manifest.calls,
+    };
+    Log::check(&trial_dir.join(crate::training::LOG), mark)
+}
+
+/// Metrics by the batch after which the model was validated, from the journal.
+fn validations(trial_dir: &Path) -> Result<BTreeMap<u64, Map<String, Value>>> {
+    let text = file::read_text(&trial_dir.join(events::FILE_NAME))?.unwrap_or_default();
+    let mut validations = BTreeMap::new();
+    for line in text.lines().filter(|line| line.contains("\"validation\"")) {
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        if let (Some("validation"), Some(batch), Some(metrics)) = (
+            event["event"].as_str(),
+            event["batch"].as_u64(),
+            event["metrics"].as_object(),
+        ) {
+            validations.insert(batch, metrics.clone());
+        }
+    }
+    Ok(validations)
+}

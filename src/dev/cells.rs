@@ -1,0 +1,369 @@
+//! `cargo dev matrix` and `cargo dev campaign`: trainings that are killed, on every stack that has a Keras. [`run`] is
+//! for `cargo dev kills` too.
+//!
+//! What a cell is, and what it has to show, is told by `tests/matrix.py` and `tests/campaign.py`, which do the
+//! work with the Python of each stack. Results are kept below the cache directory, in a file for each executable
+//! and state of those programs, so what was interrupted goes on where it was. The table of the README is written by
+//! `cargo dev matrix --table write` (`table`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::Options;
+use crate::environment::{self, Environment};
+use crate::failure::{At as _, Failure, Result};
+use crate::interpreter::Interpreter;
+use crate::matrix::{Matrix, Stack};
+use crate::process::{Ended, Output, Running};
+use crate::repository::Repository;
+
+/// The scripts, by the tag of the stacks they are for.
+const SCRIPTS: [(&str, &str); 5] = [
+    ("keras2", "everything_keras2.py"),
+    ("generation", "everything_keras2.py"),
+    ("tfkeras", "everything_tensorflow2.py"),
+    ("keras3", "everything_keras3.py"),
+    ("tf-data", "everything_keras3.py"),
+];
+
+/// All cells of one stack, on a slow machine.
+const STACK_LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// A program that runs cells with the Python of a stack.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Options that it takes too.
+    pub(crate) options: &'static [&'static str],
+    /// Files that it is made of, besides itself and `tests/everything.py`.
+    pub(crate) files: &'static [&'static str],
+    /// Whether each stack has a part of the work (`--part`), and not all of it.
+    pub(crate) is_shared: bool,
+}
+
+const CAMPAIGN: Program = Program {
+    name: "campaign",
+    options: &["source", "kills", "epochs"],
+    files: &[],
+    is_shared: false,
+};
+
+const MATRIX: Program = Program {
+    name: "matrix",
+    options: &["cell"],
+    files: &[],
+    is_shared: false,
+};
+
+/// Runs the cells of the campaign; says whether all of them are good.
+pub(crate) fn campaign(arguments: Vec<OsString>) -> Result<bool> {
+    let options = Options::parse(arguments, &["stack", "source", "kills", "epochs"])?.no_rest()?;
+    Ok(run(&CAMPAIGN, &options)?.good)
+}
+
+/// Runs the cells of the matrix, and prints their table; says whether all of them are good.
+pub(crate) fn matrix(arguments: Vec<OsString>) -> Result<bool> {
+    let options = Options::parse(arguments, &["stack", "cell", "table"])?.no_rest()?;
+    let writes = match options.all("table").last() {
+        None => false,
+        Some("write") => true,
+        Some(other) => {
+            let what = format!("`--table {other}`: only `write` is known");
+            return Err(Failure::usage(what));
+        }
+    };
+    let ran = run(&MATRIX, &options)?;
+    let repository = Repository::find();
+    let matrix = Matrix::read(&repository)?;
+    let order: Vec<&str> = matrix.stacks.iter().map(|stack| &*stack.name).collect();
+    let results = fs::read_to_string(&ran.results).at("read", &ran.results)?;
+    let table = table(&results, &order)?;
+    println!("\n{table}");
+    if writes {
+        write_into_readme(&repository, &table)?;
+    }
+    Ok(ran.good)
+}
+
+/// A program that was run on all stacks that were asked for.
+pub(crate) struct Ran {
+    /// The file with the results.
+    pub(crate) results: PathBuf,
+    /// Whether all are good.
+    pub(crate) good: bool,
+    /// The stacks that are here, and which part of the work each had, as `1/7`.
+    pub(crate) parts: Vec<(String, String)>,
+}
+
+/// Runs a program on each stack that was asked for.
+pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
+    let repository = Repository::find();
+    let matrix = Matrix::read(&repository)?;
+    let chosen: Vec<&str> = options.all("stack").collect();
+    for name in &chosen {
+        script_of(matrix.stack(name)?)
+            .ok_or_else(|| Failure::usage(format!("`{name}` trains nothing: it has no Keras")))?;
+    }
+    let built = repository.build()?;
+    let results = results_of(program, &repository, &built)?;
+    let executable = results.with_extension("pedl-run");
+    // A copy: what is built in the hours to come is not what these results are about. The same program may be
+    // running it already for another stack, so it comes there by a rename.
+    let copy = executable.with_extension(format!("pedl-run.{}", std::process::id()));
+    fs::copy(&built, &copy).at("copy", &built)?;
+    fs::rename(&copy, &executable).at("replace", &executable)?;
+    println!("{}\n{}", executable.display(), results.display());
+
+    let mut here = Vec::new();
+    for stack in &matrix.stacks {
+        let Some(script) = script_of(stack) else {
+            continue;
+        };
+        if !chosen.is_empty() && !chosen.contains(&&*stack.name) {
+            continue;
+        }
+        if let (Some(why), true) = (&stack.optional, chosen.is_empty()) {
+            println!("{}: skipped: {why}", stack.name);
+            continue;
+        }
+        let Some(interpreter) = Interpreter::find(&stack.python) else {
+            let versions = stack.python.join(", ");
+            println!("{}: skipped: no Python {versions} was found", stack.name);
+            continue;
+        };
+        here.push((stack, script, interpreter));
+    }
+
+    let (mut good, mut parts) = (true, Vec::new());
+    for (number, (stack, script, interpreter)) in here.iter().enumerate() {
+        println!("\n{}", stack.name);
+        let environment = Environment::of(stack, interpreter)?;
+        let mut python = environment.command();
+        python.arg("-u").arg(file_of(program, &repository));
+        python
+            .args(["--stack", &stack.name, "--script", script])
+            .arg("--results")
+            .arg(&results);
+        let part = format!("{}/{}", number + 1, here.len());
+        if program.is_shared {
+            python.arg(format!("--part={part}"));
+        }
+        parts.push((stack.name.clone(), part));
+        for name in program.options {
+            for value in options.all(name) {
+                python.arg(format!("--{name}={value}"));
+            }
+        }
+        python
+            .current_dir(repository.root())
+            .env("PEDL_STACK_TAGS", stack.tags.join(" "))
+            .env("PEDL_RUN", &executable);
+        let mut running = Running::start(python, Output::Copy)?;
+        good &= matches!(running.wait(STACK_LIMIT)?, Ended::Exited(status) if status.success());
+        running.text();
+    }
+    Ok(Ran {
+        results,
+        good,
+        parts,
+    })
+}
+
+fn file_of(program: &Program, repository: &Repository) -> PathBuf {
+    repository.root().join(format!("tests/{}.py", program.name))
+}
+
+/// The script that a stack runs; none where it has no Keras.
+fn script_of(stack: &Stack) -> Option<&'static str> {
+    let tagged = |tag: &str| stack.tags.iter().any(|other| other == tag);
+    SCRIPTS
+        .iter()
+        .find(|(tag, _)| tagged(tag))
+        .map(|(_, script)| *script)
+}
+
+/// The file with the results of an executable, and of what runs it.
+fn results_of(program: &Program, repository: &Repository, executable: &Path) -> Result<PathBuf> {
+    let directory = environment::cache_directory()?.join(program.name);
+    fs::create_dir_all(&directory).at("create", &directory)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut files = vec![executable.to_owned(), file_of(program, repository)];
+    for name in ["tests/everything.py"].iter().chain(program.files) {
+        files.push(repository.root().join(name));
+    }
+    for path in files {
+        hasher.update(&fs::read(&path).at("read", &path)?);
+    }
+    let hash = hasher.finalize().to_hex();
+    Ok(directory.join(format!("{}.jsonl", &hash[..12])))
+}
+
+/// What came to one cell, as `tests/matrix.py` writes it down.
+#[derive(Debug, Deserialize)]
+struct Line {
+    /// Stack, source or feature, seed.
+    cell: (String, String, Option<u64>),
+    outcome: String,
+}
+
+/// The table of all cells: a line for each stack, a column for each source. What few stacks have tried, the features, has
+/// a table of its own.
+fn table(results: &str, order: &[&str]) -> Result<String> {
+    let mut outcomes: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+    let mut by_stack: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
+    for line in results.lines() {
+        let line: Line = serde_json::from_str(line)
+            .map_err(|error| Failure::new(format!("not a result: {error}\n{line}")))?;
+        let (stack, name, _) = line.cell;
+        let place = order.iter().position(|other| *other == stack);
+        let place = place.unwrap_or(order.len());
+        let (_, names) = by_stack
+            .entry(place)
+            .or_insert_with(|| (stack.clone(), Vec::new()));
+        if !names.contains(&name) {
+            names.push(name.clone());
+        }
+        let cell = outcomes.entry((stack, name)).or_default();
+        cell.insert(line.outcome);
+    }
+    let mut names: Vec<&String> = Vec::new();
+    for name in by_stack.values().flat_map(|(_, names)| names) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let is_common = |name: &&&String| {
+        let tried = by_stack.values().filter(|(_, names)| names.contains(name));
+        tried.count() * FEW > by_stack.len()
+    };
+    let (common, rare): (Vec<&String>, Vec<&String>) = names.iter().partition(is_common);
+    let (mut text, mut causes) = (String::new(), Vec::new());
+    for columns in [common, rare] {
+        if columns.is_empty() {
+            continue;
+        }
+        let head: Vec<&str> = columns.iter().map(|name| name.as_str()).collect();
+        let _ = writeln!(text, "| `--exact` | {} |", head.join(" | "));
+        let _ = writeln!(text, "|---|{}", "---|".repeat(columns.len()));
+        for (stack, tried) in by_stack.values() {
+            if !columns.iter().any(|name| tried.contains(name)) {
+                continue;
+            }
+            let cells = columns.iter().map(|name| {
+                let found = outcomes.get(&(stack.clone(), (*name).clone()));
+                found.map_or("–".to_owned(), |found| shown(found, &mut causes))
+            });
+            let cells: Vec<String> = cells.collect();
+            let _ = writeln!(text, "| {stack} | {} |", cells.join(" | "));
+        }
+        text.push('\n');
+    }
+    for (number, cause) in causes.iter().enumerate() {
+        let _ = writeln!(text, "{}: {cause}.", number + 1);
+    }
+    Ok(text.trim_end().to_owned() + "\n")
+}
+
+/// What at most one stack in so many has tried is not a column of the table of sources.
+const FEW: usize = 3;
+
+/// One cell: what its two trainings, with a seed and without, have come to.
+fn shown(outcomes: &BTreeSet<String>, causes: &mut Vec<String>) -> String {
+    let words = outcomes.iter().map(|outcome| {
+        let Some(cause) = outcome.strip_prefix("cause: ") else {
+            let word = outcome.split(':').next().unwrap_or_default();
+            return word.to_owned();
+        };
+        let place = causes.iter().position(|known| known == cause);
+        let place = place.unwrap_or_else(|| {
+            causes.push(cause.to_owned());
+            causes.len() - 1
+        });
+        format!("no ({})", place + 1)
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+const BEGIN: &str = "<!-- cargo dev matrix -->\n";
+const END: &str = "<!-- end -->";
+
+fn write_into_readme(repository: &Repository, table: &str) -> Result<()> {
+    let path = repository.root().join("README.md");
+    let text = fs::read_to_string(&path).at("read", &path)?;
+    let place = text.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = place
+        .ok_or_else(|| Failure::new(format!("`{}` has no place for the table", path.display())))?;
+    let text = format!("{before}{BEGIN}{table}{END}{after}");
+    fs::write(&path, text).at("write", &path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{script_of, table};
+    use crate::matrix::Matrix;
+    use crate::repository::Repository;
+
+    #[test]
+    fn a_cell_is_what_both_of_its_trainings_have_come_to() {
+        let lines = [
+            r#"{"cell": ["tf", "arrays", 3], "outcome": "exact"}"#,
+            r#"{"cell": ["tf", "arrays", null], "outcome": "FAILED: other hashes"}"#,
+            r#"{"cell": ["tf", "tf-data", 3], "outcome": "cause: it keeps no order"}"#,
+            r#"{"cell": ["jax", "arrays", 3], "outcome": "exact", "kills": 5}"#,
+            r#"{"cell": ["jax", "arrays", null], "outcome": "exact"}"#,
+            r#"{"cell": ["torch", "arrays", 3], "outcome": "exact"}"#,
+            r#"{"cell": ["torch", "tf-data", 3], "outcome": "exact"}"#,
+        ];
+        let table = table(&lines.join("\n"), &["jax", "tf", "torch"]).expect("they are valid");
+        let expected = "| `--exact` | arrays | tf-data |\n|---|---|---|\n| jax | exact | – |\n\
+                        | tf | FAILED, exact | no (1) |\n| torch | exact | exact |\n\n1: it keeps no order.\n";
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn what_few_stacks_have_tried_has_a_table_of_its_own() {
+        let cell = |stack: &str, name: &str| {
+            format!("{{\"cell\": [\"{stack}\", \"{name}\", 3], \"outcome\": \"exact\"}}")
+        };
+        let lines = [
+            cell("a", "arrays"),
+            cell("a", "RMSprop"),
+            cell("b", "arrays"),
+            cell("c", "arrays"),
+        ];
+        let table = table(&lines.join("\n"), &["a", "b", "c"]).expect("they are valid");
+        let expected = "| `--exact` | arrays |\n|---|---|\n| a | exact |\n| b | exact |\n| c | exact |\n\n\
+                        | `--exact` | RMSprop |\n|---|---|\n| a | exact |\n";
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn every_stack_with_a_keras_has_a_script_that_is_there() {
+        let repository = Repository::find();
+        let matrix = Matrix::read(&repository).expect("the file is valid");
+        for stack in &matrix.stacks {
+            let has_keras = stack
+                .tags
+                .iter()
+                .any(|tag| ["keras", "generation", "tfkeras", "tf-data"].contains(&&**tag));
+            assert_eq!(script_of(stack).is_some(), has_keras, "{}", stack.name);
+            if let Some(script) = script_of(stack) {
+                assert!(
+                    repository
+                        .root()
+                        .join("tests/scripts")
+                        .join(script)
+                        .is_file()
+                );
+            }
+        }
+    }
+}

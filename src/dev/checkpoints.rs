@@ -1,0 +1,249 @@
+//! `cargo dev checkpoints`: what a checkpoint of 300 MB costs, beside other ways to save and to read as much.
+//!
+//! `tests/bench/checkpoints.py` trains a model with 25 million parameters under Adam by `pedl-run`. Its first start
+//! takes checkpoints, and in turns with each does what it is compared with; the next ones put the state of the last
+//! checkpoint in. The first checkpoint of a process touches its memory for the first time, and stands by itself; of
+//! the others the median counts. A ratio is the median of those within each turn, for a machine that is busy
+//! is busy with both then.
+//!
+//! Numbers depend on the machine and on what else it does, so the load is printed. What is above [`MOST_COPIES`] or below
+//! [`LEAST_SPEED`] is a failure.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::Options;
+use crate::bench::tail;
+use crate::environment::Environment;
+use crate::failure::{At as _, Failure, Result};
+use crate::interpreter::Interpreter;
+use crate::matrix::{Matrix, Stack};
+use crate::process::{Output, Running};
+use crate::quantiles::median;
+use crate::repository::Repository;
+use crate::startup::load;
+
+const SCRIPT: &str = "tests/bench/checkpoints.py";
+
+/// The tag of the stacks that are measured where the command line names none, and that of Keras 3.
+const TAG: &str = "keras";
+const KERAS3: &str = "keras3";
+
+/// How many starts put the state in.
+const RESUMES: u32 = 3;
+
+/// On Keras 3 the training waits for a checkpoint at most as long as for so many copies of its bytes.
+const MOST_COPIES: f64 = 2.0;
+
+/// A checkpoint is written at least at this part of the speed of `dd`.
+const LEAST_SPEED: f64 = 0.8;
+
+/// An interval of time between checkpoints that never ends here: the script takes them by itself.
+const NEVER: &str = "1e9";
+
+/// Thirty times 300 MB on a slow disk.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// What else saves: its name in the script, and in the table.
+const SAVERS: [(&str, &str); 3] = [
+    ("model.save", "  model.save"),
+    ("BackupAndRestore", "  BackupAndRestore"),
+    ("Orbax", "  Orbax, asynchronous"),
+];
+
+/// The answer of one start: seconds by what was done.
+#[derive(Deserialize)]
+struct Answer {
+    bytes: Option<f64>,
+    #[serde(flatten)]
+    times: BTreeMap<String, Vec<f64>>,
+}
+
+/// Measures and prints; says whether every limit was kept.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
+    let options = Options::parse(arguments, &["stack"])?.no_rest()?;
+    let repository = Repository::find();
+    let matrix = Matrix::read(&repository)?;
+    let names: Vec<&str> = options.all("stack").collect();
+    let stacks = matrix.chosen(&names, TAG)?;
+    println!("building pedl-run ...");
+    let executable = repository.build()?;
+    let mut good = true;
+    for stack in stacks {
+        good &= measure(&matrix.with_peers(stack), &repository, &executable)?;
+    }
+    Ok(good)
+}
+
+fn measure(stack: &Stack, repository: &Repository, executable: &Path) -> Result<bool> {
+    let Some(interpreter) = Interpreter::find(&stack.python) else {
+        let wanted = stack.python.join(", ");
+        println!("\n{}: skipped, no Python {wanted} was found", stack.name);
+        return Ok(true);
+    };
+    let environment = Environment::of(stack, &interpreter)?;
+    let target = executable.ancestors().nth(2).unwrap_or(repository.root());
+    let directory = target.join("checkpoints").join(&stack.name);
+    if directory.exists() {
+        fs::remove_dir_all(&directory).at("remove", &directory)?;
+    }
+    fs::create_dir_all(&directory).at("create", &directory)?;
+    println!(
+        "\n{}: {} on Python {}; load average {}",
+        stack.name,
+        stack.summary(),
+        interpreter.version,
+        load()
+    );
+    let start = || {
+        let mut command = environment.command_for(executable);
+        command.args(["--checkpoint-seconds", NEVER]);
+        command.arg("--python").arg(&environment.python);
+        command.arg(repository.root().join(SCRIPT)).arg("files");
+        command.current_dir(&directory);
+        answer(Running::start(command, Output::Keep)?)
+    };
+    let saved = start()?;
+    let mut resumed = start()?;
+    for _ in 1..RESUMES {
+        for (name, times) in start()?.times {
+            resumed.times.entry(name).or_default().extend(times);
+        }
+    }
+    let is_keras3 = stack.tags.iter().any(|tag| tag == KERAS3);
+    let good = print(&saved, &resumed, is_keras3);
+    println!("  load average {}", load());
+    fs::remove_dir_all(&directory).at("remove", &directory)?;
+    Ok(good)
+}
+
+/// Waits for the end of a start, and takes its last line apart. The script ends as one that fails does.
+fn answer(mut running: Running) -> Result<Answer> {
+    let ended = running.wait(LIMIT)?;
+    let text = running.text();
+    let line = text.lines().rev().find(|line| line.starts_with('{'));
+    line.and_then(|line| serde_json::from_str(line).ok())
+        .ok_or_else(|| {
+            let ended = ended.describe();
+            Failure::new(format!("`{SCRIPT}` ended with {ended}:\n{}", tail(&text)))
+        })
+}
+
+/// Prints the table; says whether the limits were kept.
+fn print(saved: &Answer, resumed: &Answer, is_keras3: bool) -> bool {
+    let megabytes = saved.bytes.unwrap_or(f64::NAN) / 1e6;
+    let speed = |times: &[f64]| format!("{:.0} MB/s", megabytes / median(later(times)));
+    let waits = saved.of("checkpoint");
+    let copies = saved.of("memcpy");
+    let (written, dd) = (saved.of("write"), saved.of("dd"));
+    let of_copies = median_ratio(waits, copies);
+    // Of speeds, and so the other way round.
+    let of_dd = median_ratio(dd, written);
+    let is_quick = !is_keras3 || of_copies <= MOST_COPIES;
+    let is_fast = of_dd >= LEAST_SPEED;
+
+    println!("  {:<26}{:>8}{:>10}{:>8}", "", "first", "median", "ratio");
+    let name = format!("{megabytes:.0} MB: the training waits");
+    print_row(&name, waits, None, "");
+    let limit = match (is_keras3, is_quick) {
+        (false, _) => String::new(),
+        (true, true) => format!("(at most {MOST_COPIES})"),
+        (true, false) => format!("(NOT at most {MOST_COPIES})"),
+    };
+    print_row("  one copy in memory", copies, Some(of_copies), &limit);
+    for (name, title) in SAVERS {
+        let others = saved.of(name);
+        if !others.is_empty() {
+            print_row(title, others, Some(median_ratio(waits, others)), "");
+        }
+    }
+    print_row("it is written", written, None, &speed(written));
+    let not = if is_fast { "" } else { "NOT " };
+    let limit = format!("{} ({not}at least {LEAST_SPEED})", speed(dd));
+    print_row("  dd conv=fsync", dd, Some(of_dd), &limit);
+
+    let (begin, resume) = (resumed.of("begin"), resumed.of("resume"));
+    let sums = begin.iter().zip(resume).map(|(one, two)| one + two);
+    let (put_in, read) = (
+        median(&sums.collect::<Vec<_>>()),
+        median(resumed.of("read")),
+    );
+    let parts = format!(
+        "{:.3} s to read and prove it, {:.3} s to put it in",
+        median(begin),
+        median(resume)
+    );
+    println!(
+        "  {:<34}{put_in:>8.3} s{:>8}   {parts}",
+        "it is restored", ""
+    );
+    let ratio = put_in / read;
+    println!("  {:<34}{read:>8.3} s{ratio:>8.2}", "  reading the file");
+    is_quick && is_fast
+}
+
+/// A line of the table: seconds of the first time, and of the others.
+fn print_row(name: &str, times: &[f64], ratio: Option<f64>, note: &str) {
+    let first = times.first().copied().unwrap_or(f64::NAN);
+    let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
+    let line = format!(
+        "  {name:<26}{first:>6.3} s{:>8.3} s{ratio:>8}   {note}",
+        median(later(times))
+    );
+    println!("{}", line.trim_end());
+}
+
+/// All but the first time.
+fn later(times: &[f64]) -> &[f64] {
+    times.get(1..).unwrap_or_default()
+}
+
+/// How many times the others' time it took, in the same turn; the median, without the first turn.
+fn median_ratio(ours: &[f64], others: &[f64]) -> f64 {
+    let pairs = later(ours).iter().zip(later(others));
+    median(
+        &pairs
+            .map(|(ours, others)| ours / others)
+            .collect::<Vec<_>>(),
+    )
+}
+
+impl Answer {
+    /// Seconds of one thing; none where it was not done.
+    fn of(&self, name: &str) -> &[f64] {
+        self.times.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Answer, SAVERS, SCRIPT, median_ratio};
+    use crate::repository::Repository;
+
+    #[test]
+    fn the_first_time_stands_by_itself() {
+        let text =
+            r#"{"checkpoint": [9.0, 1.0, 2.0, 3.0], "memcpy": [1.0, 1.0, 1.0, 6.0], "bytes": 300}"#;
+        let answer: Answer = serde_json::from_str(text).expect("it is an answer");
+        let ratio = median_ratio(answer.of("checkpoint"), answer.of("memcpy"));
+        assert!((ratio - 1.0).abs() < f64::EPSILON, "{ratio}");
+        assert!(answer.of("Orbax").is_empty());
+    }
+
+    #[test]
+    fn the_script_has_the_names_that_stand_here() {
+        let path = Repository::find().root().join(SCRIPT);
+        let text = fs::read_to_string(path).expect("it is there");
+        let names = ["checkpoint", "memcpy", "dd", "begin", "resume", "read"];
+        for name in names.iter().chain(SAVERS.iter().map(|(name, _)| name)) {
+            assert!(text.contains(&format!("\"{name}\"")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Two records of calls, call by call: what was called, from which line, after how many random draws, with what,
+//! and what it returned.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use pedl_core::calls::{Record, Records, kind};
+
+/// Lowest bit of a compute call's arguments: it built something. A start that goes on may build once more.
+const TRACED: u64 = 1;
+
+/// In what a call differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Another call, or one from another line.
+    Call,
+    /// Random numbers drawn by the script before it.
+    Draws,
+    /// What it was given.
+    Arguments,
+    /// What it returned.
+    Value,
+    /// There is none.
+    Missing,
+    /// The undisturbed run has none.
+    Extra,
+}
+
+/// The first call that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallDifference {
+    /// Which call of the run, from 1.
+    pub(crate) number: u64,
+    /// Of a training call its batch, from 1; else how many batches were trained.
+    pub(crate) batch: u64,
+    /// Of [`kind`].
+    pub(crate) kind: u8,
+    pub(crate) part: Part,
+    /// What is called, and where.
+    pub(crate) what: String,
+    /// Both sides, as texts.
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+/// What two records have shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Equal calls.
+    pub(crate) equal: u64,
+    /// Batches trained by the last of the first record.
+    pub(crate) batches: u64,
+    /// The first call that differs, of any kind.
+    pub(crate) first: Option<CallDifference>,
+    /// The first in which metrics of an epoch, or of a validation, differ.
+    pub(crate) first_of_metrics: Option<CallDifference>,
+}
+
+/// What two undisturbed runs differ in: such calls are not compared by their values.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Excluded {
+    /// What is called, and where.
+    pub(crate) values: BTreeSet<String>,
+    /// The one record is longer than the other: the script ends without letting Python end.
+    pub(crate) end: bool,
+}
+
+/// Compares two records.
+///
+/// # Errors
+///
+/// A text, where one cannot be read.
+pub(crate) fn compare(one: &Path, other: &Path, excluded: &Excluded) -> Result<Outcome, String> {
+    let open = |path: &Path| Records::open(path).map_err(|error| error.to_string());
+    let (mut one, mut other) = (open(one)?, open(other)?);
+    let mut outcome = Outcome::default();
+    loop {
+        // The end of a record may be torn, where the script ended without letting Python end.
+        let (expected, found) = (
+            one.next().and_then(Result::ok),
+            other.next().and_then(Result::ok),
+        );
+        if let Some(record) = &expected {
+            outcome.batches = record.batch;
+        }
+        let part = match (&expected, &found) {
+            (None, None) => return Ok(outcome),
+            (Some(_), None) | (None, Some(_)) if excluded.end => return Ok(outcome),
+            (Some(_), None) => Some(Part::Missing),
+            (None, Some(_)) => Some(Part::Extra),
+            (Some(expected), Some(found)) => differing_part(expected, found, excluded),
+        };
+        let Some(part) = part else {
+            outcome.equal += 1;
+            continue;
+        };
+        let difference = describe(part, expected.as_ref(), found.as_ref());
+        if outcome.first_of_metrics.is_none()
+            && matches!(difference.kind, kind::METRICS | kind::TEST)
+        {
+            outcome.first_of_metrics = Some(difference.clone());
+        }
+        outcome.first.get_or_insert(difference);
+        if matches!(part, Part::Call | Part::Missing | Part::Extra)
+            || outcome.first_of_metrics.is_some()
+        {
+            // From here on the two have nothing to do with each other.
+            return Ok(finished(outcome, one));
+        }
+    }
+}
+
+fn finished(mut outcome: Outcome, rest: Records) -> Outcome {
+    for record in rest.map_while(Result::ok) {
+        outcome.batches = record.batch;
+    }
+    outcome
+}
+
+/// The calls by which two undisturbed runs are told apart, if nothing is computed in them.
+pub(crate) fn excluded(one: &Path, other: &Path) -> Result<Excluded, String> {
+    let mut excluded = Excluded::default();
+    loop {
+        let outcome = compare(one, other, &excluded)?;
+        match outcome.first {
+            Some(it) if it.part == Part::Value && !is_computed(it.kind) => {
+                if !excluded.values.insert(it.what) {
+                    return Ok(excluded);
+                }
+            }
+            Some(it)
+                if matches!(it.part, Part::Missing | Part::Extra) && it.kind != kind::TRAIN =>
+            {
+                excluded.end = true;
+                return Ok(excluded);
+            }
+            _ => return Ok(excluded),
+        }
+    }
+}
+
+fn is_computed(of: u8) -> bool {
+    matches!(of, kind::TRAIN | kind::TEST | kind::PREDICT | kind::METRICS)
+}
+
+fn differing_part(expected: &Record, found: &Record, excluded: &Excluded) -> Option<Part> {
+    let traced = if is_computed(expected.kind) {
+        TRACED
+    } else {
+        0
+    };
+    if (expected.kind, &expected.identity, &expected.site)
+        != (found.kind, &found.identity, &found.site)
+    {
+        Some(Part::Call)
+    } else if expected.draws != found.draws {
+        Some(Part::Draws)
+    } else if expected.arguments | traced != found.arguments | traced {
+        Some(Part::Arguments)
+    } else if expected.value != found.value && !excluded.values.contains(&name(expected)) {
+        Some(Part::Value)
+    } else {
+        None
+    }
+}
+
+fn name(record: &Record) -> String {
+    format!("`{}` at {}", record.identity, record.site)
+}
+
+fn describe(part: Part, expected: Option<&Record>, found: Option<&Record>) -> CallDifference {
+    let any = expected.or(found).expect("one of the two is there");
+    let side = |record: Option<&Record>| match (record, part) {
+        (None, _) => "no further call".to_owned(),
+        (Some(record), Part::Draws) => format!("{} random draws before it", record.draws),
+        (Some(record), Part::Arguments) => format!("given {:#x}", record.arguments),
+        (Some(record), Part::Value) => record.value.describe(),
+        (Some(record), Part::Call | Part::Missing | Part::Extra) => {
+            format!("{} ({})", name(record), record.kind_name())
+        }
+    };
+    CallDifference {
+        number: any.number,
+        batch: any.batch,
+        kind: any.kind,
+        part,
+        what: name(any),
+        expected: side(expected),
+        found: side(found),
+    }
+}

@@ -1,0 +1,252 @@
+//! One start of `pedl-run`: its processes, what it says, and how it is ended.
+//!
+//! This process is the reaper of all that it starts, however deep, so that "all processes" can be found and
+//! waited for: nothing of one run is left when the next begins.
+
+use std::fs;
+use std::io::{self, BufRead as _, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process, prlimit};
+use serde_json::Value;
+
+/// Between two looks at the processes.
+pub(super) const LOOK: Duration = Duration::from_millis(5);
+
+/// A started `pedl-run`.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    said: Arc<Mutex<Said>>,
+}
+
+/// What came on standard error.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    /// Messages of `pedl-run`, in order.
+    pub(super) messages: Vec<String>,
+    /// The last error of `pedl-run`: its message and details.
+    pub(super) error: Option<String>,
+    /// The last lines of the script.
+    pub(super) script: Vec<String>,
+}
+
+/// Of what the script says so many lines are kept.
+const SCRIPT_LINES: usize = 20;
+
+impl Said {
+    fn take(&mut self, line: String) {
+        let message = serde_json::from_str::<Value>(&line)
+            .ok()
+            .filter(|value| value["level"].is_string());
+        let Some(value) = message else {
+            self.script.push(line);
+            if self.script.len() > SCRIPT_LINES {
+                self.script.remove(0);
+            }
+            return;
+        };
+        let text = value["message"].as_str().unwrap_or_default().to_owned();
+        if value["level"] == "error" {
+            let details = value["details"].as_array().into_iter().flatten();
+            let lines = details.filter_map(Value::as_str).map(str::to_owned);
+            let all: Vec<_> = std::iter::once(text.clone()).chain(lines).collect();
+            self.error = Some(all.join("\n"));
+        }
+        self.messages.push(text);
+    }
+}
+
+impl Process {
+    /// Starts a command, whose messages are JSON. What the script prints is in its trial directory.
+    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let said = Arc::new(Mutex::new(Said::default()));
+        if let Some(stderr) = child.stderr.take() {
+            let said = Arc::clone(&said);
+            // It ends with the last process that has the pipe open.
+            thread::spawn(move || {
+                for line in BufReader::new(stderr).split(b'\n') {
+                    let Ok(line) = line else { break };
+                    let line = String::from_utf8_lossy(&line).into_owned();
+                    said.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .take(line);
+                }
+            });
+        }
+        Ok(Self { child, said })
+    }
+
+    pub(super) fn said(&self) -> Said {
+        self.said
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// The process that trains; `None` while there is none.
+    pub(super) fn trial(&self) -> Option<Pid> {
+        children_of(self.child.id()).into_iter().min().and_then(pid)
+    }
+
+    /// SIGKILL to the process that trains.
+    pub(super) fn kill_trial(&self) {
+        if let Some(trial) = self.trial() {
+            send(trial, Signal::KILL);
+        }
+    }
+
+    /// SIGTERM to what was started, as `kill PID` does.
+    pub(super) fn terminate(&self) {
+        if let Some(pid) = pid(self.child.id()) {
+            send(pid, Signal::TERM);
+        }
+    }
+
+    /// SIGKILL to all its processes, as when the power goes. Returns when none of them is left.
+    pub(super) fn kill_everything(&mut self) -> io::Result<ExitStatus> {
+        let status = self.kill_supervisor_first()?;
+        reap_orphans();
+        Ok(status)
+    }
+
+    fn kill_supervisor_first(&mut self) -> io::Result<ExitStatus> {
+        let below = descendants_of(self.child.id());
+        // First of all the one that would start the others again.
+        self.child.kill()?;
+        for process in below.into_iter().filter_map(pid) {
+            send(process, Signal::KILL);
+        }
+        self.child.wait()
+    }
+}
+
+/// Ends what an ended start has left: by now it is a child of this process.
+pub(super) fn reap_orphans() {
+    loop {
+        let left = children_of(std::process::id());
+        if left.is_empty() {
+            return;
+        }
+        for process in left.into_iter().filter_map(pid) {
+            send(process, Signal::KILL);
+            // One that is no child of ours any more is no concern of ours.
+            let _ = rustix::process::waitpid(Some(process), WaitOptions::empty());
+        }
+    }
+}
+
+/// From now on orphans below this process become its children.
+pub(super) fn become_reaper() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
+}
+
+/// Lets a process write no file beyond so many bytes, as if there were no room; `None` lets it again.
+///
+/// The failing writes end in EFBIG; Python ignores the signal that comes with it.
+pub(super) fn limit_file_size(process: Pid, bytes: Option<u64>) -> io::Result<()> {
+    let before = rustix::process::getrlimit(Resource::Fsize);
+    let limit = Rlimit {
+        current: bytes.or(before.maximum),
+        maximum: before.maximum,
+    };
+    prlimit(Some(process), Resource::Fsize, limit)?;
+    Ok(())
+}
+
+fn send(process: Pid, signal: Signal) {
+    // It may have ended meanwhile.
+    let _ = kill_process(process, signal);
+}
+
+fn pid(number: u32) -> Option<Pid> {
+    Pid::from_raw(number.cast_signed())
+}
+
+/// `(process, parent)` of all that run.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbers = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let found = numbers.filter_map(|number| {
+        let text = fs::read(format!("/proc/{number}/stat")).ok()?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        // The second field is the program's name in parentheses, which may hold anything.
+        let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some((number, parent))
+    });
+    found.collect()
+}
+
+fn children_of(process: u32) -> Vec<u32> {
+    let parents = parents();
+    let children = parents.iter().filter(|(_, parent)| *parent == process);
+    children.map(|(child, _)| *child).collect()
+}
+
+fn descendants_of(process: u32) -> Vec<u32> {
+    let parents = parents();
+    let mut found = vec![process];
+    let mut place = 0;
+    while let Some(&parent) = found.get(place) {
+        found.extend(parents.iter().filter(|it| it.1 == parent).map(|it| it.0));
+        place += 1;
+    }
+    found.split_off(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_from_what_the_script_says() {
+        let mut said = Said::default();
+        for line in [
+            r#"{"level":"info","message":"exact resume: yes"}"#,
+            "Traceback",
+            r#"{"level":"error","message":"it differs","details":["recorded: 1"],"hint":null}"#,
+            r#"{"loss": 0.5}"#,
+        ] {
+            said.take(line.to_owned());
+        }
+        assert_eq!(said.messages, ["exact resume: yes", "it differs"]);
+        assert_eq!(said.error.as_deref(), Some("it differs\nrecorded: 1"));
+        assert_eq!(said.script, ["Traceback", r#"{"loss": 0.5}"#]);
+    }
+
+    #[test]
+    fn all_processes_of_a_start_are_ended() {
+        let mut command = Command::new("sh");
+        let script = "sh -c 'sleep 1000 & sleep 1000' & sleep 1000";
+        let mut process = Process::start(command.args(["-c", script])).expect("started");
+        while descendants_of(process.child.id()).len() < 4 {
+            thread::sleep(LOOK);
+        }
+        let below = descendants_of(process.child.id());
+        // What is left of it would be reaped with the children of other tests.
+        process.kill_supervisor_first().expect("ended");
+        let is_running = |it: &u32| parents().iter().any(|(process, _)| process == it);
+        while below.iter().any(is_running) {
+            thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+"""Passes over the items of a data set end with their epoch, also where a framework's thread goes on asking."""
+
+import threading
+import types
+
+import pytest
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice.data import Items, SequencePass
+
+pytestmark = pytest.mark.stack("keras")
+
+
+class Dataset:
+    """Builds an item when it is let, and counts epochs as image iterators count batches."""
+
+    def __init__(self):
+        self.total_batches_seen = 0
+        self.begun = threading.Semaphore(0)
+        self.let = threading.Semaphore(0)
+        self.built = []
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        before = self.total_batches_seen
+        self.begun.release()
+        assert self.let.acquire(timeout=30)
+        self.built.append((index, before, self.total_batches_seen))
+        return index
+
+
+@pytest.fixture
+def causes(monkeypatch):
+    """Why a training is not exact; `CALLS` is one of a live training."""
+    found = []
+    calls = types.SimpleNamespace(trial=types.SimpleNamespace(exact=False), replaying=False, refuse_exactness=found.append)
+    monkeypatch.setattr(recorder, "CALLS", calls)
+    return found
+
+
+@pytest.fixture(params=[0, 2])
+def items(request, monkeypatch, causes):
+    """Items that are built by the thread that asks, or by two workers."""
+    monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
+    return Items(Dataset(), (1,), workers=request.param)
+
+
+class _NoStream:
+    def __init__(self, *key):
+        self.key = key
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+
+def test_what_a_thread_still_builds_is_done_before_an_epoch_ends(items, causes):
+    dataset, taken = items.dataset, []
+    items_pass = SequencePass(items, 0, range(6), ahead=2)
+    asking = threading.Thread(target=lambda: taken.extend(items_pass), daemon=True)
+    asking.start()
+    dataset.let.release()
+    for _ in range(2):
+        assert dataset.begun.acquire(timeout=30)
+    ending = threading.Thread(target=items.end_epoch, args=(6,), daemon=True)
+    ending.start()
+    ending.join(0.2)
+    assert ending.is_alive()
+    for _ in range(3):
+        dataset.let.release()
+    ending.join(30)
+    asking.join(30)
+    assert not ending.is_alive()
+    assert not asking.is_alive()
+    assert dataset.total_batches_seen == 6
+    assert all(before == after == 0 for _, before, after in dataset.built)
+    assert len(taken) < 6
+    assert causes == []
+
+
+def test_a_pass_that_goes_on_builds_what_was_ahead_anew(items, causes):
+    dataset = items.dataset
+    for _ in range(20):
+        dataset.let.release()
+    items_pass = SequencePass(items, 0, range(6), ahead=3)
+    first = [next(items_pass) for _ in range(2)]
+    items.end_epoch(2, goes_on=True)
+    built_before = len(dataset.built)
+    assert first + list(items_pass) == [0, 1, 2, 3, 4, 5]
+    # What was taken behind the end of the epoch was built behind it.
+    assert {index for index, _, after in dataset.built[built_before:] if after == 2} == {2, 3, 4, 5}
+    assert causes == []
+
+
+def test_a_pass_that_has_not_begun_stays_for_the_next_epoch(items, causes):
+    for _ in range(20):
+        items.dataset.let.release()
+    items_pass = SequencePass(items, 0, range(6), ahead=2)
+    items.end_epoch(6)
+    assert list(items_pass) == [0, 1, 2, 3, 4, 5]
+    assert causes == []

@@ -1,0 +1,126 @@
+"""Which random generators a data set can reach, and that they draw by key and are left as they were."""
+import functools
+import importlib
+import importlib.util
+import random
+
+import pytest
+
+from py_hooks.advice import owned_generators
+
+# Not on every stack, where this file is read and none of its tests is wanted.
+np = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
+pytestmark = pytest.mark.stack("keras")
+
+
+@pytest.fixture(autouse=True)
+def this_is_the_users(monkeypatch):
+    """This file lies beside ours, and stands for a script."""
+    monkeypatch.setattr(owned_generators.places, "is_user_file", lambda filename: filename == __file__)
+
+
+of_the_script = np and np.random.RandomState(1)
+
+
+def augment(batch):
+    """Uses a generator of the module, as functions of scripts do."""
+    return batch + of_the_script.normal()
+
+
+class Noise:
+    """Holds one."""
+
+    def __init__(self, generator):
+        self.generator = generator
+
+
+class Dataset:
+    """Holds what it is given."""
+
+    def __init__(self, **held):
+        self.__dict__.update(held)
+
+    def __getitem__(self, index):
+        return index
+
+
+class Augmented(Dataset):
+    """Calls a function of the module."""
+
+    def __getitem__(self, index):
+        return augment(index)
+
+
+def find(dataset, *expected):
+    """The generators that are found, and that they are the expected ones in their order."""
+    found = owned_generators.find(dataset)
+    assert [id(one) for one in found] == [id(one) for one in expected]
+
+
+GENERATORS = {
+    "RandomState": lambda: np.random.RandomState(3),
+    "Random": lambda: random.Random(3),
+}
+if hasattr(getattr(np, "random", None), "Generator"):
+    GENERATORS["Generator"] = lambda: np.random.default_rng(3)
+
+
+@pytest.fixture(params=sorted(GENERATORS))
+def generator(request):
+    """One of each kind."""
+    return GENERATORS[request.param]()
+
+
+def test_in_an_attribute(generator):
+    find(Dataset(rng=generator), generator)
+
+
+def test_in_an_object_of_the_scripts_in_a_list_in_a_dict(generator):
+    find(Dataset(steps={"noise": [Noise(generator), Noise(generator)]}), generator)
+
+
+def test_in_a_closure_in_a_default_and_in_a_partial_function(generator):
+    default = np.random.RandomState(5)
+
+    def draw(default=default):
+        return generator
+
+    find(Dataset(draw=draw), generator, default)
+    find(Dataset(draw=functools.partial(max, generator)), generator)
+
+
+def test_in_a_bound_method(generator):
+    find(Dataset(draw=Noise(generator).__init__), generator)
+
+
+def test_in_the_module_through_a_function_that_is_called():
+    find(Augmented(), of_the_script)
+    find(Dataset())
+
+
+def test_the_global_ones_are_not_its_own():
+    find(Dataset(python=random._inst, numpy=np.random.mtrand._rand))
+
+
+def test_what_holds_itself_ends():
+    dataset = Dataset(rng=np.random.RandomState(1))
+    dataset.itself = [dataset, {"again": dataset}]
+    find(dataset, dataset.rng)
+
+
+def draw(generator):
+    """Some numbers."""
+    return [generator.normal() if hasattr(generator, "normal") else generator.gauss(0, 1) for _ in range(3)]
+
+
+def test_keyed_it_draws_by_its_seed_and_goes_on_where_it_was(generator):
+    twin = type(generator)
+    before = draw(generator)
+    drawn = []
+    for seed in (7, 8, 7):
+        with owned_generators.Keyed([generator], lambda number, seed=seed: seed + number):
+            drawn.append(draw(generator))
+    assert drawn[0] == drawn[2] != drawn[1]
+    after = draw(generator)
+    undisturbed = next(make() for make in GENERATORS.values() if type(make()) is twin)
+    assert before + after == draw(undisturbed) + draw(undisturbed)

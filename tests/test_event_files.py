@@ -1,0 +1,65 @@
+"""Event files that C++ writes: whatever is killed, a reader finds each step once, and none is missing."""
+
+import pytest
+import support
+
+SCRIPT = support.SCRIPTS / "writes_events.py"
+
+
+@pytest.mark.stack("tensorflow")
+def test_every_event_is_there_once_after_kills_at_and_between_checkpoints(script_run):
+    options = ["--exact", "--checkpoint-seconds", "0.3"]
+    undisturbed = script_run(SCRIPT, options=options).run().check()
+    assert undisturbed.stdout.count("twice: []") == len(undisturbed.hashes) - 1 >= 7, undisturbed
+    run = script_run(SCRIPT, options=options)
+    for epochs in (3, 9, 16):
+        running = run.start()
+        count = run.trial.count("checkpoint")
+        running.wait_until(
+            lambda: _lines(run) >= epochs and run.trial.count("checkpoint") > count  # noqa: B023
+        )
+        running.kill_everything()
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 3
+    assert ended.hashes == undisturbed.hashes
+    assert len(list(run.directory.glob("logs-*"))) == 1
+
+
+@pytest.mark.stack("tensorflow")
+def test_events_of_a_start_without_a_checkpoint_are_written_anew(script_run):
+    options = ["--exact", "--checkpoint-seconds", "1000"]
+    run = script_run(SCRIPT, options=options)
+    running = run.start()
+    running.wait_until(lambda: _lines(run) >= 3)
+    running.kill_everything()
+    (first,) = run.directory.glob("logs-*")
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 0
+    assert ended.stdout.count("twice: []") == len(ended.hashes) - 1
+    # The folder of the first start holds none of them any more.
+    assert not first.exists() or not list(first.rglob("*tfevents*"))
+
+
+@pytest.mark.stack("tensorflow")
+def test_what_is_killed_in_its_replay_keeps_all_events(script_run):
+    options = ["--exact", "--checkpoint-seconds", "0.3"]
+    undisturbed = script_run(SCRIPT, options=options).run().check()
+    run = script_run(SCRIPT, options=options)
+    running = run.start()
+    running.wait_until(lambda: _lines(run) >= 14 and run.trial.checkpoint)
+    running.kill_everything()
+    before = run.trial.checkpoint
+    for name in ("events.txt", "progress.txt"):
+        running = run.start()
+        # Taken aside by the start, and there again as the script makes it.
+        made = run.directory / name
+        running.wait_until(lambda: not made.exists())  # noqa: B023
+        running.wait_until(made.exists)
+        running.kill_everything()
+    assert run.trial.checkpoint >= before
+    assert run.run().check().hashes == undisturbed.hashes
+
+
+def _lines(run):
+    path = run.directory / "progress.txt"
+    return len(path.read_text().splitlines()) if path.exists() else 0

@@ -1,0 +1,114 @@
+"""A trial goes on identically elsewhere: directory, HOME, user, workers and processors may be others."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import support
+
+SCRIPT = support.SCRIPTS / "moves.py"
+OPTIONS = ["--exact", "--batches-per-step", "20", "--checkpoint-period", "1"]
+
+# No user of this machine.
+USER = 12345
+
+# Becomes that user, who may read what only root may: a Python below root's home, and the directories of tests.
+AS_USER = [
+    "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search", "--pdeathsig=KILL",
+]  # fmt: skip
+
+
+def give_away(directory, user):
+    """Another user owns a directory, and all that is in it."""
+    for path in [directory] + sorted(directory.rglob("*")):
+        os.chown(str(path), user, user, follow_symlinks=False)
+
+
+def skip_unless_users_change():
+    if os.geteuid() != 0:
+        pytest.skip("only root may give a trial to another user, and become that")
+    if not shutil.which("setpriv"):
+        pytest.skip("there is no `setpriv`")
+    probe = [*AS_USER, sys.executable, "-c", "pass"]
+    ended = subprocess.run(probe, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if ended.returncode != 0:
+        pytest.skip(f"root may not become another user who reads everything: {ended.stdout.decode().strip()}")
+
+
+@pytest.mark.stack("keras3-jax", "keras2")
+def test_it_goes_on_identically(script_run, tmp_path, monkeypatch):
+    undisturbed = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "3"})
+    expected = undisturbed.run().check()
+
+    run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "3"})
+    run.trial.directory.mkdir(parents=True)
+    shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
+    running = run.start()
+    running.wait_until(lambda: run.trial.checkpoint)
+    running.kill_everything()
+    os.rename(str(run.directory), str(tmp_path / "elsewhere"))
+
+    # What is started inherits the processors.
+    (tmp_path / "home").mkdir()
+    environment = {"WORKERS": "1", "HOME": str(tmp_path / "home")}
+    moved = support.ScriptRun(tmp_path / "elsewhere", SCRIPT, options=OPTIONS, environment=environment)
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    try:
+        ended = moved.run().check()
+    finally:
+        os.sched_setaffinity(0, processors)
+        moved.close()
+    assert ended.hashes == expected.hashes
+    assert moved.trial.count("resumed") == 1
+    assert (moved.directory / "models").is_dir()
+    assert not run.directory.exists()
+
+
+@pytest.mark.stack("keras3-jax", "keras2")
+def test_another_user_goes_on_identically_and_so_does_root_after_that(script_run, tmp_path):
+    skip_unless_users_change()
+    undisturbed = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
+    expected = undisturbed.run().check()
+
+    run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
+    run.trial.directory.mkdir(parents=True)
+    shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
+    running = run.start()
+    running.wait_until(lambda: run.trial.checkpoint)
+    running.kill_everything()
+    first = run.trial.checkpoint
+
+    home = tmp_path / "home"
+    home.mkdir()
+    for directory in (home, run.directory):
+        give_away(directory, USER)
+    settings = {"options": OPTIONS, "environment": {"WORKERS": "1", "HOME": str(home)}, "wrapper": AS_USER}
+    of_user = support.ScriptRun(run.directory, SCRIPT, **settings)
+    running = of_user.start()
+    running.wait_until(lambda: run.trial.checkpoint > first)
+    running.kill_everything()
+    assert (run.trial.directory / "latest").lstat().st_uid == USER
+
+    ended = run.run().check()
+    of_user.close()
+    assert ended.hashes == expected.hashes
+    assert run.trial.count("resumed") == 2
+
+
+@pytest.mark.stack("keras2")
+def test_a_move_to_no_workers_where_keras_then_trains_otherwise_is_no_drift(script_run):
+    run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "3"})
+    running = run.start()
+    running.wait_until(lambda: run.trial.checkpoint)
+    running.kill_everything()
+
+    without = support.ScriptRun(run.directory, SCRIPT, options=OPTIONS, environment={"WORKERS": "0"})
+    ended = without.run().check(76)
+    without.close()
+    _, _, message = ended.stderr.partition("pedl: error: ")
+    assert "argument `workers`" in message, ended
+    assert "above 0" in message, ended

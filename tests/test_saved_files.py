@@ -1,0 +1,81 @@
+"""Files that a training saves: after any kill they are those of a training that nobody disturbed, and none is lost."""
+
+import random
+
+import pytest
+import support
+
+SCRIPT = support.SCRIPTS / "saves.py"
+OPTIONS = ["--exact", "--checkpoint-seconds", "0.2"]
+
+
+@pytest.fixture
+def saving(script_run):
+    """A function that makes a run of the script, with the file that it counts its epochs in."""
+
+    def make():
+        run = script_run(SCRIPT, options=OPTIONS)
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(str(run.directory / "counts.h5"), "w") as file:
+            file["epochs"] = 0
+        return run
+
+    return make
+
+
+@pytest.mark.stack("keras")
+def test_all_saved_files_are_those_of_an_undisturbed_run(saving):
+    undisturbed = saving().run().check()
+    assert len(undisturbed.hashes) > 20
+    run = saving()
+    for epochs in (4, 9, 14):
+        running = run.start()
+        count = run.trial.count("checkpoint")
+        # Saved again after the checkpoint that is resumed.
+        running.wait_until(lambda: _lines(run) >= epochs and run.trial.count("checkpoint") > count)  # noqa: B023
+        running.ends_within(0.1)
+        running.kill_everything()
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 3
+    assert ended.hashes == undisturbed.hashes
+
+
+@pytest.mark.stack("keras3-jax")
+def test_no_file_is_lost_by_kills_in_the_replay(saving):
+    run = saving()
+    running = run.start()
+    running.wait_until(lambda: _lines(run) >= 11 and run.trial.checkpoint)
+    running.kill_everything()
+    before = _files(run)
+    dice = random.Random(1)
+    ended = None
+    for _ in range(6):
+        # Some in the imports, some in the replay; on a quick machine it may come to its end.
+        ended = run.start().ends_within(dice.uniform(0.2, 2))
+        if ended is not None:
+            break
+        run._starts[-1].kill_everything()
+        there = _files(run) | {path for path in before if path in _in_ledger(run)}
+        assert before - {path for path in before if "best" not in path} <= there
+    ended = (ended or run.run()).check()
+    assert ended.hashes == saving().run().check().hashes
+
+
+def _lines(run):
+    path = run.directory / "progress.txt"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def _files(run):
+    return {str(path.relative_to(run.directory)) for path in (run.directory / "models").rglob("*") if path.stat().st_size}
+
+
+def _in_ledger(run):
+    """Files that lie in the trial directory, by the paths at which the next start finds them again."""
+    found = set()
+    lines = (run.trial.directory / "files.jsonl").read_text().splitlines()
+    for number, line in enumerate(lines):
+        path = line.split('": "')[1].partition('"')[0] if '"created"' in line else ""
+        if path and (run.trial.directory / "aside" / str(number)).exists():
+            found.add(path.replace("../../", ""))
+    return found

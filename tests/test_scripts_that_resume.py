@@ -1,0 +1,57 @@
+"""Scripts that look for what they saved, and go on from there: in a replay there is nothing yet, as the first time."""
+
+import pytest
+import support
+
+SCRIPT = support.SCRIPTS / "resumes_itself.py"
+OPTIONS = ["--exact", "--checkpoint-seconds", "0.2"]
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("way", ["exists", "newest", "whole", "pickle"])
+def test_it_ends_as_if_nobody_had_disturbed_it(script_run, way):
+    _compare(script_run, way)
+
+
+@pytest.mark.stack("keras3")
+def test_backup_and_restore_ends_as_if_nobody_had_disturbed_it(script_run):
+    _compare(script_run, "backup")
+
+
+@pytest.mark.stack("keras3-jax")
+def test_what_was_saved_before_the_trial_is_read_again_although_the_trial_has_overwritten_it(script_run):
+    def begun():
+        run = script_run(SCRIPT, "exists", options=OPTIONS)
+        run.python().check()
+        (run.directory / "progress.txt").unlink()
+        return run
+
+    undisturbed, run = begun().run().check(), begun()
+    _kill(run, 8)
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 1
+    assert "found weights" in ended.stdout
+    assert ended.hashes == undisturbed.hashes
+
+
+def _compare(script_run, way):
+    undisturbed = script_run(SCRIPT, way, options=OPTIONS).run().check()
+    run = script_run(SCRIPT, way, options=OPTIONS)
+    for epochs in (4, 10):
+        _kill(run, epochs)
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 2
+    assert ended.stdout == undisturbed.stdout
+    assert "began at 0 found None epochs 16" in ended.stdout
+
+
+def _kill(run, epochs):
+    path = run.directory / "progress.txt"
+    running = run.start()
+    count = run.trial.count("checkpoint")
+    running.wait_until(
+        lambda: path.exists()
+        and len(path.read_text().splitlines()) >= epochs
+        and run.trial.count("checkpoint") > count
+    )
+    running.kill_everything()
