@@ -144,6 +144,11 @@ class _Process:
 
         optimizers.watch(self, module)
 
+    def watch_tf_keras(self, module):
+        from py_hooks.tf_keras import models
+
+        models.watch(self, module)
+
     def intercept(self, module):
         from py_hooks import libraries
 
@@ -181,6 +186,7 @@ def start(launch_text):
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
     finder.when_imported("torch.optim.optimizer", process.watch_torch)
+    finder.when_imported("tf_keras.src.engine.training", process.watch_tf_keras)
     if process.trial.hyperparameters != "{}":
         for library in ("argparse", "absl.flags", "click"):
             finder.when_imported(library, process.offer_hyperparameters)

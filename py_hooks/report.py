@@ -102,7 +102,12 @@ def _lines(module, name):
 
 
 # Files of rows that several generations have in common, below `py_hooks`.
-_SHARED = ("keras/rows_of_v2.py", "tensorflow/rows_of_pipelines.py", "tensorflow/rows_of_v2.py")
+_SHARED = (
+    "keras/rows_of_v2.py",
+    "tensorflow/rows_of_files.py",
+    "tensorflow/rows_of_pipelines.py",
+    "tensorflow/rows_of_v2.py",
+)
 
 
 def _row_place(text, row):

@@ -291,6 +291,17 @@ class ScriptRun:
         """Runs it under plain Python to its end; returns an `Ended`, whatever the exit code."""
         return self.start_python().wait(timeout)
 
+    def start_and_kill(self, condition=lambda: True):
+        """Starts it under pedl-run, and kills all of it once this start has taken a checkpoint and `condition()` is true.
+
+        Returns:
+            An `Ended`. Fails if the script ends before that.
+        """
+        count = self.trial.count("checkpoint")
+        running = self.start()
+        running.wait_until(lambda: self.trial.count("checkpoint") > count and condition())
+        return running.kill_everything()
+
     def _start(self, command):
         output = f"{self.directory}.start-{len(self._starts) + 1}"
         self._starts.append(Running(self.wrapper + command, self.directory, self._environment, output))

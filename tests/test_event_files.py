@@ -13,12 +13,7 @@ def test_every_event_is_there_once_after_kills_at_and_between_checkpoints(script
     assert undisturbed.stdout.count("twice: []") == len(undisturbed.hashes) - 1 >= 7, undisturbed
     run = script_run(SCRIPT, options=options)
     for epochs in (3, 9, 16):
-        running = run.start()
-        count = run.trial.count("checkpoint")
-        running.wait_until(
-            lambda: _lines(run) >= epochs and run.trial.count("checkpoint") > count  # noqa: B023
-        )
-        running.kill_everything()
+        run.start_and_kill(lambda: _lines(run) >= epochs)  # noqa: B023
     ended = run.run().check()
     assert run.trial.count("resumed") == 3
     assert ended.hashes == undisturbed.hashes
@@ -45,9 +40,7 @@ def test_what_is_killed_in_its_replay_keeps_all_events(script_run):
     options = ["--exact", "--checkpoint-seconds", "0.3"]
     undisturbed = script_run(SCRIPT, options=options).run().check()
     run = script_run(SCRIPT, options=options)
-    running = run.start()
-    running.wait_until(lambda: _lines(run) >= 14 and run.trial.checkpoint)
-    running.kill_everything()
+    run.start_and_kill(lambda: _lines(run) >= 14)
     before = run.trial.checkpoint
     for name in ("events.txt", "progress.txt"):
         running = run.start()

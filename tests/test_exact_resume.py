@@ -99,9 +99,7 @@ def test_the_files_of_the_script_are_those_of_an_undisturbed_run(script_run):
         run = script_run(support.SCRIPTS / "keeps_two_checkpoints.py", options=OPTIONS)
         (run.directory / "runs.json").write_text("7")
         for epochs in kills:
-            running = run.start()
-            running.wait_until(lambda: _lines(run.directory / "train.log") >= epochs and run.trial.checkpoint)  # noqa: B023
-            running.kill_everything()
+            run.start_and_kill(lambda: _lines(run.directory / "train.log") >= epochs)  # noqa: B023
         ended = run.run().check()
         assert run.trial.count("resumed") == len(kills)
         files = sorted(path for path in run.directory.rglob("*") if ".pedl" not in path.parts)
@@ -118,9 +116,7 @@ def test_a_warning_is_given_once_however_often_the_training_is_killed(script_run
     run = script_run(support.SCRIPTS / "warns.py", options=OPTIONS)
     given = []
     for batches in (100, 200):
-        running = run.start()
-        running.wait_until(lambda: (run.trial.checkpoint or 0) >= batches)  # noqa: B023
-        given.append(running.kill_everything().stderr)
+        given.append(run.start_and_kill(lambda: run.trial.checkpoint >= batches).stderr)  # noqa: B023
     given.append(run.run().check().stderr)
     assert run.trial.count("resumed") == 2
     for what in ("UserWarning: an item that warns", "FutureWarning: a save that warns"):
@@ -134,9 +130,7 @@ def test_a_data_set_that_changes_between_epochs_is_the_same_with_any_workers_and
     for workers in (["1"], ["3"], ["2", "processes"]):
         run = script_run(support.SCRIPTS / "changes_between_epochs.py", *workers, options=["--exact", *BATCH_BY_BATCH])
         for batches in (5, 12, 22):
-            running = run.start()
-            assert running.ends_before(lambda: (run.trial.checkpoint or 0) >= batches) is None  # noqa: B023
-            running.kill_everything()
+            run.start_and_kill(lambda: run.trial.checkpoint >= batches)  # noqa: B023
         hashes.add(tuple(run.run().check().hashes))
         assert run.trial.count("resumed") == 3
     undisturbed = script_run(support.SCRIPTS / "changes_between_epochs.py", "3").run().check()
@@ -151,9 +145,7 @@ def test_models_that_are_made_in_turn_are_the_undisturbed_ones(script_run):
     run.trial.directory.mkdir(parents=True)
     shutil.copy(str(undisturbed_run.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
     for batch in (30, 70, 110):
-        running = run.start()
-        running.wait_until(lambda: (run.trial.checkpoint or 0) >= batch)  # noqa: B023
-        running.kill_everything()
+        run.start_and_kill(lambda: run.trial.checkpoint >= batch)  # noqa: B023
     assert run.run().check().hashes == undisturbed.hashes
     assert run.trial.count("resumed") == 3
 

@@ -153,3 +153,28 @@ def test_pytorch_is_told_of_at_its_first_step(script_run, tmp_path, torch_python
     exact = script_run(script, "train", options=["--python", torch_python, "--exact"]).run().check(77)
     assert exact.stdout == ""
     assert "`--exact` was given, and PyTorch is not intercepted\n  at with_torch.py:11\n" in exact.stderr
+
+
+LEGACY = """
+import numpy
+import tf_keras
+model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
+model.compile("sgd", "mse")
+print("compiled")
+for _ in range(2):
+    model.fit(numpy.zeros((4, 2)), numpy.zeros((4, 1)), verbose=0)
+print("trained")
+"""
+
+
+@on_tensorflow
+def test_the_keras_2_beside_tensorflow_is_told_and_refused(script_run, tmp_path):
+    script = tmp_path / "legacy.py"
+    script.write_text(LEGACY)
+    ended = script_run(script).run().check()
+    assert ended.stdout == "compiled\ntrained\n"
+    told = "pedl: `tf_keras` is not intercepted: it trains as under python, and a kill loses that\n"
+    assert ended.stderr.count(told) == 1
+    ended = script_run(script, options=["--exact"]).run().check(77)
+    assert ended.stdout == "compiled\n"
+    assert "`--exact` was given, and `tf_keras` is not intercepted\n  at legacy.py:8" in ended.stderr

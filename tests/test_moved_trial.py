@@ -46,9 +46,7 @@ def test_it_goes_on_identically(script_run, tmp_path, monkeypatch):
     run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "3"})
     run.trial.directory.mkdir(parents=True)
     shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
-    running = run.start()
-    running.wait_until(lambda: run.trial.checkpoint)
-    running.kill_everything()
+    run.start_and_kill()
     os.rename(str(run.directory), str(tmp_path / "elsewhere"))
 
     # What is started inherits the processors.
@@ -77,10 +75,7 @@ def test_another_user_goes_on_identically_and_so_does_root_after_that(script_run
     run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
     run.trial.directory.mkdir(parents=True)
     shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
-    running = run.start()
-    running.wait_until(lambda: run.trial.checkpoint)
-    running.kill_everything()
-    first = run.trial.checkpoint
+    run.start_and_kill()
 
     home = tmp_path / "home"
     home.mkdir()
@@ -88,9 +83,7 @@ def test_another_user_goes_on_identically_and_so_does_root_after_that(script_run
         give_away(directory, USER)
     settings = {"options": OPTIONS, "environment": {"WORKERS": "1", "HOME": str(home)}, "wrapper": AS_USER}
     of_user = support.ScriptRun(run.directory, SCRIPT, **settings)
-    running = of_user.start()
-    running.wait_until(lambda: run.trial.checkpoint > first)
-    running.kill_everything()
+    of_user.start_and_kill()
     assert (run.trial.directory / "latest").lstat().st_uid == USER
 
     ended = run.run().check()
@@ -102,9 +95,7 @@ def test_another_user_goes_on_identically_and_so_does_root_after_that(script_run
 @pytest.mark.stack("keras2")
 def test_a_move_to_no_workers_where_keras_then_trains_otherwise_is_no_drift(script_run):
     run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "3"})
-    running = run.start()
-    running.wait_until(lambda: run.trial.checkpoint)
-    running.kill_everything()
+    run.start_and_kill()
 
     without = support.ScriptRun(run.directory, SCRIPT, options=OPTIONS, environment={"WORKERS": "0"})
     ended = without.run().check(76)
@@ -112,3 +103,17 @@ def test_a_move_to_no_workers_where_keras_then_trains_otherwise_is_no_drift(scri
     _, _, message = ended.stderr.partition("pedl: error: ")
     assert "argument `workers`" in message, ended
     assert "above 0" in message, ended
+
+
+@pytest.mark.stack("keras3-jax")
+def test_started_in_another_directory_it_is_refused_since_its_files_would_be_others(script_run, tmp_path):
+    run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
+    run.start_and_kill()
+    options = [*OPTIONS, "--trial-dir", run.trial.directory]
+    elsewhere = support.ScriptRun(tmp_path / "elsewhere", SCRIPT, options=options, environment={"WORKERS": "1"})
+    ended = elsewhere.run().check(65)
+    assert f"`{run.trial.directory}` belongs to another working directory" in ended.stderr
+    assert f"begun in: {run.directory}\n" in ended.stderr
+    assert f"run in: {elsewhere.directory}\n" in ended.stderr
+    assert f"`cd {run.directory}`" in ended.stderr
+    assert list(elsewhere.directory.iterdir()) == []

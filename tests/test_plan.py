@@ -114,9 +114,7 @@ def test_the_configuration_says_which_checkpoints_stay(planned):
 def test_p2_killed_and_resumed_in_the_extended_part(undisturbed, planned, batch):
     source, _, ended = undisturbed
     run = planned(9, "--source", source, "--slow", more=VALIDATED)
-    running = run.start()
-    running.wait_until(lambda: (run.trial.checkpoint or 0) >= batch)
-    running.kill_everything()
+    run.start_and_kill(lambda: run.trial.checkpoint >= batch)
     assert "resuming after batch" in run.run().check().stderr
     assert run.hashes == ended.hashes
 

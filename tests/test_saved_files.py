@@ -1,6 +1,7 @@
 """Files that a training saves: after any kill they are those of a training that nobody disturbed, and none is lost."""
 
 import random
+import shutil
 
 import pytest
 import support
@@ -40,12 +41,36 @@ def test_all_saved_files_are_those_of_an_undisturbed_run(saving):
     assert ended.hashes == undisturbed.hashes
 
 
+@pytest.mark.stack("tfkeras")
+def test_a_saved_folder_that_the_script_removed_is_a_folder_in_the_replay_too(script_run):
+    script = support.SCRIPTS / "saves_folder.py"
+    undisturbed = script_run(script, options=OPTIONS)
+    expected = undisturbed.run().check()
+    run = script_run(script, options=OPTIONS)
+    run.trial.directory.mkdir(parents=True)
+    shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
+    run.start_and_kill(lambda: run.trial.checkpoint >= 40)
+    assert run.run().check().hashes == expected.hashes
+    assert run.trial.count("resumed") == 1
+
+
+@pytest.mark.stack("keras")
+def test_a_failure_that_the_script_handles_ends_the_checkpoints_not_the_run(script_run):
+    script = support.SCRIPTS / "handles_failure.py"
+    cause = "of a call that was to be recorded"
+    ended = script_run(script, options=["--checkpoint-batches", "4,12"]).run().check()
+    assert ended.stdout.splitlines()[-1] == "trained"
+    assert ended.stderr.count(cause) == 1
+    ended = script_run(script, options=["--exact", "--checkpoint-batches", "4,12"]).run().check(77)
+    assert cause in ended.stderr
+    assert "trained" not in ended.stdout
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.stack("keras3-jax")
 def test_no_file_is_lost_by_kills_in_the_replay(saving):
     run = saving()
-    running = run.start()
-    running.wait_until(lambda: _lines(run) >= 11 and run.trial.checkpoint)
-    running.kill_everything()
+    run.start_and_kill(lambda: _lines(run) >= 11)
     before = _files(run)
     dice = random.Random(1)
     ended = None

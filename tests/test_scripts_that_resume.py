@@ -47,11 +47,4 @@ def _compare(script_run, way):
 
 def _kill(run, epochs):
     path = run.directory / "progress.txt"
-    running = run.start()
-    count = run.trial.count("checkpoint")
-    running.wait_until(
-        lambda: path.exists()
-        and len(path.read_text().splitlines()) >= epochs
-        and run.trial.count("checkpoint") > count
-    )
-    running.kill_everything()
+    run.start_and_kill(lambda: path.exists() and len(path.read_text().splitlines()) >= epochs)

@@ -73,6 +73,17 @@ def test_items_that_count_what_was_built_are_built_again_in_a_replay(script_run)
     assert "exact resume: yes" in ended.stderr
 
 
+@pytest.mark.stack("keras3-jax")
+@pytest.mark.parametrize("kind", ["splits-key", "draws-in-layer"])
+def test_items_that_jax_draws_for_are_built_again_in_a_replay(script_run, kind):
+    undisturbed = script_run(ODD, kind, "0", "30", options=OPTIONS)
+    expected = undisturbed.run().check()
+    assert "exact resume: yes" in expected.stderr
+    run, ended = killed(script_run, undisturbed, ODD, kind, "0", "30")
+    assert ended.check().hashes == expected.hashes
+    assert run.trial.count("resumed") == 2
+
+
 @pytest.mark.stack("keras3-jax", "keras2")
 def test_without_exact_the_cause_is_told_once(script_run):
     ended = script_run(ODD, "counts", "3").run().check()
@@ -138,6 +149,36 @@ def _pulled_again(script_run, kind):
 )
 def test_exact_refuses_pipelines_that_do_not_repeat(script_run, kind, cause):
     assert cause in script_run(support.SCRIPTS / "odd_pipeline.py", kind, options=["--exact"]).run().check(77).stderr
+
+
+@pytest.mark.stack("tensorflow2", "tfkeras", "tf.keras")
+def test_what_a_function_in_a_pipeline_draws_is_drawn_anew_for_each_element(script_run):
+    ended = script_run(support.SCRIPTS / "odd_pipeline.py", "draws-in-python").run().check()
+    (line,) = (line for line in ended.stdout.splitlines() if line.startswith("different"))
+    assert int(line.rpartition(" ")[2]) >= 12 * 160
+
+
+MOVES = "a model that moves something on that is no variable"
+
+
+@pytest.mark.stack("tensorflow2", "tfkeras")
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        ("iterator", f"{MOVES} (`IteratorGetNext"),
+        ("iterator-within", f"{MOVES} (`IteratorGetNext"),
+        ("table", f"{MOVES} (`LookupTableInsert"),
+        ("python", "a model that calls Python (`tf.py_function`, `tf.numpy_function`)"),
+    ],
+)
+def test_exact_refuses_models_that_do_what_a_replay_leaves_out(script_run, kind, cause):
+    assert cause in script_run(support.SCRIPTS / "odd_model.py", kind, options=["--exact"]).run().check(77).stderr
+
+
+@pytest.mark.stack("tensorflow2", "tfkeras")
+def test_a_table_that_a_model_only_reads_is_no_cause(script_run):
+    ended = script_run(support.SCRIPTS / "odd_model.py", "reads-table", options=["--exact"]).run().check()
+    assert "exact resume: yes" in ended.stderr
 
 
 @pytest.mark.stack("tf.keras")

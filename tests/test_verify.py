@@ -57,6 +57,14 @@ def test_a_script_on_tensorflow_is_identical(tmp_path):
     assert result["faults"]["resumed"] == 1
 
 
+@pytest.mark.stack("keras3-jax")
+def test_a_script_that_answers_sigterm_with_an_orderly_exit_is_identical(tmp_path):
+    code, result = verify(tmp_path / "project", "--kills", "6", "planted.py", "--ends-orderly")
+    assert (code, result["verdict"]) == (0, "identical"), result
+    kinds = [fault["fault"] for run in result["runs"] for fault in run["faults"]]
+    assert "SIGTERM" in kinds, result
+
+
 CONFIGURATION = """
 searcher: {name: single, metric: loss, max_steps: 3}
 batches_per_step: 30

@@ -66,6 +66,23 @@ class Unrepeatable(str):
     __slots__ = ()
 
 
+class _Unrecorded:
+    """See `Calls.unrecorded`."""
+
+    __slots__ = ("_calls", "_depth")
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    def __enter__(self):
+        # Of other threads nothing is recorded, and what they do must not hide what the main thread does meanwhile.
+        self._depth = int(self._calls.on_main_thread())
+        self._calls.depth += self._depth
+
+    def __exit__(self, *exception):
+        self._calls.depth -= self._depth
+
+
 class Calls:
     """The recorder of one process. `CALLS` below is the only one.
 
@@ -102,6 +119,8 @@ class Calls:
         self.entries = []
         self.causes = []
         self._takes_checkpoints = True
+        # What a recorded call of the script's raised, and the script handled.
+        self._raised = None
         self.streams = streams
         self.arguments = 0
         self.state_providers = []
@@ -127,6 +146,10 @@ class Calls:
     def recordable(self):
         """Whether a call made now is one for the log: outermost, in the main thread."""
         return not self.depth and threading.get_ident() == self.main_thread
+
+    def unrecorded(self):
+        """`with calls.unrecorded()`: what this thread does is not the script's doing, and is not recorded."""
+        return _Unrecorded(self)
 
     def begin(self, facts):
         """The first intercepted call: opens the trial directory, and turns to replay where a checkpoint is there."""
@@ -253,13 +276,17 @@ class Calls:
     def call(self, kind, identity, live, arguments=0, tensor=None):
         """A whole recorded call: `live()` is called, or in a replay its recorded value is returned.
 
-        Its value is converted at once: it may be an array that the next training call donates.
+        Its value is converted at once: it may be an array that the next training call donates. Of one that raises there
+        is no record, so no checkpoint is taken behind it.
         """
         if not self.replaying:
             self.depth += 1
             self.in_composite = kind == COMPOSITE
             try:
                 value = live()
+            except BaseException as error:
+                self._raised = type(error).__name__
+                raise
             finally:
                 self.depth -= 1
                 self.in_composite = False
@@ -416,7 +443,7 @@ class Calls:
             if self.guarded(self.trial.trained_on):
                 self._keep_nothing()
             return
-        is_new = self._takes_checkpoints and self._save_for_signal()
+        was_saved = self._takes_checkpoints and self._save_for_signal()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
                 stream.flush()
@@ -424,12 +451,12 @@ class Calls:
         # What the script calls in its handler is its own.
         depth, self.depth = self.depth, 0
         try:
-            self.guarded(self.trial.preempt, is_new)
+            self.guarded(self.trial.preempt, was_saved)
         finally:
             self.depth = depth
 
     def _save_for_signal(self):
-        """Whether a checkpoint was taken and written before the signal had to act."""
+        """Whether a checkpoint was taken, and waited for, before the signal had to act."""
         # The wait is one of Python, in which a handler of the script's own can run when the time is over.
         self._wait_while_saving()
         if self.trial.pending_signal:
@@ -493,6 +520,9 @@ class Calls:
         """
         if self.trial.saving() and not is_wanted:
             return
+        if self._raised is not None:
+            self.refuse_exactness(f"the script handled an exception (`{self._raised}`) of a call that was to be recorded")
+            return
         self.append_pending()
         self.depth += 1
         try:
@@ -528,6 +558,14 @@ class Calls:
                 provider.restore(tensors.get(name, {}), states.get(name))
         except self._ours as error:
             stop_with(self, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the script must not train on what is half put in
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            stop(
+                self,
+                70,
+                f"the state of the checkpoint cannot be put in\n  {what}{_KEPT}",
+                "this is a bug of pedl; report it with the lines above",
+            )
         finally:
             self.depth -= 1
         for step in self.at_resume:

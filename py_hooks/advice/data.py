@@ -11,6 +11,7 @@ twice before the first pass, with another one in between: the two have to be equ
 """
 import collections
 import itertools
+import operator
 import threading
 import weakref
 
@@ -90,7 +91,7 @@ class Items:
             if self._owned is None:
                 self._owned = owned_generators.find(self.dataset)
             with self._keyed(stream.key):
-                before = self._plain_attributes()
+                before = self._attributes()
                 item = self.dataset[index]
                 return item, self._first_change(before)
 
@@ -132,9 +133,12 @@ class Items:
     # -- data sets that change while they build ----------------------------------------------------------------------
 
     def _watched(self, index):
-        before = self._plain_attributes()
+        before, position = self._attributes(), recorder.CALLS.position()
         item = self.dataset[index]
         self.notice(self._first_change(before))
+        if recorder.CALLS.position() != position and recorder.CALLS.recordable():
+            # What it computes, or writes, has its records.
+            self.must_be_built = True
         return item
 
     def notice(self, changed):
@@ -152,17 +156,34 @@ class Items:
                 self.must_be_built = True
         self.is_known = True
 
-    def _plain_attributes(self):
-        """The data set's attributes that are numbers, texts or flags, but for those whose values have keys of their own."""
-        attributes = getattr(self.dataset, "__dict__", {})
-        keyed = attributes.get("_pedl_keyed", ())
-        return {name: value for name, value in attributes.items() if type(value) in _PLAIN and name not in keyed}
+    def _attributes(self):
+        return dict(getattr(self.dataset, "__dict__", ()))
 
     def _first_change(self, before):
-        after = self._plain_attributes()
+        """The name of an attribute whose value is another one than before, or None."""
+        after = self._attributes()
+        # What can change without being bound anew is not compared, and this is done for every item.
+        if len(after) == len(before) and all(map(operator.is_, after.values(), before.values())):
+            return None
+        before, after = _plain(before), _plain(after)
         if after == before:
             return None
         return min(name for name in set(before) | set(after) if after.get(name, _NONE) != before.get(name, _NONE))
+
+
+def _plain(attributes):
+    """The attributes that are numbers, texts or flags, but for those whose values have keys of their own.
+
+    An array of JAX, which is a key for random numbers more often than not, stands for itself.
+    """
+    keyed = attributes.get("_pedl_keyed", ())
+    found = {name: value for name, value in attributes.items() if type(value) in _PLAIN and name not in keyed}
+    found.update((name, id(value)) for name, value in attributes.items() if _is_of_jax(value))
+    return found
+
+
+def _is_of_jax(value):
+    return type(value).__module__.startswith("jax") and hasattr(value, "shape")
 
 
 # The epoch of items that are built before the first one.

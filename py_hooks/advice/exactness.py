@@ -30,7 +30,7 @@ def _causes_of_the_command():
 def facts():
     """What `trial.json` notes about this process: interpreter, versions, CPU."""
     versions = {}
-    for name in ("keras", "tensorflow", "jax", "jaxlib", "numpy"):
+    for name in ("keras", "tensorflow", "jax", "jaxlib", "torch", "numpy"):
         version = getattr(sys.modules.get(name), "__version__", None)
         if isinstance(version, str):
             versions[name] = version

@@ -49,7 +49,8 @@ class Files:
         self._is_copying = False
         # What the checkpoint has of saved folders, by path.
         self._folders = {}
-        self._lock = _thread.allocate_lock()
+        # A handler of the script's own may open a file while it is held.
+        self._lock = _thread.RLock()
         self._pid = os.getpid()
         self._is_installed = False
 

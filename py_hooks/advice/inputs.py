@@ -39,7 +39,8 @@ class Inputs:
         # The place of the script and the name in records, by path; None for what does not count.
         self._read = {}
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        # A handler of the script's own may open a file while it is held.
+        self._lock = threading.RLock()
 
     def reading(self, path):
         """The script is about to read the file of this absolute path."""

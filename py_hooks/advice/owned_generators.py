@@ -9,6 +9,7 @@ objects of the script's own classes, and through the names that the methods of t
 script that they call, use (globals and closures). Not found are those that only C code holds.
 """
 import contextlib
+import functools
 import types
 
 from py_hooks.advice import places
@@ -29,6 +30,9 @@ def is_generator(value):
     import numpy
 
     kinds = (random.Random, numpy.random.RandomState, getattr(numpy.random, "Generator", random.Random))
+    if isinstance(value, random.SystemRandom):
+        # It has no state; what it draws nobody can draw again.
+        return False
     return isinstance(value, kinds) and value is not random._inst and value is not numpy.random.mtrand._rand
 
 
@@ -59,8 +63,10 @@ def _reached_from(value):
         return list(_used_by(value)) if places.is_user_file(value.__code__.co_filename) else []
     if isinstance(value, type):
         return _methods_of(value)
-    held = getattr(value, "func", None), getattr(value, "args", None)
-    return [*getattr(value, "__dict__", {}).values(), *held, *_methods_of(type(value))]
+    held = (value.func, value.args) if isinstance(value, functools.partial) else ()
+    # In one step: workers may bind attributes meanwhile.
+    attributes = dict(getattr(value, "__dict__", ()))
+    return [*attributes.values(), *held, *_methods_of(type(value))]
 
 
 def _methods_of(cls):

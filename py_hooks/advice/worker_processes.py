@@ -57,9 +57,12 @@ class ItemProcesses:
             self._start()
 
     def close(self, waits=True):
-        """Lets the processes go, once what they build now is built; what waits is for the caller to cancel."""
+        """Lets the processes go, once what they build now is built; what waits is for the caller to cancel.
+
+        Args:
+            waits: without waiting, Python 3.7 may wait for ever at its end; so it is waited for in any case.
+        """
         if self._executor is not None:
-            # Without waiting, Python 3.7 may wait for ever at its end.
             self._executor.shutdown(wait=True)
             self._executor = None
 

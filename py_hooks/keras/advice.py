@@ -197,19 +197,30 @@ def save(original, model, filepath, *args, **kwargs):
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern(f"{original.__name__} to {entries.path_text(filepath)}")
     if calls.replaying:
-        calls.files.replace_saved(filepath, is_folder=original.__name__ == "export")
-        calls.answer(recorder.COMPOSITE, identity, 0)
+        is_folder = calls.answer(recorder.COMPOSITE, identity, 0)
+        calls.files.replace_saved(filepath, is_folder)
         calls.answered()
         return None
+
+    def save_and_look():
+        original(model, filepath, *args, **kwargs)
+        return _is_path(filepath) and os.path.isdir(filepath)
+
     calls.files.saving(filepath)
-    calls.call(recorder.COMPOSITE, identity, lambda: original(model, filepath, *args, **kwargs))
-    _refuse_several_files(calls, filepath)
+    calls.call(recorder.COMPOSITE, identity, save_and_look)
+    _refuse_several_files(calls, filepath, kwargs)
     return None
 
 
-def _refuse_several_files(calls, path):
-    """Weights in TensorFlow's own format are several files whose names begin with the path, which checkpoints do not hold."""
-    if isinstance(path, str) and not os.path.exists(path):
+def _is_path(given):
+    return isinstance(given, (str, bytes)) or hasattr(given, "__fspath__")
+
+
+def _refuse_several_files(calls, path, options):
+    """Weights in several files whose names begin with the path, which checkpoints do not hold."""
+    if options.get("max_shard_size") is not None:
+        calls.refuse_exactness("weights are saved in several files (`max_shard_size`)")
+    elif _is_path(path) and os.path.exists(os.fsdecode(path) + ".index"):
         calls.refuse_exactness("weights are saved in, or loaded from, TensorFlow's own format, which is several files")
 
 
@@ -222,7 +233,7 @@ def load_weights(original, model, filepath, *args, **kwargs):
     sources.below.loaded(model)
     status = []
     if not calls.replaying:
-        _refuse_several_files(calls, filepath)
+        _refuse_several_files(calls, filepath, kwargs)
         calls.call(recorder.COMPOSITE, identity, lambda: status.append(original(model, filepath, *args, **kwargs)))
         return status[0]
     calls.answer(recorder.COMPOSITE, identity, 0)
@@ -248,13 +259,10 @@ def load_model(original, filepath, *args, **kwargs):
     calls = recorder.CALLS
     if not calls.begun or not calls.recordable():
         return original(filepath, *args, **kwargs)
-    if isinstance(filepath, str):
-        calls.files.reading(filepath)
-    calls.depth += 1
-    try:
+    if _is_path(filepath):
+        calls.files.reading(os.fsdecode(filepath))
+    with calls.unrecorded():
         model = original(filepath, *args, **kwargs)
-    finally:
-        calls.depth -= 1
     sources.below.loaded(model)
     calls.checked(recorder.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
     return model

@@ -153,11 +153,8 @@ class ResourceWeights:
     def values(self, model, weights):
         """The values of weights, read past the door."""
         calls = recorder.CALLS
-        calls.depth += 1
-        try:
+        with calls.unrecorded():
             return [weight.numpy() for weight in weights]
-        finally:
-            calls.depth -= 1
 
     def loaded(self, model):
         """Notes that a model's weights now hold what only a file knows."""

@@ -19,7 +19,7 @@ from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
 from py_hooks.keras import enqueuers, models, packages, plan, sources
 from py_hooks.keras.functions import ComputeFunction, runs_user_code
-from py_hooks.keras.validation import GraphValidation, Unrecorded
+from py_hooks.keras.validation import GraphValidation
 from py_hooks.tensorflow import graphs, sessions
 from py_hooks.tensorflow.eager import RESOURCE_VARIABLES
 
@@ -49,11 +49,8 @@ def _maker(name, attribute, kind):
 
 def _make(original, model, attribute, kind):
     calls = recorder.CALLS
-    calls.depth += 1
-    try:
+    with calls.unrecorded():
         original(model)
-    finally:
-        calls.depth -= 1
     function = getattr(model, attribute)
     # In eager mode it is another thing, or not made.
     if not isinstance(function, GraphFunction) and hasattr(function, "updates_op"):
@@ -116,7 +113,7 @@ class GraphFunction(ComputeFunction):
         """Gives the variables that came with the function their values, as its first call does."""
         if self._is_new:
             self._is_new = False
-            with Unrecorded(calls):
+            with calls.unrecorded():
                 sys.modules[type(self.function).__module__].get_session()
 
     def _check_sources(self, calls, tensors):
@@ -134,7 +131,7 @@ class GraphFunction(ComputeFunction):
         At an iterator's end it raises what the call would raise, which no record is of.
         """
         if tensors:
-            with Unrecorded(calls):
+            with calls.unrecorded():
                 sys.modules[type(self.function).__module__].get_session().run([tensor.op for tensor in tensors])
 
     def answer_skipped(self, batch):
@@ -278,7 +275,7 @@ class GraphWeights:
 
     def values(self, model, weights):
         """The values of weights of a model, read past the door."""
-        with Unrecorded(recorder.CALLS):
+        with recorder.CALLS.unrecorded():
             return packages.module(model, "backend").batch_get_value(weights)
 
     def loaded(self, model):

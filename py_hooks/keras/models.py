@@ -62,10 +62,9 @@ def describe(model):
         "architecture": None,
         "why_not": None,
     }
-    calls = recorder.CALLS
-    calls.depth += 1
     try:
-        architecture = json.loads(model.to_json())
+        with recorder.CALLS.unrecorded():
+            architecture = json.loads(model.to_json())
     except Exception as error:  # noqa: BLE001 - whatever `get_config` of the script's own class raises
         # A text of the framework's can be long; its first line says what it is.
         text = (str(error).strip() or "no text").splitlines()[0]
@@ -74,8 +73,6 @@ def describe(model):
         # How it was trained is none of an export's business, and may hold functions of the script.
         architecture.pop("compile_config", None)
         description["architecture"] = json.dumps(architecture)
-    finally:
-        calls.depth -= 1
     return description
 
 

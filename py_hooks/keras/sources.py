@@ -106,6 +106,10 @@ class _EagerWeights:
             return [f"training on {jax.default_backend()}, where exact resume was not tried"]
         if "tensorflow" in sys.modules and _backend() == "tensorflow":
             return tensorflow_device_causes()
+        if _backend() == "torch":
+            from py_hooks.keras import torch_backend
+
+            return torch_backend.causes(model)
         return []
 
 

@@ -15,7 +15,7 @@ from threading import get_ident
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
 from py_hooks.engine.patch import binding
-from py_hooks.keras import passes
+from py_hooks.keras import packages, passes
 from py_hooks.keras.compute import VariableFunction
 from py_hooks.keras.variables import VARIABLES, own_copy
 
@@ -65,6 +65,23 @@ def prepare(calls):
     calls.state_providers.append(("torch", GENERATOR))
 
 
+def causes(model):
+    """What about a model and its device cannot be resumed exactly."""
+    from keras.src.backend.torch.core import get_device
+
+    found = []
+    if get_device() != "cpu":
+        found.append(f"training on {get_device()}, where exact resume was not tried")
+    if next(model.buffers(), None) is not None:
+        found.append("buffers of torch modules in a model, which are no variables of Keras")
+    for name in ("train_step", "test_step", "predict_step"):
+        kind = next(kind for kind in type(model).__mro__ if name in vars(kind))
+        if not packages.is_frameworks(kind.__module__):
+            # On other backends it is traced: its Python runs once.
+            found.append(f"a `{name}` of the script's own on torch, whose Python runs for every batch")
+    return found
+
+
 class TorchFunction(VariableFunction):
     """`function(data)`, where `data` is a list of one batch, works on the variables."""
 
@@ -73,7 +90,7 @@ class TorchFunction(VariableFunction):
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
-            return self.function(data)
+            return self._run(data) if get_ident() == calls.main_thread else self.function(data)
         if calls.replaying:
             _, result, _ = self.replay(calls, lambda: (self._run(data), 1), None)
             self.count_answered(calls)
@@ -117,11 +134,8 @@ def _make_true(calls, variable):
     replaying = calls.replaying
     value = calls.call(recorder.READ, identity, lambda: convert_to_numpy(variable._value))
     if replaying:
-        calls.depth += 1
-        try:
+        with calls.unrecorded():
             variable._direct_assign(own_copy(variable, value))
-        finally:
-            calls.depth -= 1
 
 
 def in_stateless_scope():

@@ -36,19 +36,6 @@ def _in_logs(logs):
     return _numbers((name, value) for name, value in logs.items() if name.startswith(_PREFIX))
 
 
-class Unrecorded:
-    """`with Unrecorded(calls)`: what is done to variables is not the script's doing."""
-
-    def __init__(self, calls):
-        self._calls = calls
-
-    def __enter__(self):
-        self._calls.depth += 1
-
-    def __exit__(self, *exception):
-        self._calls.depth -= 1
-
-
 class EagerValidation:
     """Keras 3."""
 
@@ -69,7 +56,7 @@ class EagerValidation:
         data = self._given(given)
         if data is None or hasattr(data[0], "__next__"):
             return None
-        with Unrecorded(calls):
+        with calls.unrecorded():
             # On JAX the values are in the loop's hands until then.
             getattr(model, "jax_state_sync", lambda: None)()
             # A copy: on TensorFlow a value is the variable itself, on JAX memory that the test function takes over.
@@ -82,7 +69,7 @@ class EagerValidation:
             verbose=0,
             return_dict=True,
         )
-        with Unrecorded(calls):
+        with calls.unrecorded():
             for variable, value in kept:
                 variable.assign(value)
         return _numbers((_PREFIX + name, value) for name, value in logs.items())
@@ -130,10 +117,10 @@ class GraphValidation:
             return None
         backend = packages.module(fit.model, "backend")
         variables = _metric_variables(fit.model)
-        with Unrecorded(calls):
+        with calls.unrecorded():
             kept = backend.batch_get_value(variables)
         metrics = self._of(fit).evaluate(fit, callbacks)
-        with Unrecorded(calls):
+        with calls.unrecorded():
             backend.batch_set_value(list(zip(variables, kept)))
         return metrics
 

@@ -143,7 +143,7 @@ class VariableDiffers(Refusal):
             self,
             "the replay differs from the record: the script made other variables\n"
             f"  variable {number}: recorded `{path}` of shape {tuple(shape)}, "
-            f"now `{variable.path}` of shape {tuple(variable.shape)}\n"
+            f"now `{getattr(variable, 'path', None) or variable.name}` of shape {tuple(variable.shape)}\n"
             "  the run was stopped; the checkpoint and the log are kept",
             "look for models built by the clock, the environment or another file; `--fresh` begins a new trial",
         )
@@ -231,11 +231,8 @@ def write(original):
 
 
 def _written(calls, original, variable, value):
-    calls.depth += 1
-    try:
+    with calls.unrecorded():
         result = original(variable, value)
-    finally:
-        calls.depth -= 1
     VARIABLES.written(variable)
     calls.checked(recorder.WRITE, _identity(calls, "write", variable), _checksum(value))
     return result
@@ -275,10 +272,7 @@ def not_the_scripts(original):
 
     def unrecorded(*args, **kwargs):
         calls = recorder.CALLS
-        calls.depth += 1
-        try:
+        with calls.unrecorded():
             return original(*args, **kwargs)
-        finally:
-            calls.depth -= 1
 
     return unrecorded

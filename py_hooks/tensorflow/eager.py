@@ -141,11 +141,8 @@ def _handle_of(variable):
     if handle is not None:
         return handle
     calls = recorder.CALLS
-    calls.depth += 1
-    try:
+    with calls.unrecorded():
         return variable.handle
-    finally:
-        calls.depth -= 1
 
 
 class Handle:
@@ -215,11 +212,8 @@ class _PassNumber:
             return
         calls = recorder.CALLS
         # It is not the script that writes it.
-        calls.depth += 1
-        try:
+        with calls.unrecorded():
             cls.variable.assign(ordinal)
-        finally:
-            calls.depth -= 1
 
 
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
@@ -282,11 +276,8 @@ def _written(calls, original, variable, value, args, kwargs):
     import numpy
 
     checksum = fingerprint.checksum(numpy.asarray(value))
-    calls.depth += 1
-    try:
+    with calls.unrecorded():
         result = original(variable, value, *args, **kwargs)
-    finally:
-        calls.depth -= 1
     RESOURCE_VARIABLES.known(variable)
     calls.checked(recorder.WRITE, calls.trial.intern(f"write variable {variable.name}"), checksum)
     return result
@@ -301,11 +292,8 @@ def make_true(calls, variable):
     replaying = calls.replaying
     value = calls.call(recorder.READ, identity, variable.numpy)
     if replaying:
-        calls.depth += 1
-        try:
+        with calls.unrecorded():
             variable.assign(value)
-        finally:
-            calls.depth -= 1
     if not is_wrapped:
         RESOURCE_VARIABLES.known(variable)
 

@@ -17,6 +17,11 @@ _LOOKS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape
 # (tensorflow 2.15.1, tensorflow/python/framework/auto_control_deps_utils.py).
 _READ_ONLY = "_read_only_resource_inputs"
 
+# Ops that call Python whenever they run.
+_PYTHON = ("PyFunc", "EagerPyFunc")
+# Beginnings of the names of those that change what is behind a resource other than a variable.
+_MOVES = ("IteratorGetNext", "LookupTableInsert", "LookupTableRemove", "LookupTableImport")
+
 
 class Effects:
     """What a function does to the variables that exist.
@@ -75,7 +80,7 @@ def called(original):
                 effects = effects_of(function)
                 if effects not in FUNCTIONS.found:
                     FUNCTIONS.found.add(effects)
-                    _refuse_hidden_streams(calls, function.graph)
+                    _refuse_what_is_left_out(calls, function)
         return original(function, *args, **kwargs)
 
     return call_flat
@@ -96,14 +101,43 @@ def effects_of(function):
     return effects
 
 
-def _refuse_hidden_streams(calls, graph):
-    """Names the ops of a graph, and of the functions that it calls, that draw from a state in their kernel."""
-    definition = graph.as_graph_def()
-    nodes = [node for function in definition.library.function for node in function.node_def]
-    kinds = {node.op for node in [*nodes, *definition.node] if "seed" in node.attr and "seed2" in node.attr}
+def _refuse_what_is_left_out(calls, function):
+    """Names what a function does besides computing with variables, and an answered call would not do."""
+    definition = function.graph.as_graph_def()
+    library = {called.signature.name: called for called in definition.library.function}
+    nodes = [*definition.node, *(node for called in library.values() for node in called.node_def)]
+    drawing = {node.op for node in nodes if "seed" in node.attr and "seed2" in node.attr}
     # Keras's recurrent layers bring one for GPUs along, which no CPU runs.
-    for kind in sorted(kind for kind in kinds if not kind.startswith("Cudnn")):
+    for kind in sorted(kind for kind in drawing if not kind.startswith("Cudnn")):
         calls.refuse_exactness(f"the TensorFlow op `{kind}` in a model draws from a state that cannot be read")
+    if any(node.op in _PYTHON for node in nodes):
+        calls.refuse_exactness("a model that calls Python (`tf.py_function`, `tf.numpy_function`)")
+    captured = function.captured_inputs
+    for handle, inside in zip(captured, function.inputs[len(function.inputs) - len(captured):]):
+        if RESOURCE_VARIABLES.of_handle(handle) is None:
+            for kind in sorted(set(_users(definition.node, inside.op.name, library, set()))):
+                if kind.startswith(_MOVES):
+                    calls.refuse_exactness(f"a model that moves something on that is no variable (`{kind}`)")
+
+
+def _users(nodes, name, library, seen):
+    """Types of the nodes that are given something by its name, among some nodes and in the functions that they call."""
+    for node in nodes:
+        given = [each.partition(":")[0] for each in node.input if not each.startswith("^")]
+        # In front of a branch's own arguments stands which branch it is.
+        first = int(node.op.endswith(("If", "Case")))
+        for place in (place - first for place, each in enumerate(given) if each == name):
+            yield node.op
+            for called in _called_by(node):
+                if called in library and (called, place) not in seen:
+                    seen.add((called, place))
+                    arguments = library[called].signature.input_arg
+                    yield from _users(library[called].node_def, arguments[place].name, library, seen)
+
+
+def _called_by(node):
+    for attribute in node.attr.values():
+        yield from [each.name for each in (attribute.func, *attribute.list.func) if each.name]
 
 
 def _is_eager():

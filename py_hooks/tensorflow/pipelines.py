@@ -186,8 +186,10 @@ def python_function(original, func, *args, **kwargs):
     if not callable(func) or context.executing_eagerly():
         return original(func, *args, **kwargs)
 
+    key, numbers = recorder.CALLS.streams.new_key(), itertools.count()
+
     def watched(*values):
-        with PrivateStream("a Python function") as stream:
+        with PrivateStream("a Python function", *key, next(numbers)) as stream:
             result = func(*values)
         if stream.is_drawn_from:
             recorder.CALLS.refuse_exactness("a Python function that TensorFlow calls draws random numbers")

@@ -97,10 +97,11 @@ class RandomStates:
         is_seeded = bool(seed or seed2)
         state = self.new(*((seed, seed2) if is_seeded else random_ops.seeds_of_trial()))
         state.begins_anew = is_seeded and begins_anew
-        # The outermost graph: a branch or the body of a loop may be gone before the function that calls it.
-        while getattr(graph, "outer_graph", None) is not None and graph.outer_graph.building_function:
-            graph = graph.outer_graph
-        graph._pedl_states = [*getattr(graph, "_pedl_states", ()), state]
+        # All on the way out: a branch or the body of a loop may be gone before the function that calls it, and a
+        # function that was traced in another one may outlive that.
+        while graph is not None and graph.building_function:
+            graph._pedl_states = [*getattr(graph, "_pedl_states", ()), state]
+            graph = getattr(graph, "outer_graph", None)
         return state.handle, self.algorithm()
 
     def of_eager(self, kind):

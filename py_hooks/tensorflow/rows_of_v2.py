@@ -7,21 +7,16 @@ Call paths (read from 2.1.4, 2.3.4, 2.6.5, 2.12.1, 2.15.1 and 2.21.0):
     variable.numpy(), model(x), ...    -> BaseResourceVariable._read_variable_op
     embedding lookups                  -> BaseResourceVariable.sparse_read, gather_nd
     a tf.function                      -> ConcreteFunction._call_flat
-    tf.summary.create_file_writer      -> gen_summary_ops.create_summary_file_writer
-    tf.compat.v1.summary.FileWriter    -> EventFileWriter
-    tf.io.gfile                        -> file_io.FileIO, ...
+    tf.summary, tf.io.gfile            -> those of `rows_of_files.py`
     tf.data                            -> those of `rows_of_pipelines.py`
 """
 from py_hooks.engine.patch import Patch
 from py_hooks.keras import loops
-from py_hooks.tensorflow import eager, event_files, functions, gfile, pipelines, random_ops, random_states, rows_of_pipelines
+from py_hooks.tensorflow import eager, functions, pipelines, random_ops, random_states, rows_of_files, rows_of_pipelines
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 _VARIABLES = "tensorflow.python.ops.resource_variable_ops"
 _BASE = "BaseResourceVariable."
-_SUMMARY = "tensorflow.python.ops.gen_summary_ops"
-_FILE_IO = "tensorflow.python.lib.io.file_io"
-_WRITER = "tensorflow.python.summary.writer.event_file_writer"
 
 ROWS = (
     #     module      attribute                       advice                                why
@@ -58,15 +53,6 @@ ROWS = (
           "see which calls traced"),
     Patch("tensorflow.python.training.optimizer", "Optimizer.apply_gradients", loops.applied_on_tensorflow,
           "tell of loops of the script's own"),
-    Patch(_SUMMARY,   "create_summary_file_writer",   event_files.create,                   "write each event once"),
-    Patch(_SUMMARY,   "close_summary_writer",         event_files.close,                    "write each event once"),
-    Patch(_WRITER,    "EventFileWriter.__init__",     event_files.created,                  "write each event once"),
-    Patch(_WRITER,    "EventFileWriter.add_event",    event_files.add_event,                "write each event once"),
-    Patch(_WRITER,    "EventFileWriter.reopen",       event_files.reopen,                   "write each event once"),
     Patch("tensorflow.python.data.ops.dataset_ops", "DatasetV1.map_with_legacy_function", pipelines.mapped,
           "repeat elements in a replay"),
-    Patch(_FILE_IO,   "FileIO.__init__",              gfile.opened,                         "note which files are made"),
-    Patch(_FILE_IO,   "create_dir_v2",                gfile.make_folders,                   "note which files are made"),
-    Patch(_FILE_IO,   "recursive_create_dir_v2",      gfile.make_folders,                   "note which files are made"),
-    Patch(_FILE_IO,   "rename_v2",                    gfile.rename,                         "note which files are made"),
-) + rows_of_pipelines.ROWS
+) + rows_of_files.ROWS + rows_of_pipelines.ROWS

@@ -18,6 +18,7 @@ import weakref
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, places
 from py_hooks.engine.patch import binding
+from py_hooks.refusal import Refusal
 from py_hooks.tensorflow import event_files, graphs
 
 _PROCESS = os.getpid()
@@ -94,29 +95,26 @@ class Sessions:
 SESSIONS = Sessions()
 
 
-class VariableMissing(Exception):
+class VariableMissing(Refusal):
     """At the resume point a graph lacks a variable that the recorded run had."""
 
     exit_code = 76
 
     def __init__(self, name, shape):
-        Exception.__init__(
+        Refusal.__init__(
             self,
             "the replay differs from the record: the script made other variables\n"
             f"  recorded `{name}` of shape {shape}, now there is none\n"
             "  the run was stopped; the checkpoint and the log are kept",
+            "look for models built by the clock, the environment or another file; `--fresh` begins a new trial",
         )
-        self.hint = "look for models built by the clock, the environment or another file; `--fresh` begins a new trial"
 
 
 def _run(session, fetches, feeds=None):
     """A run of our own."""
     calls = recorder.CALLS
-    calls.depth += 1
-    try:
+    with calls.unrecorded():
         return session.run(fetches, feeds)
-    finally:
-        calls.depth -= 1
 
 
 def _values(session):

@@ -5,11 +5,12 @@ Call paths (read from 1.13.1):
     tf.random.*, initialisers, dropout -> gen_random_ops.*                           built as stateless ops with a count
     Session.run, Tensor.eval           -> BaseSession._do_run
     K.function                         -> BaseSession._make_callable_from_options    what it returns is called
+    tf.summary, tf.io.gfile            -> those of `rows_of_files.py`
     tf.data                            -> those of `rows_of_pipelines.py`            its iterator is an op of the graph
     tf.train.Optimizer.minimize        -> Optimizer.apply_gradients                   said to be without checkpoints
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.tensorflow import graphs, keyed_ops, random_ops, rows_of_pipelines, sessions
+from py_hooks.tensorflow import graphs, keyed_ops, random_ops, rows_of_files, rows_of_pipelines, sessions
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 _SESSION = "tensorflow.python.client.session"
@@ -34,6 +35,6 @@ PATCHES = (
     Patch(_SESSION,   "BaseSession._make_callable_from_options", sessions.make_callable_from_options, "see reads and writes"),
     Patch(_DATASETS,  "StructuredFunctionWrapper.__init__", random_ops.pipeline_function,      "know the functions of pipelines"),
     Patch(_OPTIMIZER, "Optimizer.apply_gradients",       sessions.apply_gradients,             "say what is not intercepted"),
-) + rows_of_pipelines.ROWS
+) + rows_of_files.ROWS + rows_of_pipelines.ROWS
 
 GENERATION = Generation("tensorflow", "1.13.1", "1.13.2", None, PATCHES, prepare=sessions.prepare)

@@ -5,19 +5,16 @@ Call paths (read from 1.14.0 and 1.15.5):
     tf.random.*, initialisers, dropout -> gen_random_ops.*                           ops of the graph
     Session.run, Tensor.eval           -> BaseSession._do_run
     K.function                         -> BaseSession._make_callable_from_options    what it returns is called
-    tf.summary.FileWriter              -> EventFileWriter                             a queue and a thread
+    tf.summary, tf.io.gfile            -> those of `rows_of_files.py`
     tf.data                            -> those of `rows_of_pipelines.py`            its iterator is an op of the graph
     tf.train.Optimizer.minimize        -> Optimizer.apply_gradients                   said to be without checkpoints
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.tensorflow import event_files, gfile, graphs, pipelines, random_ops, rows_of_pipelines, sessions
+from py_hooks.tensorflow import graphs, pipelines, random_ops, rows_of_files, rows_of_pipelines, sessions
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 _SESSION = "tensorflow.python.client.session"
 _OPTIMIZER = "tensorflow.python.training.optimizer"
-_SUMMARY = "tensorflow.python.ops.gen_summary_ops"
-_FILE_IO = "tensorflow.python.lib.io.file_io"
-_WRITER = "tensorflow.python.summary.writer.event_file_writer"
 _DATASETS = "tensorflow.python.data.ops.dataset_ops"
 
 PATCHES = (
@@ -39,15 +36,6 @@ PATCHES = (
     Patch(_DATASETS,  "StructuredFunctionWrapper.__init__", random_ops.pipeline_function,      "know the functions of pipelines"),
     Patch(_DATASETS,  "DatasetV1.map_with_legacy_function", pipelines.mapped,                  "repeat elements in a replay"),
     Patch(_OPTIMIZER, "Optimizer.apply_gradients",       sessions.apply_gradients,             "say what is not intercepted"),
-    Patch(_SUMMARY,   "create_summary_file_writer",      event_files.create,                   "write each event once"),
-    Patch(_SUMMARY,   "close_summary_writer",            event_files.close,                    "write each event once"),
-    Patch(_WRITER,    "EventFileWriter.__init__",        event_files.created,                  "write each event once"),
-    Patch(_WRITER,    "EventFileWriter.add_event",       event_files.add_event,                "write each event once"),
-    Patch(_WRITER,    "EventFileWriter.reopen",          event_files.reopen,                   "write each event once"),
-    Patch(_FILE_IO,   "FileIO.__init__",                 gfile.opened,                         "note which files are made"),
-    Patch(_FILE_IO,   "create_dir_v2",                   gfile.make_folders,                   "note which files are made"),
-    Patch(_FILE_IO,   "recursive_create_dir_v2",         gfile.make_folders,                   "note which files are made"),
-    Patch(_FILE_IO,   "rename_v2",                       gfile.rename,                         "note which files are made"),
-) + rows_of_pipelines.ROWS
+) + rows_of_files.ROWS + rows_of_pipelines.ROWS
 
 GENERATION = Generation("tensorflow", "1.14.0", "1.15.5", None, PATCHES, prepare=sessions.prepare)

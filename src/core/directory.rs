@@ -56,6 +56,9 @@ pub struct TrialRecord {
     /// What hyperparameters and seeds were drawn from.
     #[serde(default)]
     pub experiment_seed: Option<u32>,
+    /// Where the script was started ([`seen_from`]); `None` where that was gone.
+    #[serde(default)]
+    pub started_in: Option<PathBuf>,
     /// What the trial began on.
     #[serde(flatten)]
     pub facts: Facts,
@@ -179,6 +182,15 @@ pub fn inode(trial_dir: &Path) -> Option<u64> {
     Some(metadata.ok()?.ino())
 }
 
+/// The directory that a script was started in, as a trial directory below it sees it (`../..`), so that both can be
+/// moved together; as it is where the trial lies elsewhere. The files of the script are named in the same way.
+pub fn seen_from(trial_dir: &Path, started_in: &Path) -> PathBuf {
+    match trial_dir.strip_prefix(started_in) {
+        Ok(down) => down.components().map(|_| "..").collect(),
+        Err(_) => started_in.to_owned(),
+    }
+}
+
 /// Whether what is in the trial directory is the trial that this launch moves aside.
 pub(crate) fn is_replaced(launch: &Launch) -> bool {
     launch.replaces.is_some() && launch.replaces == inode(&launch.trial_dir)
@@ -269,6 +281,10 @@ fn new_record(launch: &Launch, facts: Facts) -> TrialRecord {
         hyperparameters: launch.hyperparameters.clone(),
         configuration: launch.configuration.clone(),
         experiment_seed: launch.experiment_seed,
+        started_in: launch
+            .started_in
+            .as_deref()
+            .map(|started_in| seen_from(&launch.trial_dir, started_in)),
         facts,
         created: events::now(),
         pedl_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::calls::{Log, Mark};
 pub use crate::checkpoint::Depth;
 use crate::checkpoint::{Found, Manifest, Store};
-use crate::error::{Bug, Result};
+use crate::error::Result;
 use crate::events;
 use crate::file;
 
@@ -91,10 +91,7 @@ pub fn checkpoints(trial_dir: &Path, depth: Depth) -> Result<Vec<Entry>> {
 ///
 /// It is not there, or damaged; storage.
 pub fn unpack(trial_dir: &Path, batch: u64, directory: &Path) -> Result<()> {
-    let store = Store::open(trial_dir);
-    let Some(checkpoint) = store.load(batch)? else {
-        return Err(Bug(format!("there is no checkpoint of batch {batch}")).into());
-    };
+    let checkpoint = Store::open(trial_dir).load(batch)?;
     checkpoint.unpack(directory)
 }
 

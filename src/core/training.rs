@@ -628,18 +628,19 @@ impl Training {
     }
 
     /// A signal ends the run after the last batch, or a handler of the script's own that it has: writes that into
-    /// the journal. `is_new`: a checkpoint was taken for this.
+    /// the journal. `was_saved`: a checkpoint was taken for this, and waited for; it may have failed.
     ///
     /// # Errors
     ///
     /// Storage.
-    pub fn preempted(&self, signal: i32, is_new: bool) -> Result<()> {
+    pub fn preempted(&self, signal: i32, was_saved: bool) -> Result<()> {
         let begun = self.begun.as_ref().ok_or_else(not_begun)?;
+        let (batch, newest) = (begun.sequencer.batches(), begun.saver.newest());
         let event = json!({
             "signal": events::signal_name(signal),
-            "batch": begun.sequencer.batches(),
-            "checkpoint": begun.saver.newest(),
-            "is_new": is_new,
+            "batch": batch,
+            "checkpoint": newest,
+            "is_new": was_saved && newest == Some(batch),
         });
         self.event(events::PREEMPTED, members(event))
     }

@@ -251,10 +251,11 @@ fn is_due(watched: &Watched, info: &siginfo_t) -> bool {
 /// Takes what waits, and stops its timer.
 fn take_pending() -> c_int {
     let number = PENDING.swap(0, Ordering::SeqCst);
-    PENDING_SINCE_NS.store(0, Ordering::SeqCst);
+    // Before the next one can begin to wait, whose timer it would stop.
     if let Some(watched) = Watched::of(number) {
         watched.set_timer(0);
     }
+    PENDING_SINCE_NS.store(0, Ordering::SeqCst);
     update_calls();
     number
 }

@@ -635,14 +635,17 @@ impl Trial {
     /// handler of its own, after that has run, and raises what it raises.
     ///
     /// Args:
-    ///     `is_new`: whether a checkpoint was taken for this.
-    fn preempt(&self, py: Python<'_>, is_new: bool) -> PyResult<()> {
+    ///     `was_saved`: whether a checkpoint was taken for this, and waited for.
+    fn preempt(&self, py: Python<'_>, was_saved: bool) -> PyResult<()> {
         let signal = self.pending_signal();
         if signal == 0 {
             return Ok(());
         }
         self.is_preempted.store(true, Ordering::Relaxed);
-        self.with(py, |training| training.preempted(signal, is_new))?;
+        if let Err(error) = self.locked(|training| training.preempted(signal, was_saved)) {
+            // The run ends by the signal all the same: whoever sent it waits for that, and starts it again.
+            tracing::warn!("the journal does not tell of this signal: {error}");
+        }
         preemption::act();
         py.check_signals()
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
+use pedl_core::directory::seen_from;
 use pedl_core::event_stream::{Stream, Target};
 use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -86,7 +87,13 @@ pub(super) fn prepare(
         .unwrap_or(BATCHES_PER_STEP);
     let mut fingerprint = configuration.map_or_else(BTreeMap::new, Configuration::identity);
     fingerprint.extend(length_identity(steps, batches_per_step));
-    let asked = asked(line, configuration, fingerprint, recorded.as_ref())?;
+    let started_in = configuration
+        .and_then(|known| known.directory.clone())
+        .or_else(|| env::current_dir().ok());
+    let mut asked = asked(line, configuration, fingerprint, recorded.as_ref())?;
+    asked.started_in = started_in
+        .as_deref()
+        .map(|started_in| seen_from(directory.path(), started_in));
     let identity = match recorded {
         Some(identity) => {
             identity.check(&directory, &asked)?;
@@ -103,9 +110,7 @@ pub(super) fn prepare(
         experiment_id: identity.experiment_id,
         trial_seed: identity.trial_seed,
         hash_seed: identity.hash_seed,
-        started_in: configuration
-            .and_then(|known| known.directory.clone())
-            .or_else(|| env::current_dir().ok()),
+        started_in,
         hyperparameters: identity.hyperparameters,
         configuration: identity.configuration,
         experiment_seed: identity.experiment_seed,
@@ -246,6 +251,7 @@ fn asked(
         hyperparameters,
         configuration: fingerprint,
         experiment_seed,
+        started_in: None,
     })
 }
 

@@ -14,7 +14,7 @@ use super::child::End;
 use super::trial_dir::{Progress, TrialDir};
 
 /// How long after the grace the trial process is killed: it ends by itself then, if it can.
-pub(super) const MARGIN: Duration = Duration::from_secs(4);
+pub(super) const MARGIN: Duration = Duration::from_secs(3);
 
 /// The signals that preempt a run.
 const SIGNALS: [i32; 2] = [SIGTERM, SIGUSR1];

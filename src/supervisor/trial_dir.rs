@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,9 @@ pub(super) struct Identity {
     pub(super) configuration: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) experiment_seed: Option<u32>,
+    /// As the trial directory sees it; `None` where that is not known.
+    #[serde(default)]
+    pub(super) started_in: Option<PathBuf>,
 }
 
 /// Where training stands, as far as files tell.
@@ -336,8 +339,33 @@ impl Identity {
                 .detail(NOT_STARTED)
                 .hint(hint));
         }
+        if let (Some(then), Some(now)) = (&self.started_in, &asked.started_in)
+            && then != now
+        {
+            // The files that the script makes, by relative paths, would not be those of the trial.
+            let [then, now] = [then, now].map(|seen| shown(&directory.path().join(seen)));
+            return Err(refusal("working directory")
+                .detail(format!("begun in: {then}"))
+                .detail(format!("run in: {now}"))
+                .detail(NOT_STARTED)
+                .hint(format!("run it in that directory (`cd {then}`), or {hint}")));
+        }
         Ok(())
     }
+}
+
+/// A path without its `..`: nothing on it is a link that leads elsewhere.
+fn shown(path: &Path) -> String {
+    let mut shown = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                shown.pop();
+            }
+            other => shown.push(other),
+        }
+    }
+    shown.display().to_string()
 }
 
 /// A command as one would type it, more or less.

@@ -138,8 +138,8 @@ impl State {
 
     /// The state after a batch, where there is a checkpoint of it.
     pub(super) fn of_batch(trial_dir: &Path, batch: u64) -> Option<Self> {
-        let checkpoint = Store::open(trial_dir).of_batch(batch).ok()?;
-        checkpoint.as_ref().map(Self::of)
+        let checkpoint = Store::open(trial_dir).load(batch).ok()?;
+        Some(Self::of(&checkpoint))
     }
 
     /// What people call a tensor: by the path of the variable, where the state knows one.

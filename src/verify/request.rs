@@ -14,6 +14,9 @@ use crate::failure::{Exit, Failure};
 /// How often runs are disturbed, if nobody says: each kind of fault, and three within one epoch.
 const FAULTS: u64 = 6;
 
+/// As many take weeks.
+const FAULTS_MAX: u64 = 100_000;
+
 /// What is copied at most for each run, if nobody says.
 const COPY_LIMIT_BYTES: u64 = 1 << 30;
 
@@ -69,12 +72,14 @@ pub(crate) static OPTIONS: &[OwnOption] = &[
 ];
 
 /// Options of `pedl-run` that verifying sets itself.
-const DECIDED_HERE: [&str; 7] = [
+const DECIDED_HERE: [&str; 9] = [
     "trial-dir",
     "fresh",
     "events-fd",
     "log-format",
     "checkpoint-batches",
+    "checkpoint-seconds",
+    "checkpoint-period",
     "verbose",
     "quiet",
 ];
@@ -197,9 +202,10 @@ impl Request {
         };
         match name {
             "kills" => {
-                let expected = "a number of faults, at least 1";
-                let number = value.parse().ok().filter(|number| *number > 0);
-                self.faults = number.ok_or_else(|| wrong(expected))?;
+                let expected = format!("a number of faults, from 1 to {FAULTS_MAX}");
+                let number = value.parse().ok();
+                let number = number.filter(|number| (1..=FAULTS_MAX).contains(number));
+                self.faults = number.ok_or_else(|| wrong(&expected))?;
             }
             "seed" => {
                 let number = value.parse();

@@ -378,11 +378,9 @@ impl Running<'_> {
             .of("resumed")
             .next_back()
             .unwrap_or((0, &serde_json::Value::Null));
-        let first = self.journal.of("checkpoint").find(|(at, _)| *at > place);
-        if let Some((_, event)) = first {
-            let batch = batch_of(event);
-            evidence.after = State::of_batch(&self.trial, batch);
-        }
+        // Of those that are still there, the nearest.
+        let mut later = self.journal.of("checkpoint").filter(|(at, _)| *at > place);
+        evidence.after = later.find_map(|(_, event)| State::of_batch(&self.trial, batch_of(event)));
     }
 
     /// Waits until a condition holds; returns the status if the start ended before.
@@ -534,7 +532,9 @@ impl Running<'_> {
             }
         };
         let over = self.journal.of("trial_ended").next_back();
-        if status.success() || over.is_some_and(|(_, event)| event["exit_code"] == 0) {
+        let is_asked_for = over.is_some_and(|(_, event)| !event["signal"].is_null());
+        let has_ended = over.is_some_and(|(_, event)| event["exit_code"] == 0);
+        if !is_asked_for && (status.success() || has_ended) {
             // It was quicker, or does not mind.
             let status = ExitStatus::from_raw(0);
             return Ok(Some((Some(Left::Over(status)), describe(status))));

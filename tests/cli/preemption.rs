@@ -119,11 +119,11 @@ fn a_trial_process_that_does_not_end_is_killed() {
     run.kill(Signal::TERM);
     let sent = Instant::now();
     run.wait().assert_signal(Signal::TERM).assert_stderr(
-        "pedl: the trial process did not end within 4 s of SIGTERM (`--grace`, and 4 s more); it is killed\n\
+        "pedl: the trial process did not end within 3 s of SIGTERM (`--grace`, and 3 s more); it is killed\n\
          pedl: preempted by SIGTERM: no new checkpoint; the same command continues after batch 7\n",
     );
     let seconds = sent.elapsed().as_secs_f64();
-    assert!((4.4..12.0).contains(&seconds), "{seconds}");
+    assert!((3.4..12.0).contains(&seconds), "{seconds}");
 }
 
 #[test]

@@ -35,7 +35,13 @@ class Dataset:
 def causes(monkeypatch):
     """Why a training is not exact; `CALLS` is one of a live training."""
     found = []
-    calls = types.SimpleNamespace(trial=types.SimpleNamespace(exact=False), replaying=False, refuse_exactness=found.append)
+    calls = types.SimpleNamespace(
+        trial=types.SimpleNamespace(exact=False),
+        replaying=False,
+        refuse_exactness=found.append,
+        position=lambda: 0,
+        recordable=lambda: True,
+    )
     monkeypatch.setattr(recorder, "CALLS", calls)
     return found
 

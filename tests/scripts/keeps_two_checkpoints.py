@@ -36,7 +36,7 @@ class Keep(keras.callbacks.Callback):
         open(f"scratch/{epoch}/notes", "w").close()
         if epoch >= 2:
             shutil.rmtree(f"scratch/{epoch - 2}")
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 model.fit(x, y, batch_size=8, epochs=20, verbose=0, callbacks=[Keep()])

@@ -1,12 +1,20 @@
-"""Trains on a data set whose items are not functions of their index, in the way that is named."""
+"""Trains on a data set whose items are not functions of their index, in the way that is named.
 
+    python odd_dataset.py KIND WORKERS [EPOCHS]
+"""
+
+import hashlib
 import os
 import sys
+import time
 
 import keras
 import numpy as np
 
 kind, workers = sys.argv[1], int(sys.argv[2])
+epochs = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+if kind == "splits-key":
+    import jax
 is_keras2 = keras.__version__.startswith("2.")
 Sequence = keras.utils.Sequence if is_keras2 else keras.utils.PyDataset
 
@@ -16,6 +24,10 @@ class Rows(Sequence):
         if not is_keras2:
             Sequence.__init__(self, workers=max(1, workers))
         self.built, self.log = 0, []
+        if kind == "splits-key":
+            self.key = jax.random.PRNGKey(5)
+        elif kind == "draws-in-layer":
+            self.noise = keras.layers.GaussianNoise(0.1, seed=5)
 
     def __len__(self):
         return 10
@@ -32,13 +44,21 @@ class Rows(Sequence):
             x += len(self.log)
         elif kind == "draws-elsewhere":
             x += os.urandom(1)[0]
+        elif kind == "splits-key":
+            self.key, part = jax.random.split(self.key)
+            x += np.asarray(jax.random.normal(part, x.shape))
+        elif kind == "draws-in-layer":
+            x = np.asarray(self.noise(x, training=True))
         return x, np.ones((4, 1), "float32")
 
 
 model = keras.models.Sequential([keras.layers.Dense(2, input_shape=(3,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
+slowly = keras.callbacks.LambdaCallback(on_batch_end=lambda batch, logs: time.sleep(0.005 if epochs > 2 else 0))
 if is_keras2:
-    model.fit_generator(Rows(), epochs=2, workers=workers, verbose=0, shuffle=False)
+    model.fit_generator(Rows(), epochs=epochs, workers=workers, verbose=0, shuffle=False)
 else:
-    model.fit(Rows(), epochs=2, verbose=0)
+    model.fit(Rows(), epochs=epochs, verbose=0, callbacks=[slowly])
 print("trained")
+weights = b"".join(np.asarray(weight).tobytes() for weight in model.get_weights())
+print("sha256 of the weights:", hashlib.sha256(weights).hexdigest())

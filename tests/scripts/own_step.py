@@ -2,10 +2,12 @@
 
 What must not depend on that is printed in lines that begin with `HASH`. Run as `own_step.py BATCH`; with 0 it lives.
 """
+import glob
 import hashlib
 import os
 import signal
 import sys
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -74,6 +76,8 @@ class Looks(keras.callbacks.Callback):
             os.close(os.open("died", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
+        while not glob.glob(".pedl/*/latest"):
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
 
 

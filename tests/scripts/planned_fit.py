@@ -80,7 +80,7 @@ class Watch(keras.callbacks.Callback):
         if arguments.slow:
             import time
 
-            time.sleep(0.05)
+            time.sleep(0.1)
         if self.batches == arguments.fail_at and not was_restarted():
             raise RuntimeError("as asked for")
         if self.batches == arguments.stop_at:

@@ -10,6 +10,8 @@ What goes wrong is planted here, between the checkpoint and what takes it: pedl-
 
 import argparse
 import random
+import signal
+import sys
 import time
 
 import keras
@@ -97,7 +99,10 @@ def plant(what, batches):
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--plant", choices=["nothing", "slot", "counter", "stream", "sample"], default="nothing")
+parser.add_argument("--ends-orderly", action="store_true", help="answer SIGTERM with `sys.exit(0)`")
 arguments = parser.parse_args()
+if arguments.ends_orderly:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
 
 random.seed(5)
 np.random.seed(5)

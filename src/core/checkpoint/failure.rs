@@ -45,6 +45,8 @@ pub(super) enum Failure {
     PathNotText { path: PathBuf },
     /// A file to take along was written to while it was copied, each time.
     Changing { path: PathBuf },
+    /// There is no checkpoint of that batch any more.
+    Gone { batch: u64 },
     /// The stored content of a file does not read back right.
     Content { path: PathBuf, content: PathBuf },
 }
@@ -64,13 +66,13 @@ pub(super) struct Damaged {
 impl Kind for Failure {
     fn class(&self) -> Class {
         match self {
-            Self::Io { .. } => Class::StorageFailed,
+            // What one moment fails the next may not.
+            Self::Io { .. } | Self::Changing { .. } => Class::StorageFailed,
             Self::Damaged(_) | Self::Content { .. } => Class::CheckpointCorrupt,
-            Self::Schema { .. } => Class::WrongCommand,
-            Self::Dtype { .. }
-            | Self::NotAFile { .. }
-            | Self::PathNotText { .. }
-            | Self::Changing { .. } => Class::NotStorable,
+            Self::Schema { .. } | Self::Gone { .. } => Class::WrongCommand,
+            Self::Dtype { .. } | Self::NotAFile { .. } | Self::PathNotText { .. } => {
+                Class::NotStorable
+            }
             Self::Header(_) | Self::Size { .. } | Self::SameName { .. } => Class::Bug,
         }
     }
@@ -108,6 +110,9 @@ impl Kind for Failure {
             Self::PathNotText { .. } => "give the file a name in UTF-8",
             Self::Changing { .. } => {
                 "write the file from the training thread only, or leave it out of the trial"
+            }
+            Self::Gone { .. } => {
+                "`pedl checkpoint list` tells what there is now; name one with `--checkpoint`"
             }
             Self::Content { .. } => "restore the file from a backup, or begin anew with `--fresh`",
         };
@@ -197,6 +202,11 @@ impl fmt::Display for Failure {
                 formatter,
                 "`{}` changes while it is copied into a checkpoint\n  no checkpoint was written",
                 path.display()
+            ),
+            Self::Gone { batch } => write!(
+                formatter,
+                "checkpoint `{}` is gone\n  the training that runs has replaced it meanwhile\n  nothing was changed",
+                committed_name(*batch)
             ),
             Self::Content { path, content } => write!(
                 formatter,

@@ -79,6 +79,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::directory::seen_from;
 use crate::error::Result;
 use crate::retention::Retention;
 
@@ -252,15 +253,6 @@ impl<F: FileSystem> Store<F> {
         reader::newest_state(self)
     }
 
-    /// The checkpoint of one batch; `None` where there is none that is whole. Changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// As of [`newest`](Self::newest).
-    pub fn of_batch(&self, batch: u64) -> Result<Option<Checkpoint<F>>> {
-        reader::of_batch(self, batch)
-    }
-
     /// As [`newest`](Self::newest), of those that also pass a check of the caller's: is what belongs to
     /// it elsewhere (the log up to `log_offset`) whole?
     ///
@@ -274,12 +266,12 @@ impl<F: FileSystem> Store<F> {
         reader::newest(self, check)
     }
 
-    /// The checkpoint of a batch, every byte of it proven; `None` where there is none.
+    /// The checkpoint of a batch, every byte of it proven.
     ///
     /// # Errors
     ///
-    /// It is damaged, or was written by another version; storage.
-    pub fn load(&self, batch: u64) -> Result<Option<Checkpoint<F>>> {
+    /// There is none, or not any more; it is damaged, or was written by another version; storage.
+    pub fn load(&self, batch: u64) -> Result<Checkpoint<F>> {
         reader::load_one(self, batch)
     }
 
@@ -315,10 +307,9 @@ impl<F: FileSystem> Store<F> {
     fn name_of(&self, path: &Path) -> PathBuf {
         let Shared { layout, around, .. } = &*self.shared;
         let relative = around.as_deref().and_then(|around| {
-            let up = layout.trial_dir().strip_prefix(around).ok()?;
-            let mut name: PathBuf = up.components().map(|_| "..").collect();
-            name.push(path.strip_prefix(around).ok()?);
-            Some(name)
+            let seen = seen_from(layout.trial_dir(), around);
+            let below = path.strip_prefix(around).ok()?;
+            seen.is_relative().then(|| seen.join(below))
         });
         relative.unwrap_or_else(|| path.to_owned())
     }

@@ -6,11 +6,11 @@
 //! A pack stays as long as any checkpoint names it, with all that is in it. So one of which less than
 //! half is still needed, or one too many, is left behind: what is needed of it is written once more, into
 //! a second new pack, for that did not change and will be named for long. Where this is little, it
-//! goes along with what changed. So the packs of a checkpoint hold less than twice its tensors, and the
+//! goes along with what changed. So the packs of a checkpoint hold at most twice its tensors, and the
 //! new bytes of a checkpoint are those of the tensors that changed, at most [`LITTLE_BYTES`] more, and once
 //! those that turned out not to change.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::manifest::{Manifest, PackFile, StoredTensor};
 use super::tensors::{Content, Hashed, Pack};
@@ -71,12 +71,11 @@ pub(super) fn plan<'snapshot>(
     let named = worth_naming(unchanged);
 
     let (mut changed, mut settled) = (Vec::new(), Vec::new());
-    let mut keys: HashMap<Content<'_>, &str> = HashMap::new();
+    let mut written: HashSet<Content<'_>> = HashSet::new();
     for (index, hashed) in hashed.iter().enumerate() {
         let found = found(index);
         let is_named = found.is_some_and(|(pack, _)| named.contains(&pack.blake3[..]));
-        if !is_named && !keys.contains_key(&hashed.content()) {
-            keys.insert(hashed.content(), &hashed.tensor.name);
+        if !is_named && written.insert(hashed.content()) {
             if found.is_some() {
                 &mut settled
             } else {

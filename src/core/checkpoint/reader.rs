@@ -105,17 +105,18 @@ pub(super) fn newest_state<F: FileSystem>(store: &Store<F>) -> Option<String> {
 }
 
 /// See [`Store::load`].
-pub(super) fn load_one<F: FileSystem>(
-    store: &Store<F>,
-    batch: u64,
-) -> Result<Option<Checkpoint<F>>> {
-    let folders = store.checkpoints()?;
-    let Some((_, folder)) = folders.into_iter().find(|(number, _)| *number == batch) else {
-        return Ok(None);
-    };
+pub(super) fn load_one<F: FileSystem>(store: &Store<F>, batch: u64) -> Result<Checkpoint<F>> {
+    let gone = || Failure::Gone { batch };
+    let mut folders = store.checkpoints()?.into_iter();
+    let (_, folder) = folders
+        .find(|(number, _)| *number == batch)
+        .ok_or_else(gone)?;
     match load(store, batch, &folder, &mut |_| Ok(())) {
-        Ok(loaded) => Ok(Some(loaded)),
+        Ok(loaded) => Ok(loaded),
         Err(Refusal::Failed(error)) => Err(error),
+        Err(Refusal::Damaged { .. }) if store.shared.fs.stat(&folder)?.is_none() => {
+            Err(gone().into())
+        }
         Err(Refusal::Damaged { what, origin }) => Err(Failure::Damaged(Damaged {
             batch,
             folder,
@@ -125,21 +126,6 @@ pub(super) fn load_one<F: FileSystem>(
         })
         .into()),
     }
-}
-
-/// See [`Store::of_batch`].
-pub(super) fn of_batch<F: FileSystem>(
-    store: &Store<F>,
-    batch: u64,
-) -> Result<Option<Checkpoint<F>>> {
-    for (_, folder) in store.checkpoints()?.iter().filter(|(it, _)| *it == batch) {
-        match load(store, batch, folder, &mut |_| Ok(())) {
-            Ok(checkpoint) => return Ok(Some(checkpoint)),
-            Err(Refusal::Damaged { .. }) => {}
-            Err(Refusal::Failed(error)) => return Err(error),
-        }
-    }
-    Ok(None)
 }
 
 fn load<F: FileSystem>(
@@ -166,11 +152,12 @@ fn load<F: FileSystem>(
             )
         }
     })?;
-    let packs = manifest.packs.iter();
-    let packs: Vec<_> = packs
-        .map(|pack| store.shared.layout.pack(&pack.blake3))
-        .collect();
-    check_permitted(&store.shared.fs, &packs).map_err(Refusal::Failed)?;
+    let layout = &store.shared.layout;
+    let packs = manifest.packs.iter().map(|pack| layout.pack(&pack.blake3));
+    let kept = manifest.kept.iter();
+    let kept = kept.map(|kept| layout.content(&kept.blake3));
+    let shared: Vec<_> = packs.chain(kept).collect();
+    check_permitted(&store.shared.fs, &shared).map_err(Refusal::Failed)?;
     let origin = Some((manifest.created.clone(), manifest.pedl_version.clone()));
     let loaded = if manifest.batch == batch {
         load_content(store, manifest, folder)
@@ -360,11 +347,6 @@ impl<F: FileSystem> Checkpoint<F> {
         let mut writer = Writer::create(fs, &path, MODE)?;
         pack.write(&mut writer)?;
         writer.finish()
-    }
-
-    /// Whether a file was taken along.
-    pub fn holds(&self, path: &Path) -> bool {
-        self.manifest.kept(path).is_some()
     }
 
     /// Puts a file back as it was, with its permission bits: the old file or the whole new one is

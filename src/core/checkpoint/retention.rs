@@ -9,7 +9,7 @@ use super::{Newest, Shared, Snapshot, Store, reader};
 use crate::error::Result;
 use crate::retention::Candidate;
 
-/// How many checkpoints stay: the new one, and one to fall back to where it is damaged.
+/// How many checkpoints stay: the new one, and one to fall back to where what is its own is damaged.
 const KEPT: usize = 2;
 
 /// Removes what a commit of a snapshot made superfluous.

@@ -85,7 +85,9 @@ pub(crate) fn compare(one: &Path, other: &Path, excluded: &Excluded) -> Result<O
         }
         let part = match (&expected, &found) {
             (None, None) => return Ok(outcome),
-            (Some(_), None) | (None, Some(_)) if excluded.end => return Ok(outcome),
+            (Some(rest), None) | (None, Some(rest)) if excluded.end && rest.kind != kind::TRAIN => {
+                return Ok(outcome);
+            }
             (Some(_), None) => Some(Part::Missing),
             (None, Some(_)) => Some(Part::Extra),
             (Some(expected), Some(found)) => differing_part(expected, found, excluded),
