@@ -27,6 +27,9 @@ _DTYPES = {
 }
 _WEIGHTS = (".npz", ".safetensors", ".weights.h5")
 
+# Source: keras 2.12.0, keras/saving/saving_api.py, `save_model`.
+_FIRST_WITH_KERAS_FILES = (2, 12)
+
 
 class Refused(Exception):
     """What is asked for cannot be done: text, hint and exit code."""
@@ -203,39 +206,49 @@ def _set_weights(framework, built, values):
     """Sets `weights` in their own order: that of `set_weights` is another one in Keras 2."""
     if len(built.weights) != len(values):
         raise ValueError(f"it has {len(built.weights)} weights, and the checkpoint has {len(values)} of it")
-    if _major(framework) < 3:
+    if _version(framework) < (3,):
         framework.backend.batch_set_value(list(zip(built.weights, values)))
         return
     for weight, value in zip(built.weights, values):
         weight.assign(value)
 
 
-def _major(framework):
-    return int(framework.__version__.split(".")[0])
+def _version(framework):
+    return tuple(int(number) for number in framework.__version__.split("-")[0].split(".")[:2])
 
 
 def _save(framework, built, target):
-    major = _major(framework)
+    version = _version(framework)
     if target.endswith(".weights.h5"):
         built.save_weights(target)
     elif target.endswith(".h5"):
         built.save(target)
     elif target.endswith(".keras"):
-        if major < 3:
+        if version < _FIRST_WITH_KERAS_FILES:
             raise Refused(
                 FRAMEWORK,
                 f"{framework.__name__} {framework.__version__} does not read `.keras`",
                 "export to `.h5`",
             )
-        built.save(target)
-    elif major >= 3:
+        # Only the first version would write another format without being told.
+        options = {"save_format": "keras_v3"} if version == _FIRST_WITH_KERAS_FILES else {}
+        built.save(target, **options)
+    elif version >= (3,):
         built.export(target)
+    elif _is_eager():
+        built.save(target, save_format="tf")
     else:
         _save_graph(framework, built, target)
 
 
+def _is_eager():
+    import tensorflow
+
+    return tensorflow.executing_eagerly()
+
+
 def _save_graph(framework, built, target):
-    """A SavedModel of the graph that Keras 2 has built in TensorFlow's session."""
+    """A SavedModel of the graph that Keras 2 has built in TensorFlow's session, without eager execution."""
     import tensorflow
 
     tensorflow.compat.v1.saved_model.simple_save(

@@ -80,9 +80,12 @@ def _print_rows(library, found, name, rows):
             print("{} {}   py_hooks/{}.py".format(what, version.range_text(first, last), module.replace(".", "/")))
             print("\n".join(lines))
         shown += len(lines)
-    if not shown:
-        return _error(64, f"nothing named `{name}` is intercepted in {library}", f"`pedl hooks {library}` lists all")
-    return 0
+    if shown:
+        return 0
+    if name is None:
+        print("{} {}: stands on what it is part of, and has no rows of its own".format(library, found or ""))
+        return 0
+    return _error(64, f"nothing named `{name}` is intercepted in {library}", f"`pedl hooks {library}` lists all")
 
 
 def _lines(module, name):

@@ -11,7 +11,7 @@ SCRIPT = support.SCRIPTS / "fit_and_export.py"
 BATCHES = 24
 OPTIONS = ["--batches-per-step", str(BATCHES), "--checkpoint-period", "1"]
 
-pytestmark = pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+pytestmark = pytest.mark.stack("keras3-jax", "keras2-tensorflow1", "keras2.15-tensorflow2.15")
 
 
 class Trained:
@@ -76,7 +76,7 @@ def test_weights_are_arrays_by_name(trained):
     succeeds(trained.export("--output", "model.weights.h5"))
 
 
-@pytest.mark.stack("keras2-tensorflow1")
+@pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15")
 def test_a_folder_is_a_saved_model(trained):
     succeeds(trained.export("--output", "saved"))
     assert trained.loaded("saved") == [trained.predicted]

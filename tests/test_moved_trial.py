@@ -106,11 +106,12 @@ def test_a_move_to_no_workers_where_keras_then_trains_otherwise_is_no_drift(scri
 
 
 @pytest.mark.stack("keras3-jax")
-def test_started_in_another_directory_it_is_refused_since_its_files_would_be_others(script_run, tmp_path):
-    run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
+def test_started_in_another_directory_it_is_refused_where_its_files_would_be_others(script_run, tmp_path):
+    script = support.SCRIPTS / "run_folder.py"
+    run = script_run(script, options=OPTIONS)
     run.start_and_kill()
     options = [*OPTIONS, "--trial-dir", run.trial.directory]
-    elsewhere = support.ScriptRun(tmp_path / "elsewhere", SCRIPT, options=options, environment={"WORKERS": "1"})
+    elsewhere = support.ScriptRun(tmp_path / "elsewhere", script, options=options)
     ended = elsewhere.run().check(65)
     assert f"`{run.trial.directory}` belongs to another working directory" in ended.stderr
     assert f"begun in: {run.directory}\n" in ended.stderr

@@ -2,18 +2,12 @@
 
 
 class KerasFacts:
-    """Facts of one generation.
+    """Facts of one generation that has several backends.
 
     Args:
-        fit_forwards_generators: `Model.fit` calls `self.fit_generator` for a generator or Sequence
-            (keras 2.2.5, keras/engine/training.py, `fit`, "Case 1").
-        backend_module: module whose `backend()` names the backend in use, or None where there is only one
-            (keras 3, keras/src/backend/config.py).
-        metrics_are_variables: epoch logs are read from metric variables, not from the last call's result
-            (keras 3, keras/src/trainers/trainer.py, `_get_metrics_result_or_logs`).
+        backend_module: module whose `backend()` names the backend in use (keras 3, keras/src/backend/config.py; keras 2.3.1,
+            keras/backend/__init__.py).
     """
 
-    def __init__(self, fit_forwards_generators, backend_module, metrics_are_variables):
-        self.fit_forwards_generators = fit_forwards_generators
+    def __init__(self, backend_module):
         self.backend_module = backend_module
-        self.metrics_are_variables = metrics_are_variables

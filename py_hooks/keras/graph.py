@@ -314,6 +314,7 @@ class GraphWeights:
 
 WEIGHTS = GraphWeights()
 
+
 def _eager_cause(calls):
     """The cause for training in eager mode. Ends the process where a number of steps is given, which has no effect."""
     if calls.trial.has_plan:
@@ -334,8 +335,8 @@ def prepare(calls):
         recorder.stop(
             calls,
             69,
-            "keras 2.2.5 - 2.3.1 on TensorFlow 2 is not something pedl-run can intercept\n"
-            "  known: keras 2.2.5 - 2.3.1 on TensorFlow 1\n"
+            "keras 2.2.0 - 2.3.1 on TensorFlow 2 is not something pedl-run can intercept\n"
+            "  known: keras 2.2.0 - 2.3.1 on TensorFlow 1\n"
             "  the script was stopped before it trained",
             "use `tf.keras`, or TensorFlow 1.15; or pass `--no-hooks keras` to train without checkpoints and resume",
         )

@@ -4,13 +4,6 @@ Call paths (read from 2.13.1 and 2.15.0): those of `rows_of_v2.py`, where `Model
 """
 from py_hooks.engine.patch import Generation, Patch
 from py_hooks.keras import advice, eager, images, loops, rows_of_v2
-from py_hooks.keras.facts import KerasFacts
-
-FACTS = KerasFacts(
-    fit_forwards_generators=False,
-    backend_module=None,
-    metrics_are_variables=True,
-)
 
 PATCHES = rows_of_v2.IN_KERAS_SRC + (
     Patch("keras.src.engine.training", "Model._validate_and_get_metrics_result", eager.metrics_result,
@@ -35,4 +28,4 @@ PATCHES = rows_of_v2.IN_KERAS_SRC + (
           "key the random numbers of items"),
 )
 
-GENERATION = Generation("keras", "2.13.0", "2.15.0", FACTS, PATCHES, prepare=eager.prepare_keras_src)
+GENERATION = Generation("keras", "2.13.0", "2.15.0", None, PATCHES, prepare=eager.prepare_keras_src)

@@ -11,11 +11,7 @@ from py_hooks.engine.patch import Generation, Patch
 from py_hooks.keras import advice, enqueuers, graph, images, plan
 from py_hooks.keras.facts import KerasFacts
 
-FACTS = KerasFacts(
-    fit_forwards_generators=False,
-    backend_module="keras.backend",
-    metrics_are_variables=False,
-)
+FACTS = KerasFacts(backend_module="keras.backend")
 
 _MODEL = "keras.engine.training"
 _IMAGES = "keras_preprocessing.image"

@@ -4,13 +4,6 @@ Call paths (read from 2.9.0 and 2.10.0): those of `rows_of_v2.py`, where `Model.
 """
 from py_hooks.engine.patch import Generation, Patch
 from py_hooks.keras import advice, eager, images, loops, rows_of_v2
-from py_hooks.keras.facts import KerasFacts
-
-FACTS = KerasFacts(
-    fit_forwards_generators=False,
-    backend_module=None,
-    metrics_are_variables=False,
-)
 
 PATCHES = rows_of_v2.IN_KERAS + (
     Patch("keras.saving.save", "save_model", advice.save, "keep saved models with checkpoints"),
@@ -25,4 +18,4 @@ PATCHES = rows_of_v2.IN_KERAS + (
           "key the random numbers of items"),
 )
 
-GENERATION = Generation("keras", "2.9.0", "2.10.0", FACTS, PATCHES, prepare=eager.prepare_keras)
+GENERATION = Generation("keras", "2.9.0", "2.10.0", None, PATCHES, prepare=eager.prepare_keras)

@@ -11,11 +11,7 @@ from py_hooks.engine.patch import Generation, Patch
 from py_hooks.keras import advice, compute, images, loops, passes, plan, torch_backend, variables
 from py_hooks.keras.facts import KerasFacts
 
-FACTS = KerasFacts(
-    fit_forwards_generators=False,
-    backend_module="keras.src.backend.config",
-    metrics_are_variables=True,
-)
+FACTS = KerasFacts(backend_module="keras.src.backend.config")
 
 _MODEL = "keras.src.models.model"
 _CALLBACKS = "keras.src.callbacks.callback_list"

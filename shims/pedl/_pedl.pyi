@@ -19,6 +19,9 @@ class CannotCreate(Error): ...
 class StorageFailed(Error): ...
 class NotStorable(Error): ...
 
+def type_modified(kind: type) -> None:
+    """Tells Python that the dictionary of a type was changed past it."""
+
 class InPlace:
     """Stands in the place of a builtin function: `before` is asked first, and answers or returns NotImplemented."""
 

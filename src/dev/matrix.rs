@@ -38,16 +38,19 @@ pub(crate) struct Stack {
     pub(crate) optional: Option<String>,
 }
 
+/// Distributions that a stack is for.
+const FRAMEWORKS: [&str; 5] = ["keras", "tensorflow", "tensorflow-cpu", "jax", "torch"];
+
 impl Stack {
-    /// The frameworks and their versions, in words: what is asked for first.
+    /// The frameworks and their versions, in words.
     pub(crate) fn summary(&self) -> String {
-        let first_two: Vec<_> = self
-            .requirements
-            .iter()
-            .take(2)
-            .map(|text| text.replace("==", " "))
-            .collect();
-        first_two.join(" and ")
+        let is_framework = |text: &&String| {
+            let name = text.split("==").next().unwrap_or_default();
+            FRAMEWORKS.contains(&name)
+        };
+        let found = self.requirements.iter().filter(is_framework);
+        let found: Vec<_> = found.map(|text| text.replace("==", " ")).collect();
+        found.join(", ")
     }
 }
 

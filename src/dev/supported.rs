@@ -1,7 +1,8 @@
 //! `cargo dev supported`: which versions are intercepted, and with which each is tested.
 //!
 //! The table of the README, from what the hooks themselves read (`py_hooks/registry.py`) and from the
-//! stacks of `tests/matrix.toml`. A test compares the README with it.
+//! stacks of `tests/matrix.toml`; of some there are only the trainings of `cargo dev matrix`, and some are
+//! tested on demand. A test compares the README with it.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -43,7 +44,12 @@ fn table(repository: &Repository) -> Result<String> {
             .filter(|stack| generation.is_tested_by(stack))
             .map(|stack| {
                 let python = stack.python.first().map_or("", String::as_str);
-                format!("`{}`, {python}, {}", stack.name, stack.summary())
+                let how = match (&stack.only_trains, &stack.optional) {
+                    (Some(_), _) => " (trainings)",
+                    (None, Some(_)) => " (on demand)",
+                    (None, None) => "",
+                };
+                format!("`{}`, {python}, {}{how}", stack.name, stack.summary())
             })
             .collect();
         let versions = if generation.last == OPEN {

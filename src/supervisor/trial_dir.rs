@@ -32,6 +32,9 @@ const LONGEST_DEATH: Duration = Duration::from_secs(2);
 /// The last event of a trial.
 const ENDED: &str = "trial_ended";
 
+/// What the script made and changed on disk (`py_hooks/advice/ledger.py`).
+const LEDGER: &str = "files.jsonl";
+
 /// How far back the last event is looked for. One that is longer is not found, and the trial counts
 /// as not ended.
 const LONGEST_EVENT_BYTES: u64 = 1 << 20;
@@ -136,6 +139,12 @@ impl TrialDir {
         serde_json::from_value(value)
             .map(Some)
             .map_err(|error| not_ours(&format!("{error}")))
+    }
+
+    /// Whether the script has made files, or changed some.
+    fn names_files(&self) -> bool {
+        let ledger = fs::metadata(self.path.join(LEDGER));
+        ledger.is_ok_and(|found| found.len() > 0)
     }
 
     /// Whether the trial has ended with 0, of its own accord: a script that answers SIGTERM with an
@@ -341,6 +350,7 @@ impl Identity {
         }
         if let (Some(then), Some(now)) = (&self.started_in, &asked.started_in)
             && then != now
+            && directory.names_files()
         {
             // The files that the script makes, by relative paths, would not be those of the trial.
             let [then, now] = [then, now].map(|seen| shown(&directory.path().join(seen)));

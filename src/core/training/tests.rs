@@ -548,25 +548,37 @@ fn a_checkpoint_that_storage_does_not_take_is_an_event_and_tried_again() {
     };
     let mut training = begun(&trial_dir);
     train(&mut training, 1);
-    let mut attempt = |batch: u64| {
-        train(&mut training, batch);
+    let attempt = |training: &mut Training, batch: u64| {
+        train(training, batch);
         training.save(Some(0), tensors(batch), "{}".to_owned(), Vec::new())?;
         let commit = training.take_commit().expect("it is being written");
         training.end_commit(commit.wait())
     };
     obstruct();
     for batch in 2..=5 {
-        assert!(!attempt(batch).expect("the training goes on"));
+        assert!(!attempt(&mut training, batch).expect("the training goes on"));
     }
     let left = fs::read_dir(&away).expect("it is there").count();
     assert_eq!(left, 1, "packs of checkpoints that failed take no room");
+    training
+        .preempted(15, true)
+        .expect("there is room for an event");
     clear();
-    assert!(attempt(6).expect("there is room again"));
+    assert!(attempt(&mut training, 6).expect("there is room again"));
+    training
+        .preempted(15, true)
+        .expect("there is room for an event");
+    let told = events(&trial_dir, events::PREEMPTED);
+    let told: Vec<_> = told
+        .iter()
+        .map(|event| (event["checkpoint"].as_u64(), event["is_new"] == true))
+        .collect();
+    assert_eq!(told, [(Some(1), false), (Some(6), true)]);
     obstruct();
     for batch in 7..=10 {
-        assert!(!attempt(batch).expect("it is counted from 0 again"));
+        assert!(!attempt(&mut training, batch).expect("it is counted from 0 again"));
     }
-    let error = attempt(11).expect_err("it is one too many");
+    let error = attempt(&mut training, 11).expect_err("it is one too many");
     assert_eq!(error.class(), Class::StorageFailed, "{error}");
     clear();
     drop(training);
