@@ -60,7 +60,9 @@ def main(arguments):
         hint = f"\nhint: {refused.hint}" if refused.hint else ""
         sys.stderr.write(f"pedl: error: {refused}{hint}\n")
         return refused.code
-    sys.stdout.write(f"{_title(model)} was exported to `{target}`\n")
+    # A file may have any name.
+    name = os.fsencode(target).decode("utf-8", "replace")
+    sys.stdout.write(f"{_title(model)} was exported to `{name}`\n")
     return 0
 
 

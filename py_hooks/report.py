@@ -83,7 +83,7 @@ def _print_rows(library, found, name, rows):
     if shown:
         return 0
     if name is None:
-        print("{} {}: stands on what it is part of, and has no rows of its own".format(library, found or ""))
+        print(f"{library} {found} has no rows of its own: `pedl hooks tensorflow` lists those of what it stands on")
         return 0
     return _error(64, f"nothing named `{name}` is intercepted in {library}", f"`pedl hooks {library}` lists all")
 

@@ -21,9 +21,9 @@
 
 Files: `v*.py` are the generations (WHERE, data); `facts.py` names their differences; `advice.py` are the entry points
 of all generations, `functions.py` the compute functions below them; `compute.py`, `variables.py`, `passes.py` are those
-of Keras 3, of which Keras 2 on TensorFlow 2 uses a part, `loops.py` what becomes of loops of the script's own; `plan.py` and `validation.py` are how a
-configuration decides the length of a fit and its validations; `models.py` is what a checkpoint knows of models, for
-exports; `images.py` are Keras's image iterators; `graph.py` and `enqueuers.py` are what only Keras 2 on TensorFlow 1
-has, and `packages.py` tells it from tf.keras; `eager.py` and `handlers.py` are what only Keras 2 on TensorFlow 2 has;
-`torch_backend.py` is what only Keras 3 on torch has.
+of Keras 3, of which Keras 2 on TensorFlow 2 uses a part, `loops.py` what becomes of loops of the script's own; `plan.py`
+and `validation.py` are how a configuration decides the length of a fit and its validations; `models.py` is what a
+checkpoint knows of models, for exports; `images.py` are Keras's image iterators; `graph.py` and `enqueuers.py` are what
+only Keras 2 on TensorFlow 1 has, and `packages.py` tells it from tf.keras; `eager.py` and `handlers.py` are what only
+Keras 2 on TensorFlow 2 has; `torch_backend.py` is what only Keras 3 on torch has.
 """

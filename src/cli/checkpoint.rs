@@ -8,14 +8,19 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pedl_core::checkpoint::Manifest;
 use pedl_core::inspect::{self, Depth, Entry};
 use serde_json::{Value, json};
+use signal_hook::consts::SIGINT;
 
 use super::{parse, report, verbs};
 use crate::failure::{Exit, Failure};
@@ -53,7 +58,7 @@ struct Asked {
     trial_dir: Option<PathBuf>,
     checkpoint: Option<String>,
     is_json: bool,
-    output: Option<String>,
+    output: Option<OsString>,
     model: String,
     weights_only: bool,
     /// `--python PATH`, to be parsed as that of `pedl-run`.
@@ -104,24 +109,28 @@ fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let text = word.to_string_lossy();
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-            _ => (&*text, None),
+        let bytes = word.as_bytes();
+        let end = bytes.iter().position(|byte| *byte == b'=');
+        // A file may have any name.
+        let (name, value) = match end.filter(|_| text.starts_with("--")) {
+            Some(end) => (&bytes[..end], Some(OsStr::from_bytes(&bytes[end + 1..]))),
+            None => (bytes, None),
         };
+        let name = &*String::from_utf8_lossy(name);
         let is_export = action == "export";
         let mut value_of = |name: &str| {
-            let next = || words.next().map(|word| word.to_string_lossy().into_owned());
-            let value = value.clone().or_else(next);
+            let value = value.or_else(|| words.next().map(OsString::as_os_str));
             value.ok_or_else(|| usage(format!("`{name}` has no value")))
         };
+        let in_words = |value: &OsStr| value.to_string_lossy().into_owned();
         match name {
             "--json" if value.is_none() && !is_export => asked.is_json = true,
             "--weights" if value.is_none() && is_export => asked.weights_only = true,
             "--checkpoint" if is_export || action == "show" => {
-                asked.checkpoint = Some(value_of(name)?);
+                asked.checkpoint = Some(in_words(value_of(name)?));
             }
-            "--output" if is_export => asked.output = Some(value_of(name)?),
-            "--model" if is_export => asked.model = value_of(name)?,
+            "--output" if is_export => asked.output = Some(value_of(name)?.to_owned()),
+            "--model" if is_export => asked.model = in_words(value_of(name)?),
             "--python" if is_export => {
                 asked.python = vec!["--python".into(), value_of(name)?.into()];
             }
@@ -416,7 +425,8 @@ fn export(asked: &Asked) -> Result<i32, Failure> {
     let output = asked.output.as_deref().filter(|name| !name.is_empty());
     let output = output.ok_or_else(|| usage("`pedl checkpoint export` needs `--output FILE`"))?;
     if fs::symlink_metadata(output).is_ok() {
-        let failure = Failure::new(Exit::Usage, format!("`{output}` is there already"));
+        let what = format!("`{}` is there already", output.display());
+        let failure = Failure::new(Exit::Usage, what);
         return Err(failure.hint("name another file with `--output FILE`"));
     }
     let (trial_dir, entries) = entries(asked, Depth::Sizes)?;
@@ -432,11 +442,16 @@ fn export(asked: &Asked) -> Result<i32, Failure> {
     let weights_only = if asked.weights_only { "1" } else { "0" };
     let words = [
         folder.0.as_os_str(),
-        OsStr::new(output),
+        output,
         OsStr::new(&asked.model),
         OsStr::new(weights_only),
     ];
     let words = words.map(OsStr::to_owned);
+    // Ctrl-C is for the interpreter too, which ends by it; what was unpacked is taken away then.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(SIGINT, interrupted) {
+        tracing::debug!("Ctrl-C may leave `{}`: {error}", folder.0.display());
+    }
     verbs::ask(&python.executable, &library, "export", &words)
 }
 
@@ -445,15 +460,21 @@ struct Unpacked(PathBuf);
 
 impl Unpacked {
     fn new() -> Result<Self, Failure> {
-        let path = env::temp_dir().join(format!("pedl-export-{}", process::id()));
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => Ok(Self(path)),
-            Err(error) => Err(Failure::new(
-                Exit::CannotCreate,
-                format!("cannot make directory `{}`", path.display()),
-            )
-            .detail(error.to_string())
-            .hint("name a directory with room in `TMPDIR`")),
+        let mut names = (1_u32..).map(|number| format!("pedl-export-{}-{number}", process::id()));
+        loop {
+            let name = names.next().unwrap_or_default();
+            let path = env::temp_dir().join(name);
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // Of a process that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let what = format!("cannot make directory `{}`", path.display());
+                    return Err(Failure::new(Exit::CannotCreate, what)
+                        .detail(error.to_string())
+                        .hint("name a directory with room in `TMPDIR`"));
+                }
+            }
         }
     }
 }

@@ -357,8 +357,9 @@ pub(super) fn ask(
             )
             .detail(error.to_string())
         })?;
-    if status.signal() == Some(Signal::PIPE.as_raw()) {
-        return Ok(128 + Signal::PIPE.as_raw());
+    let of_the_user = [Signal::PIPE, Signal::INT].map(Signal::as_raw);
+    if let Some(signal) = status.signal().filter(|it| of_the_user.contains(it)) {
+        return Ok(128 + signal);
     }
     status.code().ok_or_else(|| {
         Failure::new(
