@@ -29,7 +29,7 @@ const CONFORMANCE: &str = "conformance";
 const RUST_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// The Python tests of one stack.
-const STACK_LIMIT: Duration = Duration::from_secs(30 * 60);
+const STACK_LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// All of it: what still runs then is ended, so that there is a summary within the 90 minutes after
 /// which `.ci/run` is cut off.
