@@ -6,7 +6,7 @@ import support
 SCRIPT = support.SCRIPTS / "writes_events.py"
 
 
-@pytest.mark.stack("tensorflow")
+@pytest.mark.stack("tensorflow", "keras2.2.4-tensorflow1.13")
 def test_every_event_is_there_once_after_kills_at_and_between_checkpoints(script_run):
     options = ["--exact", "--checkpoint-seconds", "0.3"]
     undisturbed = script_run(SCRIPT, options=options).run().check()
