@@ -161,7 +161,7 @@ def test_what_a_function_in_a_pipeline_draws_is_drawn_anew_for_each_element(scri
 MOVES = "a model that moves something on that is no variable"
 
 
-@pytest.mark.stack("tensorflow2", "tfkeras")
+@pytest.mark.stack("tensorflow2", "tfkeras-tensorflow2.3")
 @pytest.mark.parametrize(
     ("kind", "cause"),
     [
@@ -175,7 +175,7 @@ def test_exact_refuses_models_that_do_what_a_replay_leaves_out(script_run, kind,
     assert cause in script_run(support.SCRIPTS / "odd_model.py", kind, options=["--exact"]).run().check(77).stderr
 
 
-@pytest.mark.stack("tensorflow2", "tfkeras")
+@pytest.mark.stack("tensorflow2", "tfkeras-tensorflow2.3")
 def test_a_table_that_a_model_only_reads_is_no_cause(script_run):
     ended = script_run(support.SCRIPTS / "odd_model.py", "reads-table", options=["--exact"]).run().check()
     assert "exact resume: yes" in ended.stderr
