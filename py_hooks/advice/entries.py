@@ -82,6 +82,11 @@ def describe_sources():
     return {f"{_FILE}`{places.display_path(path)}`": f"crc {crc:08x}" for path, crc in _sources.items()}
 
 
+def is_path(given):
+    """Whether a file argument is a path, and not something open."""
+    return isinstance(given, (str, bytes)) or hasattr(given, "__fspath__")
+
+
 def path_text(path):
     """A file argument as it stands in records."""
-    return os.fspath(path) if isinstance(path, (str, bytes)) or hasattr(path, "__fspath__") else type(path).__name__
+    return os.fspath(path) if is_path(path) else type(path).__name__

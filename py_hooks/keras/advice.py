@@ -204,7 +204,7 @@ def save(original, model, filepath, *args, **kwargs):
 
     def save_and_look():
         original(model, filepath, *args, **kwargs)
-        return _is_path(filepath) and os.path.isdir(filepath)
+        return entries.is_path(filepath) and os.path.isdir(filepath)
 
     calls.files.saving(filepath)
     calls.call(recorder.COMPOSITE, identity, save_and_look)
@@ -212,15 +212,11 @@ def save(original, model, filepath, *args, **kwargs):
     return None
 
 
-def _is_path(given):
-    return isinstance(given, (str, bytes)) or hasattr(given, "__fspath__")
-
-
 def _refuse_several_files(calls, path, options):
     """Weights in several files whose names begin with the path, which checkpoints do not hold."""
     if options.get("max_shard_size") is not None:
         calls.refuse_exactness("weights are saved in several files (`max_shard_size`)")
-    elif _is_path(path) and os.path.exists(os.fsdecode(path) + ".index"):
+    elif entries.is_path(path) and os.path.exists(os.fsdecode(path) + ".index"):
         calls.refuse_exactness("weights are saved in, or loaded from, TensorFlow's own format, which is several files")
 
 
@@ -259,7 +255,7 @@ def load_model(original, filepath, *args, **kwargs):
     calls = recorder.CALLS
     if not calls.begun or not calls.recordable():
         return original(filepath, *args, **kwargs)
-    if _is_path(filepath):
+    if entries.is_path(filepath):
         calls.files.reading(os.fsdecode(filepath))
     with calls.unrecorded():
         model = original(filepath, *args, **kwargs)
