@@ -444,9 +444,7 @@ class Calls:
                 self._keep_nothing()
             return
         was_saved = self._takes_checkpoints and self._save_for_signal()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
-                stream.flush()
+        flush_streams()
         self._keep_nothing()
         # What the script calls in its handler is its own.
         depth, self.depth = self.depth, 0
@@ -588,6 +586,17 @@ def _stand_aside():
     CALLS.depth += 1 << 20
 
 
+def flush_streams():
+    """Flushes what the script has printed, as far as that can be.
+
+    A stream that is closed, or that the script replaced by something else, has nothing for us to lose. Nor has one in
+    the middle of whose writing this happens: what it wrote is printed.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
+            stream.flush()
+
+
 def stop_with(calls, error):
     """Ends the process for an error of ours, with its message, hint and exit code."""
     message = str(error)
@@ -615,11 +624,7 @@ def stop(calls, code, message, hint=None):
     ends by the signal.
     """
     try:
-        for stream in (sys.stdout, sys.stderr):
-            # A stream that is closed, or that the script replaced by something else, has nothing for us to lose.
-            # Nor has one in the middle of whose writing this happens: what it wrote is printed.
-            with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
-                stream.flush()
+        flush_streams()
         for step in calls.at_stop:
             # What is full or gone must not keep the message back.
             with contextlib.suppress(OSError):

@@ -193,21 +193,14 @@ class Output:
 
     def capture(self):
         """Lengths of the copies, with everything flushed: part of a checkpoint."""
-        _flush()
+        recorder.flush_streams()
         return [], {name: stream.copied_bytes() for name, stream in self._streams.items()}
 
     def restore(self, tensors, state):
         """The replay is over."""
-        _flush()
+        recorder.flush_streams()
         for name, stream in self._streams.items():
             stream.resume((state or {}).get(name, 0))
-
-
-def _flush():
-    for name in _NAMES:
-        # One that the script has closed, or replaced by something else, has nothing for us to lose.
-        with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
-            getattr(sys, name).flush()
 
 
 def _replace(name):
