@@ -91,12 +91,12 @@ def _print_rows(library, found, name, rows):
 def _lines(module, name):
     """A line for each row of a generation that is named so: target, row, advice, why."""
     source = importlib.import_module("py_hooks." + module)
-    text = inspect.getsource(source).splitlines()
+    files = [(file, inspect.getsource(file).splitlines()) for file in _files_of_rows(source)]
     rows = [("", patch) for patch in source.GENERATION.patches]
     for backend in sorted(source.GENERATION.backends or {}):
         rows += [(f" (on {backend})", patch) for patch in source.GENERATION.backends[backend]]
     cells = [
-        (repr(row), _row_place(text, row), f"-> {_place(row.advice)}", row.why + backend)
+        (repr(row), _row_place(files, row), f"-> {_place(row.advice)}", row.why + backend)
         for backend, row in rows
         if name is None or name in row.attribute.split(".")
     ]
@@ -104,43 +104,51 @@ def _lines(module, name):
     return ["  " + "   ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
 
 
-# Files of rows that several generations have in common, below `py_hooks`.
-_SHARED = (
-    "keras/rows_of_v2.py",
-    "tensorflow/rows_of_files.py",
-    "tensorflow/rows_of_pipelines.py",
-    "tensorflow/rows_of_v2.py",
-)
+def _files_of_rows(module):
+    """A generation, and the modules it takes rows from, which several share."""
+    shared = [value for value in vars(module).values() if inspect.ismodule(value) and ".rows_of_" in value.__name__]
+    return [module] + [file for one in shared for file in _files_of_rows(one)]
 
 
-def _row_place(text, row):
-    """Where a row stands: in the file of its generation, whose lines these are, or in one that several share."""
-    number = _row_number(text, row)
-    if number:
-        return f"row {number}"
-    for name in _SHARED:
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as file:
-            number = _row_number(file.read().splitlines(), row)
+def _row_place(files, row):
+    """Where a row stands: in the first of these files, which is that of its generation, or in a shared one."""
+    for file, text in files:
+        number = _row_number(file, text, row)
         if number:
-            return f"row {number} of {name}"
+            return f"row {number}" + (f" of {_relative(file.__file__)}" if file is not files[0][0] else "")
     return "row ?"
 
 
-def _row_number(text, row):
-    # Where there are several, the one that names the module, or the advice.
-    names = [f'"{row.module}"', f".{row.advice.__name__},"]
+def _row_number(file, text, row):
+    constants = [(name, value) for name, value in vars(file).items() if isinstance(value, str)]
+    attributes = list(_spellings(row.attribute, constants))
+    # Where there are several, the one that names the module too, or the advice.
+    names = [*_spellings(row.module, constants), f".{row.advice.__name__},"]
     rows = [
         (-sum(name in line for name in names), number)
         for number, line in enumerate(text, 1)
-        if f'"{row.attribute}"' in line or f'"{row.attribute.rpartition(".")[2]}"' in line and "_BASE +" in line
+        if any(attribute in line for attribute in attributes)
     ]
     return min(rows)[1] if rows else 0
 
 
+def _spellings(name, constants):
+    """How a table may spell a name: as it is, by a constant (a shared table leaves out the package), or by one and more."""
+    yield f'"{name}"'
+    for constant, value in constants:
+        if f".{name}".endswith(f".{value}"):
+            yield f"{constant},"
+        if name.startswith(value):
+            yield f'{constant} + "{name[len(value):]}"'
+
+
 def _place(advice):
     code = inspect.unwrap(advice).__code__
-    folder = os.path.dirname(os.path.abspath(__file__))
-    return f"{os.path.relpath(code.co_filename, folder)}:{code.co_firstlineno} {advice.__name__}"
+    return f"{_relative(code.co_filename)}:{code.co_firstlineno} {advice.__name__}"
+
+
+def _relative(path):
+    return os.path.relpath(path, os.path.dirname(os.path.abspath(__file__)))
 
 
 # -- what is installed -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Keras, the `keras` distribution: the call paths of the generations that are intercepted.
 
-    2.2.0 - 2.3.1 (TensorFlow 1; tf.keras in it is the same for all this, see `py_hooks/tensorflow_keras`)
+    2.2.0 - 2.3.1, tf.keras of TensorFlow 1 (graph mode); the rows of all of these are in `rows_of_graph_mode.py`
         Model.fit(arrays)     -> training_arrays.fit_loop         -> train_function(ins)     a K.function
         Model.fit(generator)  -> Model.fit_generator
         Model.fit_generator   -> training_generator.fit_generator -> Model.train_on_batch -> train_function(ins)

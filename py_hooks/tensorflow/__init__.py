@@ -1,6 +1,6 @@
 """TensorFlow, the `tensorflow` distribution: what Keras runs on, below the calls that `py_hooks/keras` records.
 
-Files: `v*.py` are the generations, `rows_of_v2.py` the rows that those of TensorFlow 2 have in common. `eager.py` has the
+Files: `v*.py` are the generations, `rows_of_*.py` the rows that several of them have in common. `eager.py` has the
 advice for the variables of TensorFlow 2, `functions.py` for its traced functions, `random_states.py` for its random ops,
 `pipelines.py` for `tf.data`; `graphs.py` and `sessions.py` are those for TensorFlow 1 under Keras 2 and under the Keras
 within it, `random_ops.py` (1.13: `keyed_ops.py`) is for both, and so are `event_files.py` and `gfile.py`.

@@ -15,6 +15,7 @@ import sysconfig
 import pytest
 from support import ROOT
 
+from py_hooks import report
 from py_hooks.engine import version
 from py_hooks.registry import GENERATIONS
 
@@ -164,6 +165,19 @@ def test_every_row_of_a_generation_has_an_advice_and_a_reason(path):
             assert (patch.advice.__doc__ or "").strip(), f"{patch}: its advice has no docstring"
             assert 0 < len(patch.why) <= 50, patch
             assert patch.module.split(".")[0] in FRAMEWORKS | {"keras_preprocessing"}, patch
+
+
+@each("path", GENERATION_FILES)
+def test_pedl_hooks_names_the_line_of_every_row(path):
+    """Also of rows that several generations share, and where one name is there for several modules."""
+    module = module_name(path)[len("py_hooks."):]
+    for line in report._lines(module, None):
+        target, attribute, number, shared = re.match(r"  (\S+):(\S+) +row (\d+)(?: of (\S+))? +-> ", line).groups()
+        file = HOOKS / shared if shared else path
+        row = file.read_text(encoding="utf-8").splitlines()[int(number) - 1]
+        assert attribute.rpartition(".")[2] + '"' in row, line
+        named = re.match(r'\s*(?:Patch)?\("?([\w.]+)', row).group(1)
+        assert vars(sys.modules[module_name(file)]).get(named, named) in target, line
 
 
 # -- the registry --------------------------------------------------------------------------------------------------

@@ -1,0 +1,52 @@
+"""Keras 2 in graph mode, on TensorFlow 1: the rows that all of its generations have, by modules below the package of Keras.
+
+Call paths (read from Keras 2.2.0 to 2.2.5, 2.3.0 and 2.3.1, and from tf.keras of 1.13.1, 1.14.0 and 1.15.5):
+
+    Model.fit, fit_generator, train_on_batch      -> a function of the backend, made once     `Model._make_train_function`
+    Model.evaluate, test_on_batch, ...            -> another one                              `Model._make_test_function`
+    Model.predict, predict_on_batch, ...          -> another one                              `Model._make_predict_function`
+    Model.fit_generator, ...(Sequence, workers=N) -> an enqueuer's start() and get()
+"""
+from py_hooks.engine.patch import Patch
+from py_hooks.keras import advice, enqueuers, graph, images, plan
+
+_MODEL = "engine.training"
+_CALLBACKS = "callbacks"
+_DATA = "utils.data_utils"
+_IMAGES = "keras_preprocessing.image"
+
+_ROWS = (
+    # module    attribute                       advice                        why
+    (_MODEL,    "Model.fit",                    advice.fit,                   "know where a training call begins"),
+    (_MODEL,    "Model.fit_generator",          advice.fit_generator,         "know where a training call begins"),
+    (_MODEL,    "Model.evaluate",               advice.evaluate,              "know where an evaluation begins"),
+    (_MODEL,    "Model.evaluate_generator",     advice.evaluate_generator,    "know where an evaluation begins"),
+    (_MODEL,    "Model.predict",                advice.predict,               "know where a prediction begins"),
+    (_MODEL,    "Model.predict_generator",      advice.predict_generator,     "know where a prediction begins"),
+    (_MODEL,    "Model.predict_on_batch",       advice.predict_on_batch,      "know where a prediction begins"),
+    (_MODEL,    "Model._make_train_function",   graph.make_train_function,    "record and answer training calls"),
+    (_MODEL,    "Model._make_test_function",    graph.make_test_function,     "record and answer test calls"),
+    (_MODEL,    "Model._make_predict_function", graph.make_predict_function,  "record and answer predict calls"),
+    (_MODEL,    "Model.get_weights",            advice.get_weights,           "record and answer reads of weights"),
+    (_MODEL,    "Model.save",                   advice.save,                  "keep saved models with checkpoints"),
+    (_MODEL,    "Model.save_weights",           advice.save,                  "keep saved models with checkpoints"),
+    (_MODEL,    "Model.load_weights",           advice.load_weights,          "not read a file of the future"),
+    (_CALLBACKS, "CallbackList.on_epoch_begin", advice.epoch_begin,           "name the epoch"),
+    (_CALLBACKS, "CallbackList.on_epoch_end",   plan.epoch_end,               "take note of validations"),
+    (_DATA,     "OrderedEnqueuer.start",        enqueuers.start_ordered,      "skip in a replay"),
+    (_DATA,     "GeneratorEnqueuer.start",      enqueuers.start_generator,    "keep its random numbers apart"),
+)
+
+# A package of its own, for `keras` and `tf.keras` alike.
+_ROWS_OF_IMAGES = (
+    Patch(_IMAGES,  "Iterator.__init__",        images.made,                  "key the random numbers of items"),
+    Patch(_IMAGES,  "Iterator.__getitem__",     images.item,                  "key the random numbers of items"),
+)
+
+
+def _below(package):
+    return tuple(Patch(f"{package}.{module}", *row) for module, *row in _ROWS) + _ROWS_OF_IMAGES
+
+
+IN_KERAS = _below("keras")
+IN_TENSORFLOW = _below("tensorflow.python.keras")
