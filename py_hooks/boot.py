@@ -65,8 +65,8 @@ class _Process:
         libraries.fix_thread_pools(name, self.trial.threads)
 
     def tell_time(self, module):
-        """A module that tells the time was imported: it asks the trial's clock."""
-        # Which is made when it is imported, before either of the others.
+        """A module was imported that tells the time, or what the operating system draws: it asks the trial's clock."""
+        # Which is made when it is imported, before any of the others.
         import time  # noqa: F401
 
         from py_hooks.advice import clock
@@ -83,6 +83,9 @@ class _Process:
         import json
 
         return json.loads(state).get("clock", {})
+
+    def watch_sqlite(self, module):
+        self.files().watch_sqlite(module, _pedl.InPlace)
 
     def offer_hyperparameters(self, module):
         """A library that reads command lines was imported: its options take hyperparameters as defaults."""
@@ -177,7 +180,8 @@ def start(launch_text):
             _go_on(process, finder)
         process.files().install(_pedl.InPlace)
         finder.when_imported("h5py._hl.files", process.files().watch_h5py)
-        for library in ("time", "datetime", "uuid"):
+        finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
+        for library in ("time", "datetime", "uuid", "os", "random"):
             finder.when_imported(library, process.tell_time)
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)

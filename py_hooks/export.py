@@ -10,14 +10,16 @@ FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is 
     .keras, .h5           the model, for `load_model`
     anything else         a folder: a SavedModel of TensorFlow
 
+A model is exported without its optimizer: it is there to predict, and is compiled again to be trained further.
+
 Exit codes are those of the host: 0; 64 where something else is asked for than there is; 69 where the framework cannot
-be imported, or does not write what is asked for; 65 where the model cannot be built again.
+be imported, or does not write what is asked for; 65 where the model cannot be built again; 73 where TARGET cannot be made.
 """
 import json
 import os
 import sys
 
-USAGE, DAMAGED, FRAMEWORK = 64, 65, 69
+USAGE, DAMAGED, FRAMEWORK, CANNOT_CREATE = 64, 65, 69, 73
 
 # NumPy's names of the types of the format. Source: safetensors 0.8.0, src/tensor.rs, `Dtype`.
 _DTYPES = {
@@ -26,6 +28,10 @@ _DTYPES = {
     "C64": "complex64",
 }
 _WEIGHTS = (".npz", ".safetensors", ".weights.h5")
+_MODELS = (".keras", ".h5")
+
+# Formats of files that are not written here; the name of a folder may end in anything else.
+_OTHER_FILES = (".ckpt", ".hdf5", ".index", ".json", ".onnx", ".pb", ".pickle", ".pkl", ".pt", ".pth", ".tflite", ".zip")
 
 # Source: keras 2.12.0, keras/saving/saving_api.py, `save_model`.
 _FIRST_WITH_KERAS_FILES = (2, 12)
@@ -45,25 +51,39 @@ def main(arguments):
     folder, target, number, weights_only = arguments
     try:
         if weights_only == "1" and not target.endswith(_WEIGHTS):
-            endings = ", ".join(f"`{ending}`" for ending in _WEIGHTS)
-            raise Refused(USAGE, f"`--weights` with `{target}`\n  expected: a file whose name ends in {endings}")
+            raise Refused(USAGE, f"`--weights` with `{target}`\n  expected: a file whose name ends in {_listed(_WEIGHTS)}")
+        if target.endswith(_OTHER_FILES):
+            raise Refused(
+                USAGE,
+                f"`{target}`: nothing is exported to a file of this kind\n"
+                f"  expected: a file whose name ends in {_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel",
+            )
         with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
             model = _chosen(json.load(file).get("models"), number)
         held = Tensors(os.path.join(folder, "tensors.safetensors"))
         if model["weights"] is None or None in [key for _, key in model["weights"]]:
             raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
-        if target.endswith(".safetensors"):
-            held.write(target, model["weights"])
-        else:
-            _write(model, [(name, held.array(key)) for name, key in model["weights"]], target)
+        try:
+            if target.endswith(".safetensors"):
+                held.write(target, _told_apart(model["weights"]))
+            else:
+                _write(model, [(name, held.array(key)) for name, key in model["weights"]], target)
+        except OSError as error:
+            text = f"`{target}` cannot be made\n  {_in_words(error)}"
+            raise Refused(CANNOT_CREATE, text, "name a file in a folder that is there, and that you may write to") from error
     except Refused as refused:
         hint = f"\nhint: {refused.hint}" if refused.hint else ""
         sys.stderr.write(f"pedl: error: {refused}{hint}\n")
         return refused.code
     # A file may have any name.
     name = os.fsencode(target).decode("utf-8", "replace")
-    sys.stdout.write(f"{_title(model)} was exported to `{name}`\n")
+    without = "" if target.endswith(_WEIGHTS) else ", without its optimizer: `compile` it to train it further"
+    sys.stdout.write(f"{_title(model)} was exported to `{name}`{without}\n")
     return 0
+
+
+def _listed(endings):
+    return ", ".join(f"`{ending}`" for ending in endings)
 
 
 def _title(model):
@@ -117,14 +137,12 @@ class Tensors:
         return self._bytes[start:end]
 
     def write(self, path, weights):
-        """Writes tensors under other names, `(name, key)`, in the same format."""
+        """Writes tensors under other names, `(name, key)`, each another one, in the same format."""
         header, offset = {}, 0
         for name, key in weights:
             size = len(self._slice(key))
             header[name] = dict(self._header[key], data_offsets=[offset, offset + size])
             offset += size
-        if len(header) < len(weights):
-            raise Refused(USAGE, "two weights have one name, and the file would hold one of them", "export to `.npz`")
         text = json.dumps(header).encode("utf-8")
         text += b" " * (-len(text) % 8)
         with open(path, "xb") as file:
@@ -140,10 +158,7 @@ def _write(model, weights, target):
     if target.endswith(".npz"):
         import numpy
 
-        names = [name for name, _ in weights]
-        # A name that two weights have is told apart by its place.
-        unique = [name if names.count(name) == 1 else f"{place} {name}" for place, name in enumerate(names)]
-        numpy.savez(target, **dict(zip(unique, [value for _, value in weights])))
+        numpy.savez(target, **dict(_told_apart(weights)))
         return
     framework = _framework(model)
     built = _built(framework, model, [value for _, value in weights])
@@ -157,6 +172,14 @@ def _write(model, weights, target):
             f"{framework.__name__} {framework.__version__} cannot write `{target}`\n  {_in_words(error)}",
             "export to another format, or with `--weights` to `.npz`",
         ) from error
+
+
+def _told_apart(weights):
+    """Weights by names of which there is one each: a name that two of them have is told apart by its place."""
+    names = [name for name, _ in weights]
+    return [
+        (name if names.count(name) == 1 else f"{place} {name}", value) for place, (name, value) in enumerate(weights)
+    ]
 
 
 def _in_words(error):

@@ -87,6 +87,7 @@ def test_a_model_that_cannot_be_built_again_is_named_and_its_weights_are_exporte
     assert (ended.returncode, "Traceback" in ended.stderr) == (65, False), ended
     assert "pedl: error: model 0 (`__main__.Own`) cannot be built again" in ended.stderr, ended
     assert "--weights" in ended.stderr
+    succeeds(subclassed.export("--output", "weights.safetensors"))
     succeeds(subclassed.export("--output", "weights.npz", "--weights"))
     assert subclassed.loaded("weights.npz") == [subclassed.weights]
 
@@ -98,7 +99,10 @@ def test_what_is_not_there_cannot_be_exported(trained):
         (["--output", "a.h5", "--weights"], 64, "`--weights` with `a.h5`"),
         ([], 64, "needs `--output FILE`"),
         (["--output", "."], 64, "`.` is there already"),
+        (["--output", "model.pb"], 64, "`model.pb`: nothing is exported to a file of this kind"),
+        (["--output", "missing/a.npz"], 73, "`missing/a.npz` cannot be made"),
+        (["--output", "missing/a.safetensors"], 73, "No such file or directory"),
     ]:
         ended = trained.export(*words)
-        assert (ended.returncode, text in ended.stderr) == (code, True), ended
+        assert (ended.returncode, text in ended.stderr, "Traceback" in ended.stderr) == (code, True, False), ended
     assert not (trained.directory / "a.h5").exists()

@@ -13,6 +13,7 @@ TRACED = "an optimizer is applied in a `tf.function` of the script's own, which 
 LINE = f"pedl: {OUTSIDE}: it trains as under python, and a kill loses that\n"
 
 on_tensorflow = pytest.mark.stack("keras3-tensorflow")
+IN_A_THREAD = "a model is trained in a thread of the script's own"
 LOOPS = {"keras3-tensorflow": ["tape", "function"], "keras3-jax": ["stateless"]}.get(os.environ.get("PEDL_STACK"), [])
 
 
@@ -59,6 +60,24 @@ def test_one_before_fit_is_run_again_in_a_replay(script_run, loop):
     else:
         assert found.stderr.count("exact resume: yes") == 1
         assert run.trial.count("checkpoint") > 0
+
+
+@pytest.mark.stack("keras3", "keras2.15-tensorflow2.15")
+def test_a_model_that_is_trained_in_a_thread_trains_as_under_python_and_that_is_said(script_run):
+    run = script_run(support.SCRIPTS / "fits_in_thread.py")
+    expected, found = run.python().check(), run.run().check()
+    assert found.hashes == expected.hashes
+    assert len(found.hashes) == 1
+    said = [line for line in found.stderr.splitlines() if line.startswith("pedl:")]
+    assert said == [f"pedl: {IN_A_THREAD}: it trains as under python, and a kill loses that"]
+    assert not run.trial.directory.exists()
+
+
+@pytest.mark.stack("keras3", "keras2.15-tensorflow2.15")
+def test_exact_refuses_a_model_that_is_trained_in_a_thread(script_run):
+    ended = script_run(support.SCRIPTS / "fits_in_thread.py", options=["--exact"]).run().check(77)
+    assert f"pedl: error: `--exact` was given, and {IN_A_THREAD}\n  at fits_in_thread.py:" in ended.stderr
+    assert ended.hashes == []
 
 
 @on_tensorflow

@@ -1,5 +1,7 @@
 """Scripts that look for what they saved, and go on from there: in a replay there is nothing yet, as the first time."""
 
+import sqlite3
+
 import pytest
 import support
 
@@ -48,3 +50,19 @@ def _compare(script_run, way):
 def _kill(run, epochs):
     path = run.directory / "progress.txt"
     run.start_and_kill(lambda: path.exists() and len(path.read_text().splitlines()) >= epochs)
+
+
+@pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+def test_what_is_written_without_open_is_there_once(script_run):
+    run = script_run(support.SCRIPTS / "writes_past_open.py", options=OPTIONS)
+    begun = sqlite3.connect(str(run.directory / "begun.db"))
+    begun.execute("create table steps (step int)")
+    begun.execute("insert into steps values (-2), (-1)")
+    begun.commit()
+    begun.close()
+    for steps in (20, 60):
+        _kill(run, steps)
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 2
+    assert "temporary" not in (run.trial.directory / "files.jsonl").read_text()
+    assert ended.stdout.splitlines()[:-1] == ["early True", "late True", "begun True", "True ['child.txt']"]

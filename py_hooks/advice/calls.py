@@ -190,7 +190,7 @@ class Calls:
                 self,
                 77,
                 f"`--exact` was given, and this run cannot be resumed exactly: {cause}\n"
-                "  the script was stopped here; its last checkpoint is kept",
+                f"  the script was stopped here{'; its last checkpoint is kept' if self.begun else ', before it trained'}",
                 "run it without `--exact`, or change what the cause names",
             )
         if self.begun and is_told:

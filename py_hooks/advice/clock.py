@@ -1,7 +1,8 @@
-"""The wall clock that the script looks at: a replay is told the times of the first time.
+"""The wall clock that the script looks at, and what the operating system draws: a replay is told what the first run was.
 
-Scripts name folders by `time.strftime(...)`, and decide by `time.time()` how long they train. So what the clock of the
-`time` module, `datetime.now`, `utcnow` and `today`, `date.today`, `uuid.uuid1` and `uuid.uuid4` tell the user's own
+Scripts name folders by `time.strftime(...)`, decide by `time.time()` how long they train, and draw a seed by
+`secrets.randbits(32)`. So what the clock of the `time` module, `datetime.now`, `utcnow` and `today`, `date.today`,
+`uuid.uuid1` and `uuid.uuid4`, and `os.urandom` (with `secrets` and `SystemRandom`, which ask it) tell the user's own
 files is noted, and told again in a replay: by the line that asks, the recorded call that came before, and how many
 times that line had asked since. Lines that a replay does not run (in what is muted) leave no gap behind.
 
@@ -13,7 +14,8 @@ still: `MAX_ANSWERS` of them are kept, and code that goes another way asks elsew
 is the real one; a limit of time that has passed meanwhile has passed.
 
 Not touched: `monotonic`, `perf_counter` and `process_time`, which tell no date; what libraries ask; other threads and
-processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`).
+processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`); more than `MAX_DRAWN_BYTES` of
+`os.urandom` at a time.
 
 `datetime.datetime` is a type of C code that can neither be changed by `setattr` nor be replaced by a subclass without
 harm (to `type(x)`, pickles, and whoever holds the type already). Its dictionary can be: `now` and `utcnow` are replaced
@@ -31,6 +33,9 @@ from py_hooks.advice import places
 # every checkpoint.
 MAX_ANSWERS = 100_000
 
+# Of `os.urandom`: a seed, a key, a name. They stand in checkpoints as a number.
+MAX_DRAWN_BYTES = 1024
+
 _TIME, _UUID1, _UUID4 = "clock", "uuid1", "uuid4"
 
 _SECOND = 10**9
@@ -43,7 +48,7 @@ class _Line:
 
     Attributes:
         positions: recorded calls before each answer.
-        values: the answers: nanoseconds since 1970, or the number of a UUID.
+        values: the answers: nanoseconds since 1970, or the number of a UUID, or of drawn bytes.
     """
 
     def __init__(self, positions=(), values=()):
@@ -121,7 +126,7 @@ class Clock:
         return told
 
     def number(self, frame, kind, draw):
-        """The number of a UUID; `draw()` draws one where there is none to be told."""
+        """The number of a UUID, or of drawn bytes; `draw()` draws one where there is none to be told."""
         told = self._tell(frame, kind, draw)
         return draw() if told is None else told
 
@@ -199,7 +204,7 @@ def install(clock, module, in_place, type_modified):
 
     Args:
         clock: the clock.
-        module: `time`, `datetime` or `uuid`.
+        module: `time`, `datetime`, `uuid`, `os` or `random`.
         in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
         type_modified: tells Python that the dictionary of a type was changed past it.
     """
@@ -207,6 +212,11 @@ def install(clock, module, in_place, type_modified):
         _in_datetime(clock, module, in_place, type_modified)
     elif module.__name__ == "uuid":
         _in_uuid(clock, module)
+    elif module.__name__ == "os":
+        os.urandom = in_place(os.urandom, os.urandom.__module__, _drawn(clock, os.urandom))
+    elif module.__name__ == "random":
+        # Bound when it was imported, for `SystemRandom`.
+        module._urandom = os.urandom
     else:
         for name, (is_of_now, answer) in _FUNCTIONS.items():
             original = getattr(time, name)
@@ -297,3 +307,23 @@ def _numbered(clock, module, kind, original):
         return module.UUID(int=clock.number(frame, kind, lambda: original(*args, **kwargs).int))
 
     return numbered
+
+
+# What draws from the operating system on behalf of who calls it.
+_DRAWERS = ("random", "secrets")
+
+
+def _drawn(clock, original):
+    def before(*args, **kwargs):
+        if kwargs or len(args) != 1 or type(args[0]) is not int or not 0 < args[0] <= MAX_DRAWN_BYTES:
+            return NotImplemented
+        frame = _getframe(1)
+        while frame is not None and frame.f_globals.get("__name__") in _DRAWERS:
+            frame = frame.f_back
+        if frame is None or not clock.is_asked_by_user(frame):
+            return NotImplemented
+        size = args[0]
+        number = clock.number(frame, f"urandom({size})", lambda: int.from_bytes(original(size), "little"))
+        return number.to_bytes(size, "little")
+
+    return before

@@ -59,7 +59,7 @@ def _difference(calls, name, recorded, now):
         lines.append("  {}: recorded {}, now {}".format(key, recorded.get(key, "none"), now.get(key, "none")))
     lines.append("  the run was stopped; the checkpoint and the log are kept")
     return "\n".join(lines), (
-        "put the file back as it was, or begin a new trial with `--fresh`"
+        "put the file back as it was, or begin a new trial with `--fresh`; `pedl checkpoint export` has what was learned"
         if edited
         else "look for the clock, os.urandom, the order of a set, the environment, or a data file that was changed; "
         "`--fresh` begins a new trial"

@@ -17,11 +17,14 @@ import _thread
 import builtins
 import io
 import os
+import sys
 
 from py_hooks.advice import places
 
 # That a script may make before it trains, and still be resumed exactly.
 MAX_WAITING = 100_000
+
+_WRITES = os.O_WRONLY | os.O_RDWR
 
 
 class Files:
@@ -41,6 +44,8 @@ class Files:
         self._trial = trial
         self._ledger = None
         self._written = set()
+        # Directories that the trial made, and that hold what is not its own.
+        self._left = set()
         self._waiting = []
         self._noted = set()
         # Paths of saved files and folders, and of those whose content was recorded since they were last saved.
@@ -67,7 +72,7 @@ class Files:
     def withdraw(self):
         """Takes away what earlier starts of this trial made."""
         if self.ledger().exists():
-            self.ledger().withdraw()
+            self._left = self.ledger().withdraw()
 
     def put_back(self):
         """Puts back what was withdrawn, where the replay has not made it again."""
@@ -86,6 +91,7 @@ class Files:
             return
         self._is_installed = True
         builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
+        os.open = in_place(os.open, "os", self._note_os_open)
         os.mkdir = in_place(os.mkdir, "os", self._note_mkdir)
         for name in ("rename", "replace"):
             original = getattr(os, name)
@@ -123,12 +129,62 @@ class Files:
 
         module.make_fid = make_fid
 
+    def watch_sqlite(self, module, in_place):
+        """SQLite opens its files in C: `sqlite3` was imported, and they are noted as those of `open`.
+
+        Args:
+            module: `sqlite3.dbapi2`, from which `sqlite3` takes its functions.
+            in_place: as of `install`.
+        """
+        module.connect = in_place(module.connect, "sqlite3", self._note_database)
+
     # Whatever is wrong with the arguments of a call, the function itself says so: each returns `NotImplemented`.
 
     def _note_mkdir(self, path=None, *args, dir_fd=None, **kwargs):
+        if dir_fd is None and self._is_left(path):
+            # As it was when the script first made it, as far as it is known here.
+            return None
         if dir_fd is None:
             self.making(path)
         return NotImplemented
+
+    def _is_left(self, directory):
+        """Whether a directory is one that the trial made and could not withdraw; told once of each."""
+        path = _absolute(directory)
+        if path not in self._left or self._pid != os.getpid():
+            return False
+        self._left.discard(path)
+        return os.path.isdir(path)
+
+    def _note_os_open(self, path=None, flags=0, *args, dir_fd=None, **kwargs):
+        # Files of `tempfile` have names of their own each time.
+        if dir_fd is None and isinstance(flags, int) and sys._getframe(1).f_globals.get("__name__") != "tempfile":
+            if flags & os.O_APPEND and flags & _WRITES:
+                self.opening(path, "a")
+            elif flags & os.O_TRUNC:
+                self.opening(path, "w")
+            elif flags & (_WRITES | os.O_CREAT):
+                self._changing(path)
+        return NotImplemented
+
+    def _note_database(self, database=None, *args, uri=False, **kwargs):
+        path = database
+        if uri and isinstance(path, str) and path.startswith("file:"):
+            from urllib.parse import unquote, urlsplit
+
+            path = unquote(urlsplit(path).path)
+        # It is in memory, or in a file that nobody finds.
+        if path not in ("", ":memory:", b"", b":memory:") and _absolute(path) is not None:
+            for ending in ("", "-journal", "-wal", "-shm"):
+                self._changing(_absolute(path) + ending)
+        return NotImplemented
+
+    def _changing(self, file):
+        """The script is about to change what is in a file, or to make it."""
+        path = _absolute(file)
+        if path is not None and self.inputs is not None and os.path.isfile(path):
+            self.reading(path)
+        self.opening(file, "r+")
 
     def _note_of_rename(self, original):
         def note(src=None, dst=None, *args, dst_dir_fd=None, **kwargs):
@@ -171,9 +227,9 @@ class Files:
     def _note_open(self, file=None, mode="r", *args, **kwargs):
         if not isinstance(mode, str):
             return NotImplemented
-        if "r" in mode and "+" in mode and self.inputs is not None:
-            self.reading(file)
-        if set("wxa+").intersection(mode):
+        if "r" in mode and "+" in mode:
+            self._changing(file)
+        elif set("wxa+").intersection(mode):
             self.opening(file, mode)
         elif self.inputs is not None:
             self.reading(file)
@@ -202,7 +258,7 @@ class Files:
             self._announce("created", path)
         elif "a" in mode and os.path.isfile(path):
             self._announce("appended", path, bytes=os.path.getsize(path))
-        elif self.inputs is not None and self.inputs.has_read(path):
+        elif self.inputs.has_read(path) if self.inputs is not None else "r" in mode:
             from py_hooks.advice.ledger import content
 
             original = content(path)

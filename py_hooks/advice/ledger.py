@@ -57,11 +57,16 @@ class Ledger:
     # -- before the script -----------------------------------------------------------------------------------------
 
     def withdraw(self):
-        """Takes away what earlier starts made. Nothing is lost, whenever we die."""
+        """Takes away what earlier starts made. Nothing is lost, whenever we die.
+
+        Returns:
+            The directories that had to stay: something is in them that the ledger does not name.
+        """
         self.put_back()
         entries = self._entries()
+        left = set()
         if not entries:
-            return
+            return left
         os.makedirs(os.path.join(self._directory, "aside"), exist_ok=True)
         for number, path, entry in entries:
             aside = self._place("aside", number)
@@ -72,8 +77,12 @@ class Ledger:
             elif "overwritten" in entry:
                 self._restore(path, number, aside)
         for _, path, entry in reversed(entries):
-            if "made" in entry and os.path.isdir(path) and not os.listdir(path):
-                os.rmdir(path)
+            if "made" in entry and os.path.isdir(path):
+                if os.listdir(path):
+                    left.add(path)
+                else:
+                    os.rmdir(path)
+        return left
 
     def put_back(self, but=frozenset()):
         """Puts back what was withdrawn, where the replay has not made it again.

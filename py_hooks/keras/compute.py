@@ -82,11 +82,6 @@ class VariableFunction(ComputeFunction):
                 variables += [variable for variable in model.optimizer.variables if variable is not rate]
         return variables
 
-    def pass_by(self, calls):
-        """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
-        if not calls.depth and self.kind == recorder.TRAIN:
-            calls.refuse_exactness("a model is trained in a thread of the script's own")
-
     @property
     def steps_per_execution(self):
         """How many batches a call takes, unless the data end before."""

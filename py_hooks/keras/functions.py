@@ -12,8 +12,10 @@ script's own code runs. Other such calls go the first way.
 import weakref
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import places
+from py_hooks.advice import loops, places
 from py_hooks.keras import packages
+
+_IN_A_THREAD = "a model is trained in a thread of the script's own"
 
 _NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
 
@@ -92,6 +94,14 @@ class ComputeFunction:
         return calls.answer(self.kind, self.identity, arguments)
 
     # -- recording and answering -----------------------------------------------------------------------------------
+
+    def pass_by(self, calls):
+        """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
+        if calls.depth or self.kind != recorder.TRAIN:
+            return
+        if not calls.begun:
+            loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")
+        calls.refuse_exactness(_IN_A_THREAD)
 
     def make(self, calls, live):
         """Makes a call. Returns `TRACED` if it built something, else 0; and what the call returned."""

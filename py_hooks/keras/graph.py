@@ -86,6 +86,7 @@ class GraphFunction(ComputeFunction):
         """Runs the function for one batch, or gives its recorded result."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
+            self.pass_by(calls)
             return self.function(inputs)
         if calls.replaying and calls.arguments:
             self._initialize(calls)

@@ -495,8 +495,10 @@ impl Kind for WrongCommand {
     }
 
     fn hint(&self) -> Option<String> {
-        let hint = "begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`";
-        Some(hint.to_owned())
+        let begun = &self.begun;
+        Some(format!(
+            "`pedl-run {begun}` goes on with it; keep both with `--trial-dir DIR`, or begin a new trial with `--fresh`"
+        ))
     }
 }
 

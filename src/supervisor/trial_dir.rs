@@ -332,14 +332,17 @@ impl Identity {
                 format!("`{path}` belongs to another {what}"),
             )
         };
-        let hint = "begin a new trial with `--fresh`, or keep both with `--trial-dir DIR`";
+        let hint = "keep both with `--trial-dir DIR`, or begin a new trial with `--fresh`";
         if self.command != asked.command || self.hyperparameters != asked.hyperparameters {
             let describe = |of: &Self| describe(&of.command, &of.hyperparameters);
             return Err(refusal("command")
                 .detail(format!("begun with: {}", describe(self)))
                 .detail(format!("run with: {}", describe(asked)))
                 .detail(NOT_STARTED)
-                .hint(hint));
+                .hint(format!(
+                    "`pedl-run {}` goes on with it; {hint}",
+                    describe(self)
+                )));
         }
         if self.configuration != asked.configuration {
             let fields = differing_fields(&self.configuration, &asked.configuration);

@@ -1,12 +1,18 @@
 """The clock of a replay: told again by line, call and number, and going on from there where there is nothing to tell."""
 
 import json
+import os
+import random
+import secrets
 import sys
 import types
 
 import pytest
 
 from py_hooks.advice import clock as clocks
+
+
+_urandom = os.urandom
 
 
 @pytest.fixture
@@ -91,3 +97,25 @@ def test_where_no_checkpoint_can_be_resumed_what_was_told_is_kept_and_the_rest_f
     assert ask(second) == 6000
     third = recorded(second)
     assert [ask(third), ask(third)] == [1000, 6000]
+
+
+def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(monkeypatch):
+    # These tests lie below the folder of our own files.
+    monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
+
+    def draw(clock):
+        before = clocks._drawn(clock, _urandom)
+        monkeypatch.setattr(random, "_urandom", lambda size: _or(before(size), _urandom, size))
+        return [before(5), before(5), random.SystemRandom().getrandbits(70), secrets.choice("abcdefgh")]
+
+    first = clocks.Clock(None)
+    drawn = draw(first)
+    assert draw(first) != drawn
+    assert draw(recorded(first)) == drawn
+    # Too much, or nothing, is drawn by the system itself.
+    before = clocks._drawn(first, _urandom)
+    assert [before(size) for size in (0, clocks.MAX_DRAWN_BYTES + 1, "5")] == [NotImplemented] * 3
+
+
+def _or(answer, original, size):
+    return original(size) if answer is NotImplemented else answer

@@ -6,6 +6,7 @@ the rest of a process.
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import types
@@ -23,8 +24,8 @@ from py_hooks.advice import files
 
 def in_place(original, module, before):
     def replaced(*args, **kwargs):
-        assert before(*args, **kwargs) is NotImplemented
-        return original(*args, **kwargs)
+        answer = before(*args, **kwargs)
+        return original(*args, **kwargs) if answer is NotImplemented else answer
 
     return replaced
 
@@ -106,6 +107,55 @@ def test_a_copy_of_a_trial_and_its_files_lets_the_original_alone(start, tmp_path
     Ledger(str(copy / "trial"), str(copy)).withdraw()
     assert (tmp_path / "w.h5").exists()
     assert not (copy / "w.h5").exists()
+
+
+def test_a_folder_with_what_others_left_in_it_can_be_made_again(start, tmp_path):
+    start("os.makedirs('runs/1'); os.system('echo 1 > runs/1/of_a_child')")
+    start("os.makedirs('runs/1'); assert os.listdir('runs/1') == ['of_a_child']")
+    start("os.makedirs('runs/1'); os.makedirs('runs/1', exist_ok=True)")
+    start(
+        "os.mkdir('runs'); os.mkdir('runs/1')\n"
+        "try: os.mkdir('runs/1')\n"
+        "except FileExistsError: open('refused', 'w').close()"
+    )
+    assert (tmp_path / "refused").exists()
+
+
+def test_what_is_opened_by_its_descriptor_is_noted_as_what_open_opens(start, tmp_path):
+    (tmp_path / "log.csv").write_text("before\n")
+    (tmp_path / "data").write_text("0")
+    script = """
+os.close(os.open("lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+os.write(os.open("log.csv", os.O_WRONLY | os.O_APPEND), b"line\\n")
+data = os.open("data", os.O_RDWR)
+os.write(data, b"%d" % (int(os.read(data, 1)) + 1))
+"""
+    start(script)
+    names = [next(iter(entry.items())) for entry in ledger(tmp_path)]
+    assert names == [("created", "../lock"), ("appended", "../log.csv"), ("overwritten", "../data")]
+    start(script)
+    assert (tmp_path / "log.csv").read_text() == "before\nline\n"
+    assert (tmp_path / "data").read_text() == "01"
+
+
+def test_a_database_is_noted_with_what_stands_beside_it(start, tmp_path):
+    script = """
+import sqlite3
+files.watch_sqlite(sqlite3, in_place)
+for name, options in (("new.db", {}), ("file:old.db?mode=rw", {"uri": True}), (":memory:", {})):
+    database = sqlite3.connect(name, **options)
+    database.execute("create table if not exists rows (number int)")
+    database.execute("insert into rows values (1)")
+    database.commit()
+    assert database.execute("select count(*) from rows").fetchall() == [(1,)], name
+    database.close()
+"""
+    old = sqlite3.connect(str(tmp_path / "old.db"))
+    old.execute("create table rows (number int)")
+    old.close()
+    start(script, dies=True)
+    start(script)
+    assert [path.name for path in sorted(tmp_path.glob("*.db*"))] == ["new.db", "old.db"]
 
 
 def test_what_was_there_before_the_trial_stays(start, tmp_path):

@@ -1,13 +1,15 @@
 //! The files that a script leaves, by the hash of their content.
 //!
-//! What differs between two undisturbed runs is not compared: by path, or, where the name itself holds a time or
-//! a random text, by the pattern of the name. Of zip archives (`.keras`, `.npz`) the members are compared, so that
-//! the time in one of them excludes no other. A text that differs only in what a clock decides does not differ.
+//! What differs between two undisturbed runs is not compared. Where names themselves hold a time or a random text, so that
+//! only one of the two has them, the pattern of a name stands for it: `runs/20261123-0551/w.npz` is `runs/#-#/w.npz` in
+//! both. If they have as many files of a pattern, these are compared in the order of their names, and else not at all. Of
+//! zip archives (`.keras`, `.npz`) the members are compared, so that the time in one of them excludes no other. A text that
+//! differs only in what a clock decides does not differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::text;
 
@@ -17,14 +19,15 @@ const LEFT_OUT: [&str; 2] = [".pedl", "__pycache__"];
 /// A larger file is not looked into.
 const LARGEST_TEXT_BYTES: u64 = 64 << 20;
 
-/// One file: its hash, or those of the members of an archive by name.
+/// One file: where it lies, and its hash, or those of the members of an archive by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fact {
+    path: String,
     hash: blake3::Hash,
     members: BTreeMap<String, u32>,
 }
 
-/// All files below a directory, by their path in it.
+/// All files below a directory, by their path in it, or by the pattern that stands for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Files(BTreeMap<String, Fact>);
 
@@ -48,15 +51,42 @@ impl Files {
             if kind.is_dir() {
                 self.add(&entry.path(), &format!("{path}/"))?;
             } else if kind.is_file() {
-                self.0.insert(path, Fact::of(&entry.path())?);
+                let fact = Fact::of(&entry.path(), path.clone())?;
+                self.0.insert(path, fact);
             }
         }
         Ok(())
     }
+
+    /// The paths of this pattern, in order.
+    fn of_pattern(&self, wanted: &str) -> Vec<&String> {
+        let paths = self.0.keys();
+        paths.filter(|path| pattern(path) == wanted).collect()
+    }
+
+    /// The same, with names that those of several runs have in common. Of a pattern with more files than undisturbed runs
+    /// leave, the last ones count: a run that was killed before its first checkpoint began anew.
+    fn named(mut self, patterns: &BTreeMap<String, usize>) -> Self {
+        for (pattern, &count) in patterns {
+            let paths: Vec<_> = self.of_pattern(pattern).into_iter().cloned().collect();
+            let first = paths.len().saturating_sub(count);
+            for (place, path) in paths.iter().enumerate() {
+                let fact = self.0.remove(path);
+                let name = match count {
+                    1 => pattern.clone(),
+                    _ => format!("{pattern} ({} of {count})", place + 1 - first.min(place)),
+                };
+                if let Some(fact) = fact.filter(|_| place >= first) {
+                    self.0.insert(name, fact);
+                }
+            }
+        }
+        self
+    }
 }
 
 impl Fact {
-    fn of(path: &Path) -> io::Result<Self> {
+    fn of(path: &Path, name: String) -> io::Result<Self> {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(fs::File::open(path)?)?;
         let begins_as_archive = {
@@ -64,6 +94,7 @@ impl Fact {
             io::Read::read(&mut fs::File::open(path)?, &mut first)? == 4 && &first == b"PK\x03\x04"
         };
         Ok(Self {
+            path: name,
             hash: hasher.finalize(),
             members: if begins_as_archive {
                 members_of(&fs::read(path)?).unwrap_or_default()
@@ -117,8 +148,10 @@ pub(crate) struct Reference {
     first: Files,
     /// Paths that differ: of an archive, with the members that do.
     differing: BTreeMap<String, BTreeSet<String>>,
-    /// Patterns of paths that only one of the two has.
-    patterns: BTreeSet<String>,
+    /// Patterns of paths that only one of the two has, and how many files of each both have.
+    patterns: BTreeMap<String, usize>,
+    /// Such patterns of which one has more files than the other.
+    left_out: BTreeSet<String>,
 }
 
 /// In what a file of another run differs.
@@ -130,25 +163,35 @@ pub(crate) struct FileDifference {
 
 impl Reference {
     /// Of the files of two undisturbed runs.
-    pub(crate) fn new(first: Files, second: &Files) -> Self {
+    pub(crate) fn new(first: Files, second: Files) -> Self {
         let mut reference = Self::default();
-        for (path, fact) in &first.0 {
-            match second.0.get(path) {
-                Some(other) if other == fact => {}
-                Some(other) => {
-                    let members = fact.members.iter();
-                    let differ =
-                        members.filter(|(name, crc)| other.members.get(*name) != Some(crc));
-                    let names = differ.map(|(name, _)| name.clone()).collect();
-                    reference.differing.insert(path.clone(), names);
-                }
-                None => {
-                    reference.patterns.insert(pattern(path));
-                }
+        let of_one = |one: &Files, other: &Files| -> Vec<String> {
+            let paths = one.0.keys();
+            let paths = paths.filter(|path| !other.0.contains_key(*path));
+            paths.map(|path| pattern(path)).collect()
+        };
+        for pattern in of_one(&first, &second)
+            .into_iter()
+            .chain(of_one(&second, &first))
+        {
+            let [count, other] = [&first, &second].map(|files| files.of_pattern(&pattern).len());
+            if count == other {
+                reference.patterns.insert(pattern, count);
+            } else {
+                reference.left_out.insert(pattern);
             }
         }
-        let others = second.0.keys().filter(|path| !first.0.contains_key(*path));
-        reference.patterns.extend(others.map(|path| pattern(path)));
+        let [first, second] = [first, second].map(|files| files.named(&reference.patterns));
+        for (path, fact) in &first.0 {
+            if let Some(other) = second.0.get(path)
+                && (other.hash, &other.members) != (fact.hash, &fact.members)
+            {
+                let members = fact.members.iter();
+                let differ = members.filter(|(name, crc)| other.members.get(*name) != Some(crc));
+                let names = differ.map(|(name, _)| name.clone()).collect();
+                reference.differing.insert(path.clone(), names);
+            }
+        }
         reference.first = first;
         reference
     }
@@ -169,16 +212,17 @@ impl Reference {
                 format!("{path} ({})", members.join(", "))
             }
         });
-        differing.chain(self.patterns.iter().cloned()).collect()
+        differing.chain(self.left_out.iter().cloned()).collect()
     }
 
     fn is_left_out(&self, path: &str) -> bool {
-        self.patterns.contains(&pattern(path))
+        self.left_out.contains(&pattern(path))
             || self.differing.get(path).is_some_and(BTreeSet::is_empty)
     }
 
     /// The files of another run that differ. The roots are where the files lie, for texts to be looked into.
-    pub(crate) fn compare(&self, other: &Files, roots: [&Path; 2]) -> Vec<FileDifference> {
+    pub(crate) fn compare(&self, other: Files, roots: [&Path; 2]) -> Vec<FileDifference> {
+        let other = other.named(&self.patterns);
         let mut found = Vec::new();
         let mut differs = |path: &str, what: String| {
             found.push(FileDifference {
@@ -200,8 +244,9 @@ impl Reference {
                         differs(path, format!("its member `{member}` differs"));
                     }
                 }
-                Some(_) => {
-                    if let Some(line) = differing_line(path, roots) {
+                Some(now) => {
+                    let places = [roots[0].join(&fact.path), roots[1].join(&now.path)];
+                    if let Some(line) = differing_line(places) {
                         differs(path, line);
                     }
                 }
@@ -231,9 +276,8 @@ impl Reference {
 }
 
 /// How a file differs in more than a clock.
-fn differing_line(path: &str, roots: [&Path; 2]) -> Option<String> {
-    let contents = roots.map(|root| {
-        let path = root.join(path);
+fn differing_line(places: [PathBuf; 2]) -> Option<String> {
+    let contents = places.map(|path| {
         let is_small = path.metadata().ok()?.len() <= LARGEST_TEXT_BYTES;
         let content = is_small.then(|| fs::read(&path).ok()).flatten()?;
         std::str::from_utf8(&content).is_ok().then_some(content)
@@ -334,24 +378,26 @@ mod tests {
             ("h5", b"t2"),
             ("took.txt", b"took 3 s"),
         ]);
-        let reference = Reference::new(a, &b);
-        assert_eq!(reference.num_files(), 3);
-        assert_eq!(
-            reference.excluded(),
-            ["h5", "m.keras (metadata.json)", "run-#/x"]
-        );
+        let reference = Reference::new(a, b);
+        assert_eq!(reference.num_files(), 4);
+        assert_eq!(reference.excluded(), ["h5", "m.keras (metadata.json)"]);
 
         let (third, c) = tree(&[
             ("log.csv", b"1,2"),
             ("m.keras", &two),
-            ("run-19/x", b"b"),
+            ("run-19/x", b"a"),
             ("h5", b"t3"),
             ("took.txt", b"took 9 s"),
         ]);
-        assert_eq!(reference.compare(&c, [first.path(), third.path()]), []);
+        assert_eq!(reference.compare(c, [first.path(), third.path()]), []);
 
-        let (fourth, d) = tree(&[("log.csv", b"1,3"), ("m.keras", &three), ("new", b"")]);
-        let found = reference.compare(&d, [first.path(), fourth.path()]);
+        let (fourth, d) = tree(&[
+            ("log.csv", b"1,3"),
+            ("m.keras", &three),
+            ("new", b""),
+            ("run-20/x", b"b"),
+        ]);
+        let found = reference.compare(d, [first.path(), fourth.path()]);
         let found: Vec<_> = found
             .iter()
             .map(|it| (it.path.as_str(), it.what.as_str()))
@@ -359,10 +405,36 @@ mod tests {
         let expected = [
             ("log.csv", "line 1: `1,3`, not `1,2`"),
             ("m.keras", "its member `weights` differs"),
+            ("run-#/x", "line 1: `b`, not `a`"),
             ("took.txt", "it is not there"),
             ("new", "no undisturbed run leaves it"),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn names_with_a_time_are_compared_in_their_order() {
+        let (first, a) = tree(&[("1/w-10", b"a"), ("1/w-11", b"b"), ("log-7", b"")]);
+        let (_second, b) = tree(&[("2/w-12", b"a"), ("2/w-13", b"b")]);
+        let reference = Reference::new(a, b);
+        assert_eq!(
+            (reference.num_files(), reference.excluded()),
+            (2, vec!["log-#".to_owned()])
+        );
+        // A start that died before its first checkpoint has left the first two.
+        let (third, c) = tree(&[
+            ("3/w-14", b"a"),
+            ("3/w-15", b""),
+            ("4/w-16", b"a"),
+            ("4/w-17", b"c"),
+        ]);
+        let found = reference.compare(c, [first.path(), third.path()]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, "#/w-# (2 of 2)");
+        let (fourth, d) = tree(&[("5/w-18", b"a")]);
+        let found = reference.compare(d, [first.path(), fourth.path()]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].what, "it is not there");
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl<'a> Reference<'a> {
             text::Reference::new(&one, &two)
         });
         let read = |ran: &Ran| Files::read(&ran.files).map_err(|error| error.to_string());
-        let files = files::Reference::new(read(first)?, &read(second)?);
+        let files = files::Reference::new(read(first)?, read(second)?);
         let reference = Self {
             first,
             batches,
@@ -178,7 +178,7 @@ impl<'a> Reference<'a> {
         }
         let files = Files::read(&ran.files).map_err(|error| error.to_string())?;
         let roots: [&Path; 2] = [&self.first.files, &ran.files];
-        let differing = self.files.compare(&files, roots).into_iter();
+        let differing = self.files.compare(files, roots).into_iter();
         compared.files = differing
             .map(|it| format!("{}: {}", it.path, it.what))
             .collect();
