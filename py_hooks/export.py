@@ -69,6 +69,9 @@ def main(arguments):
             else:
                 _write(model, [(name, held.array(key)) for name, key in model["weights"]], target)
         except OSError as error:
+            if os.path.isfile(target):
+                # A part of it, for it was not there before.
+                os.remove(target)
             text = f"`{target}` cannot be made\n  {_in_words(error)}"
             raise Refused(CANNOT_CREATE, text, "name a file in a folder that is there, and that you may write to") from error
     except Refused as refused:

@@ -1,5 +1,6 @@
 """Scripts that look for what they saved, and go on from there: in a replay there is nothing yet, as the first time."""
 
+import contextlib
 import sqlite3
 
 import pytest
@@ -55,14 +56,19 @@ def _kill(run, epochs):
 @pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
 def test_what_is_written_without_open_is_there_once(script_run):
     run = script_run(support.SCRIPTS / "writes_past_open.py", options=OPTIONS)
-    begun = sqlite3.connect(str(run.directory / "begun.db"))
-    begun.execute("create table steps (step int)")
-    begun.execute("insert into steps values (-2), (-1)")
-    begun.commit()
-    begun.close()
     for steps in (20, 60):
         _kill(run, steps)
     ended = run.run().check()
     assert run.trial.count("resumed") == 2
     assert "temporary" not in (run.trial.directory / "files.jsonl").read_text()
-    assert ended.stdout.splitlines()[:-1] == ["early True", "late True", "begun True", "True ['child.txt']"]
+    assert ended.stdout.splitlines()[:-1] == ["early True", "late True", "True ['child.txt']"]
+
+
+@pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+def test_a_database_that_was_there_before_the_trial_is_named_as_a_cause(script_run):
+    run = script_run(support.SCRIPTS / "writes_past_open.py", options=OPTIONS)
+    with contextlib.closing(sqlite3.connect(str(run.directory / "begun.db"))) as database:
+        database.execute("create table rows (number int)")
+    ended = run.run().check(77)
+    assert "the script opens the database `" in ended.stderr
+    assert "begun.db`, into which a replay writes again" in ended.stderr

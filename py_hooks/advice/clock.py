@@ -14,8 +14,8 @@ still: `MAX_ANSWERS` of them are kept, and code that goes another way asks elsew
 is the real one; a limit of time that has passed meanwhile has passed.
 
 Not touched: `monotonic`, `perf_counter` and `process_time`, which tell no date; what libraries ask; other threads and
-processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`); more than `MAX_DRAWN_BYTES` of
-`os.urandom` at a time.
+processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`); what draws
+much from the operating system.
 
 `datetime.datetime` is a type of C code that can neither be changed by `setattr` nor be replaced by a subclass without
 harm (to `type(x)`, pickles, and whoever holds the type already). Its dictionary can be: `now` and `utcnow` are replaced
@@ -33,8 +33,10 @@ from py_hooks.advice import places
 # every checkpoint.
 MAX_ANSWERS = 100_000
 
-# Of `os.urandom`: a seed, a key, a name. They stand in checkpoints as a number.
-MAX_DRAWN_BYTES = 1024
+# Of `os.urandom`, at a time and altogether: a seed, a key, a name. They stand in checkpoints as numbers. What draws more
+# is named as a cause.
+MAX_DRAWN_BYTES = 64
+MAX_DRAWS = 10_000
 
 _TIME, _UUID1, _UUID4 = "clock", "uuid1", "uuid4"
 
@@ -101,6 +103,8 @@ class Clock:
         self._pid = os.getpid()
         # The last answer of a replay, and what the real clock said then.
         self._reached = None
+        self._draws = 0
+        self._draws_too_much = False
 
     def _load(self, state):
         self._named = {name: _Line(*answers) for name, answers in state.items()}
@@ -130,6 +134,22 @@ class Clock:
         told = self._tell(frame, kind, draw)
         return draw() if told is None else told
 
+    def may_draw(self, size):
+        """Whether so many bytes of the operating system's are noted; where not, the run is not exact."""
+        self._draws += 1
+        if size <= MAX_DRAWN_BYTES and self._draws <= MAX_DRAWS:
+            return True
+        if not self._draws_too_much:
+            self._draws_too_much = True
+            if self.calls is not None and self.calls.begun:
+                self._say_inexact()
+        return False
+
+    def _say_inexact(self):
+        from py_hooks.advice.calls import Unrepeatable
+
+        self.calls.refuse_exactness(Unrepeatable("the script draws much from the operating system (`os.urandom`)"))
+
     def _tell(self, frame, kind, live):
         """What a line is told: noted, or, in a replay, what was. None where a replay has nothing."""
         line = self._line(frame, kind)
@@ -155,6 +175,8 @@ class Clock:
 
     def begin(self, is_replay):
         """The trial has begun; with no replay there is nothing more to be told again."""
+        if self._draws_too_much:
+            self._say_inexact()
         if self._is_replay and not is_replay:
             self._is_replay = False
             for line in self._named.values():
@@ -213,7 +235,7 @@ def install(clock, module, in_place, type_modified):
     elif module.__name__ == "uuid":
         _in_uuid(clock, module)
     elif module.__name__ == "os":
-        os.urandom = in_place(os.urandom, os.urandom.__module__, _drawn(clock, os.urandom))
+        os.urandom = in_place(os.urandom, "os", _drawn(clock, os.urandom))
     elif module.__name__ == "random":
         # Bound when it was imported, for `SystemRandom`.
         module._urandom = os.urandom
@@ -225,9 +247,9 @@ def install(clock, module, in_place, type_modified):
 
 def _function(clock, original, is_of_now, answer):
     def before(*args, **kwargs):
-        frame = _getframe(1)
+        frame = _getframe().f_back
         # Libraries ask more often, and are told so without a call.
-        if not _known.get(frame.f_code.co_filename, True):
+        if frame is None or not _known.get(frame.f_code.co_filename, True):
             return NotImplemented
         if kwargs or not is_of_now(args) or not clock.is_asked_by_user(frame):
             return NotImplemented
@@ -244,8 +266,8 @@ def _in_datetime(clock, module, in_place, type_modified):
     deprecated = _deprecation(kind.utcnow)
 
     def now(cls, tz=None, *wrong):
-        frame = _getframe(1)
-        if not _known.get(frame.f_code.co_filename, True) or not clock.is_asked_by_user(frame):
+        frame = _getframe().f_back
+        if frame is None or not _known.get(frame.f_code.co_filename, True) or not clock.is_asked_by_user(frame):
             return NotImplemented
         if wrong or not (tz is None or isinstance(tz, module.tzinfo)):
             return NotImplemented
@@ -253,8 +275,8 @@ def _in_datetime(clock, module, in_place, type_modified):
         return from_timestamp.__get__(None, cls)(clock.now(frame) // 1000 / 10**6, tz)
 
     def utcnow(cls, *wrong):
-        frame = _getframe(1)
-        if wrong or not clock.is_asked_by_user(frame):
+        frame = _getframe().f_back
+        if wrong or frame is None or not clock.is_asked_by_user(frame):
             return NotImplemented
         if deprecated:
             import warnings
@@ -315,14 +337,16 @@ _DRAWERS = ("random", "secrets")
 
 def _drawn(clock, original):
     def before(*args, **kwargs):
-        if kwargs or len(args) != 1 or type(args[0]) is not int or not 0 < args[0] <= MAX_DRAWN_BYTES:
+        if kwargs or len(args) != 1 or not isinstance(args[0], int) or args[0] <= 0:
             return NotImplemented
-        frame = _getframe(1)
+        frame = _getframe().f_back
         while frame is not None and frame.f_globals.get("__name__") in _DRAWERS:
             frame = frame.f_back
         if frame is None or not clock.is_asked_by_user(frame):
             return NotImplemented
         size = args[0]
+        if not clock.may_draw(size):
+            return NotImplemented
         number = clock.number(frame, f"urandom({size})", lambda: int.from_bytes(original(size), "little"))
         return number.to_bytes(size, "little")
 

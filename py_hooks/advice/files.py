@@ -24,7 +24,8 @@ from py_hooks.advice import places
 # That a script may make before it trains, and still be resumed exactly.
 MAX_WAITING = 100_000
 
-_WRITES = os.O_WRONLY | os.O_RDWR
+# Flags of what is not opened to be read.
+_NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
 
 
 class Files:
@@ -46,6 +47,9 @@ class Files:
         self._written = set()
         # Directories that the trial made, and that hold what is not its own.
         self._left = set()
+        # Databases that were opened, and what is to be said of them once the trial has begun.
+        self._databases = set()
+        self._causes = []
         self._waiting = []
         self._noted = set()
         # Paths of saved files and folders, and of those whose content was recorded since they were last saved.
@@ -91,11 +95,10 @@ class Files:
             return
         self._is_installed = True
         builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
-        os.open = in_place(os.open, "os", self._note_os_open)
-        os.mkdir = in_place(os.mkdir, "os", self._note_mkdir)
+        _replace("open", in_place, self._note_os_open)
+        _replace("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
-            original = getattr(os, name)
-            setattr(os, name, in_place(original, "os", self._note_of_rename(original)))
+            _replace(name, in_place, self._note_of_rename(getattr(os, name)))
 
     def attach(self, calls):
         """The first library is intercepted: from here on what the script reads is noted, too.
@@ -130,7 +133,9 @@ class Files:
         module.make_fid = make_fid
 
     def watch_sqlite(self, module, in_place):
-        """SQLite opens its files in C: `sqlite3` was imported, and they are noted as those of `open`.
+        """SQLite opens its files in C: `sqlite3` was imported, and new databases are noted as what `open` makes.
+
+        One that was there before may be shared with others, so it is let alone: with it a run is not exact.
 
         Args:
             module: `sqlite3.dbapi2`, from which `sqlite3` takes its functions.
@@ -157,34 +162,52 @@ class Files:
         return os.path.isdir(path)
 
     def _note_os_open(self, path=None, flags=0, *args, dir_fd=None, **kwargs):
+        caller = sys._getframe().f_back
         # Files of `tempfile` have names of their own each time.
-        if dir_fd is None and isinstance(flags, int) and sys._getframe(1).f_globals.get("__name__") != "tempfile":
-            if flags & os.O_APPEND and flags & _WRITES:
-                self.opening(path, "a")
-            elif flags & os.O_TRUNC:
-                self.opening(path, "w")
-            elif flags & (_WRITES | os.O_CREAT):
-                self._changing(path)
+        if dir_fd is not None or not isinstance(flags, int) or (caller and caller.f_globals.get("__name__") == "tempfile"):
+            return NotImplemented
+        if flags & (os.O_CREAT | os.O_TRUNC):
+            self.opening(path, "a" if flags & os.O_APPEND and not flags & os.O_TRUNC else "w")
+        elif flags & os.O_APPEND:
+            self.opening(path, "a")
+        elif not flags & _NOT_READ and self.inputs is not None:
+            self.reading(path)
         return NotImplemented
 
     def _note_database(self, database=None, *args, uri=False, **kwargs):
-        path = database
+        path, only_reads = database, False
         if uri and isinstance(path, str) and path.startswith("file:"):
-            from urllib.parse import unquote, urlsplit
+            path, _, options = path[len("file:"):].partition("?")
+            only_reads = "mode=ro" in options or "immutable=1" in options or "mode=memory" in options
+            from urllib.parse import unquote
 
-            path = unquote(urlsplit(path).path)
-        # It is in memory, or in a file that nobody finds.
-        if path not in ("", ":memory:", b"", b":memory:") and _absolute(path) is not None:
-            for ending in ("", "-journal", "-wal", "-shm"):
-                self._changing(_absolute(path) + ending)
+            path = unquote("/" + path.lstrip("/") if path.startswith("/") else path)
+        path = _absolute(path) if path not in ("", ":memory:", b"", b":memory:") else None
+        if path is None or only_reads or path in self._noted or path in self._databases:
+            return NotImplemented
+        if os.path.lexists(path):
+            self._share(path)
+            return NotImplemented
+        self._databases.add(path)
+        for ending in ("", "-journal", "-wal", "-shm"):
+            self.opening(path + ending, "w")
         return NotImplemented
 
-    def _changing(self, file):
-        """The script is about to change what is in a file, or to make it."""
-        path = _absolute(file)
-        if path is not None and self.inputs is not None and os.path.isfile(path):
-            self.reading(path)
-        self.opening(file, "r+")
+    def _share(self, path):
+        """The script opens a database that was there before, and may write to it."""
+        if self._is_of_trial(path) or places.is_in_cache(path) or self._pid != os.getpid():
+            return
+        self._databases.add(path)
+        cause = f"the script opens the database `{places.display_path(path)}`, into which a replay writes again"
+        if self.calls is not None and self.calls.begun:
+            self._say_inexact(cause)
+        else:
+            self._causes.append(cause)
+
+    def _say_inexact(self, cause):
+        from py_hooks.advice.calls import Unrepeatable
+
+        self.calls.refuse_exactness(Unrepeatable(cause))
 
     def _note_of_rename(self, original):
         def note(src=None, dst=None, *args, dst_dir_fd=None, **kwargs):
@@ -227,9 +250,9 @@ class Files:
     def _note_open(self, file=None, mode="r", *args, **kwargs):
         if not isinstance(mode, str):
             return NotImplemented
-        if "r" in mode and "+" in mode:
-            self._changing(file)
-        elif set("wxa+").intersection(mode):
+        if "r" in mode and "+" in mode and self.inputs is not None:
+            self.reading(file)
+        if set("wxa+").intersection(mode):
             self.opening(file, mode)
         elif self.inputs is not None:
             self.reading(file)
@@ -245,6 +268,8 @@ class Files:
         for kind, path, more in waiting:
             if path not in self._noted:
                 self._note(kind, path, more)
+        for cause in self._causes:
+            self._say_inexact(cause)
 
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
@@ -258,7 +283,7 @@ class Files:
             self._announce("created", path)
         elif "a" in mode and os.path.isfile(path):
             self._announce("appended", path, bytes=os.path.getsize(path))
-        elif self.inputs.has_read(path) if self.inputs is not None else "r" in mode:
+        elif self.inputs is not None and self.inputs.has_read(path):
             from py_hooks.advice.ledger import content
 
             original = content(path)
@@ -415,6 +440,16 @@ class Files:
 
     def restore(self, tensors, state):
         """The replay is over, and every saved file is as the checkpoint has it."""
+
+
+def _replace(name, in_place, note):
+    """Replaces a function of `os`; what it can do is still said of it there."""
+    original = getattr(os, name)
+    replaced = in_place(original, "os", note)
+    for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+        if original in able:
+            able.add(replaced)
+    setattr(os, name, replaced)
 
 
 def _is_in(path, folder):

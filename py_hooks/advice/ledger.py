@@ -64,9 +64,8 @@ class Ledger:
         """
         self.put_back()
         entries = self._entries()
-        left = set()
         if not entries:
-            return left
+            return set()
         os.makedirs(os.path.join(self._directory, "aside"), exist_ok=True)
         for number, path, entry in entries:
             aside = self._place("aside", number)
@@ -76,13 +75,11 @@ class Ledger:
                 _cut(path, entry["bytes"], aside)
             elif "overwritten" in entry:
                 self._restore(path, number, aside)
-        for _, path, entry in reversed(entries):
-            if "made" in entry and os.path.isdir(path):
-                if os.listdir(path):
-                    left.add(path)
-                else:
-                    os.rmdir(path)
-        return left
+        made = [path for _, path, entry in reversed(entries) if "made" in entry and os.path.isdir(path)]
+        for path in made:
+            if not os.listdir(path):
+                os.rmdir(path)
+        return {path for path in made if os.path.isdir(path)}
 
     def put_back(self, but=frozenset()):
         """Puts back what was withdrawn, where the replay has not made it again.

@@ -8,7 +8,8 @@ see only what the script itself draws.
 What is drawn from the operating system instead of a seed comes from the trial: the first state of the global
 generators, and the entropy of generators made without a seed (`default_rng()`, `RandomState()`, `Random()`). It is
 chosen at random once for each trial, so a script without seeds stays as random as it is under python, and repeats
-in a replay. A forked child draws other entropy than its parent and its siblings. `os.urandom` itself is never touched.
+in a replay. A forked child draws other entropy than its parent and its siblings. What `os.urandom` gives
+the script's own files is told again in a replay (`clock.py`).
 """
 import contextlib
 import hashlib

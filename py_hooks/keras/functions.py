@@ -97,7 +97,7 @@ class ComputeFunction:
 
     def pass_by(self, calls):
         """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
-        if calls.depth or self.kind != recorder.TRAIN:
+        if self.kind != recorder.TRAIN or calls.on_main_thread():
             return
         if not calls.begun:
             loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")

@@ -495,10 +495,9 @@ impl Kind for WrongCommand {
     }
 
     fn hint(&self) -> Option<String> {
-        let begun = &self.begun;
-        Some(format!(
-            "`pedl-run {begun}` goes on with it; keep both with `--trial-dir DIR`, or begin a new trial with `--fresh`"
-        ))
+        let hint = "run it as it was begun to go on with it; keep both with `--trial-dir DIR`, or begin a new trial \
+                    with `--fresh`";
+        Some(hint.to_owned())
     }
 }
 

@@ -339,10 +339,7 @@ impl Identity {
                 .detail(format!("begun with: {}", describe(self)))
                 .detail(format!("run with: {}", describe(asked)))
                 .detail(NOT_STARTED)
-                .hint(format!(
-                    "`pedl-run {}` goes on with it; {hint}",
-                    describe(self)
-                )));
+                .hint(format!("run it as it was begun to go on with it; {hint}")));
         }
         if self.configuration != asked.configuration {
             let fields = differing_fields(&self.configuration, &asked.configuration);

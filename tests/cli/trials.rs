@@ -99,7 +99,7 @@ fn another_command_on_the_same_directory_is_refused() {
     let directory = begun();
     let path = directory.join(".pedl/train");
     let path = path.display();
-    let hint = "hint: `pedl-run train.py` goes on with it; keep both with `--trial-dir DIR`, \
+    let hint = "hint: run it as it was begun to go on with it; keep both with `--trial-dir DIR`, \
                 or begin a new trial with `--fresh`\n";
     run_in(&directory, &["train.py", "--epochs", "3"])
         .assert_code(65)

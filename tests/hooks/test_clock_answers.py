@@ -11,7 +11,6 @@ import pytest
 
 from py_hooks.advice import clock as clocks
 
-
 _urandom = os.urandom
 
 
@@ -112,9 +111,21 @@ def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(monkeypatch):
     drawn = draw(first)
     assert draw(first) != drawn
     assert draw(recorded(first)) == drawn
-    # Too much, or nothing, is drawn by the system itself.
     before = clocks._drawn(first, _urandom)
-    assert [before(size) for size in (0, clocks.MAX_DRAWN_BYTES + 1, "5")] == [NotImplemented] * 3
+    assert [before(size) for size in (0, "5")] == [NotImplemented] * 2
+
+
+@pytest.mark.parametrize("sizes", [[clocks.MAX_DRAWN_BYTES + 1], [1] * (clocks.MAX_DRAWS + 1)], ids=["large", "many"])
+def test_what_draws_much_is_named_as_a_cause(monkeypatch, sizes):
+    monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
+    said, clock = [], clocks.Clock(None)
+    before = clocks._drawn(clock, _urandom)
+    assert before(3) is not NotImplemented
+    drawn = [before(size) for size in sizes]
+    assert drawn[-1] is NotImplemented
+    clock.calls = types.SimpleNamespace(begun=False, refuse_exactness=said.append)
+    clock.begin(False)
+    assert said == ["the script draws much from the operating system (`os.urandom`)"]
 
 
 def _or(answer, original, size):

@@ -4,6 +4,7 @@ The script's files are made in a process of their own, as a start of a trial mak
 the rest of a process.
 """
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -123,39 +124,67 @@ def test_a_folder_with_what_others_left_in_it_can_be_made_again(start, tmp_path)
 
 def test_what_is_opened_by_its_descriptor_is_noted_as_what_open_opens(start, tmp_path):
     (tmp_path / "log.csv").write_text("before\n")
-    (tmp_path / "data").write_text("0")
+    (tmp_path / "emptied").write_text("before")
+    (tmp_path / "held").write_text("")
     script = """
 os.close(os.open("lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 os.write(os.open("log.csv", os.O_WRONLY | os.O_APPEND), b"line\\n")
-data = os.open("data", os.O_RDWR)
-os.write(data, b"%d" % (int(os.read(data, 1)) + 1))
+assert os.read(os.open("emptied", os.O_RDONLY), 9) == b"before"
+os.write(os.open("emptied", os.O_WRONLY | os.O_TRUNC | os.O_APPEND), b"new")
+try: os.open("held", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+except FileExistsError: os.open("held", os.O_RDWR)
 """
     start(script)
     names = [next(iter(entry.items())) for entry in ledger(tmp_path)]
-    assert names == [("created", "../lock"), ("appended", "../log.csv"), ("overwritten", "../data")]
+    assert names == [("created", "../lock"), ("appended", "../log.csv"), ("overwritten", "../emptied")]
     start(script)
     assert (tmp_path / "log.csv").read_text() == "before\nline\n"
-    assert (tmp_path / "data").read_text() == "01"
+    assert (tmp_path / "emptied").read_text() == "new"
 
 
-def test_a_database_is_noted_with_what_stands_beside_it(start, tmp_path):
+def test_a_new_database_is_noted_with_what_stands_beside_it(start, tmp_path):
     script = """
 import sqlite3
 files.watch_sqlite(sqlite3, in_place)
-for name, options in (("new.db", {}), ("file:old.db?mode=rw", {"uri": True}), (":memory:", {})):
-    database = sqlite3.connect(name, **options)
-    database.execute("create table if not exists rows (number int)")
+for name, options in (("new.db", {}), ("file:other%20one.db?mode=rwc", {"uri": True}), (":memory:", {})):
+    for _ in range(2):
+        database = sqlite3.connect(name, **options)
+        database.execute("create table if not exists rows (number int)")
     database.execute("insert into rows values (1)")
     database.commit()
     assert database.execute("select count(*) from rows").fetchall() == [(1,)], name
     database.close()
 """
-    old = sqlite3.connect(str(tmp_path / "old.db"))
-    old.execute("create table rows (number int)")
-    old.close()
     start(script, dies=True)
     start(script)
-    assert [path.name for path in sorted(tmp_path.glob("*.db*"))] == ["new.db", "old.db"]
+    assert [path.name for path in sorted(tmp_path.glob("*.db*"))] == ["new.db", "other one.db"]
+    endings = ("", "-journal", "-wal", "-shm")
+    expected = ["../" + name + ending for name in ("new.db", "other one.db") for ending in endings]
+    assert [entry["created"] for entry in ledger(tmp_path)] == expected
+
+
+def test_a_database_that_was_there_is_let_alone_and_named(start, tmp_path):
+    with contextlib.closing(sqlite3.connect(str(tmp_path / "old.db"))) as database:
+        database.execute("create table rows (number int)")
+    script = """
+import sqlite3
+files.watch_sqlite(sqlite3, in_place)
+said = []
+files.calls = types.SimpleNamespace(in_composite=False, begun=True, refuse_exactness=said.append)
+sqlite3.connect("file:old.db?mode=ro", uri=True)
+assert said == []
+for _ in range(2):
+    database = sqlite3.connect("old.db")
+    database.execute("insert into rows values (1)")
+    database.commit()
+(cause,) = said
+assert cause == "the script opens the database `old.db`, into which a replay writes again", cause
+"""
+    start(script)
+    start(script)
+    assert ledger(tmp_path) == []
+    with contextlib.closing(sqlite3.connect(str(tmp_path / "old.db"))) as database:
+        assert database.execute("select count(*) from rows").fetchall() == [(4,)]
 
 
 def test_what_was_there_before_the_trial_stays(start, tmp_path):

@@ -5,6 +5,8 @@ import datetime
 import inspect
 import os
 import pickle
+import shutil
+import sqlite3
 import sys
 import threading
 import time
@@ -60,7 +62,8 @@ for wrong in (lambda: open("/missing"), lambda: os.mkdir("/missing/folder"), lam
         wrong()
     except OSError as error:
         print(repr(error), [each.name for each in traceback.extract_tb(error.__traceback__)])
-for function in (open, os.mkdir, time.time):
+print({os.open, os.mkdir, os.rename} <= os.supports_dir_fd, shutil.rmtree.avoids_symlink_attacks)
+for function in (open, os.mkdir, os.open, os.urandom, sqlite3.connect, time.time):
     print(inspect.isbuiltin(function), isinstance(function, types.BuiltinFunctionType), function.__name__, function)
     assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function
 

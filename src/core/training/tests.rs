@@ -291,7 +291,7 @@ fn another_command_is_refused() {
             trial_dir.display()
         )
     );
-    let hint = "`pedl-run train.py --epochs 3` goes on with it; keep both with `--trial-dir DIR`, \
+    let hint = "run it as it was begun to go on with it; keep both with `--trial-dir DIR`, \
                 or begin a new trial with `--fresh`";
     assert_eq!(error.hint().as_deref(), Some(hint));
 }

@@ -2,7 +2,7 @@
 //!
 //! What differs between two undisturbed runs is not compared. Where names themselves hold a time or a random text, so that
 //! only one of the two has them, the pattern of a name stands for it: `runs/20261123-0551/w.npz` is `runs/#-#/w.npz` in
-//! both. If they have as many files of a pattern, these are compared in the order of their names, and else not at all. Of
+//! both. Where a run leaves several files of a pattern, those count that both have with the same content. Of
 //! zip archives (`.keras`, `.npz`) the members are compared, so that the time in one of them excludes no other. A text that
 //! differs only in what a clock decides does not differ.
 
@@ -58,31 +58,50 @@ impl Files {
         Ok(())
     }
 
-    /// The paths of this pattern, in order.
-    fn of_pattern(&self, wanted: &str) -> Vec<&String> {
-        let paths = self.0.keys();
-        paths.filter(|path| pattern(path) == wanted).collect()
+    /// How many files there are of each of these patterns.
+    fn count(&self, patterns: &BTreeSet<String>) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for pattern in self.0.keys().map(|path| pattern(path)) {
+            if patterns.contains(&pattern) {
+                *counts.entry(pattern).or_default() += 1;
+            }
+        }
+        counts
     }
 
-    /// The same, with names that those of several runs have in common. Of a pattern with more files than undisturbed runs
-    /// leave, the last ones count: a run that was killed before its first checkpoint began anew.
-    fn named(mut self, patterns: &BTreeMap<String, usize>) -> Self {
-        for (pattern, &count) in patterns {
-            let paths: Vec<_> = self.of_pattern(pattern).into_iter().cloned().collect();
-            let first = paths.len().saturating_sub(count);
-            for (place, path) in paths.iter().enumerate() {
-                let fact = self.0.remove(path);
-                let name = match count {
-                    1 => pattern.clone(),
-                    _ => format!("{pattern} ({} of {count})", place + 1 - first.min(place)),
-                };
-                if let Some(fact) = fact.filter(|_| place >= first) {
-                    self.0.insert(name, fact);
+    /// The same, with names that those of several runs have in common: the pattern of the only file of one, and of several
+    /// the pattern and the hash of the content. Where there may be one file of a pattern and are more, that one of `like`
+    /// counts, or the last: a run that was killed before its first checkpoint began anew.
+    fn named(self, patterns: &BTreeMap<String, Count>, like: Option<&Self>) -> Self {
+        let mut named = Self::default();
+        for (path, fact) in self.0 {
+            let pattern = pattern(&path);
+            match patterns.get(&pattern) {
+                None => {
+                    named.0.insert(path, fact);
+                }
+                Some(Count::One) => {
+                    let wanted = like.and_then(|like| like.0.get(&pattern));
+                    let is_found =
+                        |fact: &Fact| wanted.is_some_and(|wanted| wanted.hash == fact.hash);
+                    if !named.0.get(&pattern).is_some_and(is_found) {
+                        named.0.insert(pattern, fact);
+                    }
+                }
+                Some(Count::Several) => {
+                    named.0.insert(format!("{pattern} ({})", fact.hash), fact);
                 }
             }
         }
-        self
+        named
     }
+}
+
+/// How many files of a pattern undisturbed runs leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Count {
+    One,
+    Several,
 }
 
 impl Fact {
@@ -148,9 +167,9 @@ pub(crate) struct Reference {
     first: Files,
     /// Paths that differ: of an archive, with the members that do.
     differing: BTreeMap<String, BTreeSet<String>>,
-    /// Patterns of paths that only one of the two has, and how many files of each both have.
-    patterns: BTreeMap<String, usize>,
-    /// Such patterns of which one has more files than the other.
+    /// Patterns of paths that only one of the two has, and that are compared.
+    patterns: BTreeMap<String, Count>,
+    /// Such patterns that are not: of files that differ, or of which one run has more.
     left_out: BTreeSet<String>,
 }
 
@@ -170,18 +189,31 @@ impl Reference {
             let paths = paths.filter(|path| !other.0.contains_key(*path));
             paths.map(|path| pattern(path)).collect()
         };
-        for pattern in of_one(&first, &second)
+        let patterns: BTreeSet<_> = of_one(&first, &second)
             .into_iter()
             .chain(of_one(&second, &first))
-        {
-            let [count, other] = [&first, &second].map(|files| files.of_pattern(&pattern).len());
-            if count == other {
-                reference.patterns.insert(pattern, count);
-            } else {
+            .collect();
+        let (counts, others) = (first.count(&patterns), second.count(&patterns));
+        for pattern in patterns {
+            match (counts.get(&pattern), others.get(&pattern)) {
+                (Some(1), Some(1)) => reference.patterns.insert(pattern, Count::One).is_none(),
+                (Some(count), Some(other)) if count == other => {
+                    reference.patterns.insert(pattern, Count::Several).is_none()
+                }
+                _ => reference.left_out.insert(pattern),
+            };
+        }
+        let [mut first, second] =
+            [first, second].map(|files| files.named(&reference.patterns, None));
+        first.0.retain(|name, fact| {
+            let pattern = pattern(&fact.path);
+            let is_kept = reference.patterns.get(&pattern) != Some(&Count::Several)
+                || second.0.contains_key(name);
+            if !is_kept {
                 reference.left_out.insert(pattern);
             }
-        }
-        let [first, second] = [first, second].map(|files| files.named(&reference.patterns));
+            is_kept
+        });
         for (path, fact) in &first.0 {
             if let Some(other) = second.0.get(path)
                 && (other.hash, &other.members) != (fact.hash, &fact.members)
@@ -222,7 +254,7 @@ impl Reference {
 
     /// The files of another run that differ. The roots are where the files lie, for texts to be looked into.
     pub(crate) fn compare(&self, other: Files, roots: [&Path; 2]) -> Vec<FileDifference> {
-        let other = other.named(&self.patterns);
+        let other = other.named(&self.patterns, Some(&self.first));
         let mut found = Vec::new();
         let mut differs = |path: &str, what: String| {
             found.push(FileDifference {
@@ -252,12 +284,9 @@ impl Reference {
                 }
             }
         }
-        for path in other
-            .0
-            .keys()
-            .filter(|path| !self.first.0.contains_key(*path))
-        {
-            if !self.is_left_out(path) {
+        for (path, fact) in &other.0 {
+            let is_of_several = self.patterns.get(&pattern(&fact.path)) == Some(&Count::Several);
+            if !self.first.0.contains_key(path) && !is_of_several && !self.is_left_out(path) {
                 differs(path, "no undisturbed run leaves it".to_owned());
             }
         }
@@ -413,28 +442,38 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_time_are_compared_in_their_order() {
-        let (first, a) = tree(&[("1/w-10", b"a"), ("1/w-11", b"b"), ("log-7", b"")]);
-        let (_second, b) = tree(&[("2/w-12", b"a"), ("2/w-13", b"b")]);
+    fn files_whose_names_hold_a_time_are_compared_by_the_pattern_of_their_names() {
+        let (first, a) = tree(&[
+            ("1/w-10", b"a"),
+            ("1/w-11", b"b"),
+            ("1/x-1", b"t1"),
+            ("1/x-2", b""),
+            ("log-7", b""),
+        ]);
+        let (_second, b) = tree(&[
+            ("2/w-12", b"b"),
+            ("2/w-13", b"a"),
+            ("2/x-1", b"t2"),
+            ("2/x-2", b""),
+        ]);
         let reference = Reference::new(a, b);
-        assert_eq!(
-            (reference.num_files(), reference.excluded()),
-            (2, vec!["log-#".to_owned()])
-        );
+        assert_eq!(reference.num_files(), 3);
+        assert_eq!(reference.excluded(), ["#/x-#", "log-#"]);
         // A start that died before its first checkpoint has left the first two.
-        let (third, c) = tree(&[
+        let files: [(&str, &[u8]); 6] = [
             ("3/w-14", b"a"),
             ("3/w-15", b""),
             ("4/w-16", b"a"),
-            ("4/w-17", b"c"),
-        ]);
-        let found = reference.compare(c, [first.path(), third.path()]);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].path, "#/w-# (2 of 2)");
-        let (fourth, d) = tree(&[("5/w-18", b"a")]);
+            ("4/w-17", b"b"),
+            ("4/x-1", b"t3"),
+            ("4/x-2", b""),
+        ];
+        let (third, c) = tree(&files);
+        assert_eq!(reference.compare(c, [first.path(), third.path()]), []);
+        let (fourth, d) = tree(&files[..3]);
         let found = reference.compare(d, [first.path(), fourth.path()]);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].what, "it is not there");
+        assert!(found.iter().all(|it| it.what == "it is not there"));
+        assert_eq!(found.len(), 2);
     }
 
     #[test]
