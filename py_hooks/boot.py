@@ -65,15 +65,34 @@ class _Process:
         libraries.fix_thread_pools(name, self.trial.threads)
 
     def tell_time(self, module):
-        """A module was imported that tells the time, or what the operating system draws: it asks the trial's clock."""
-        # Which is made when it is imported, before any of the others.
+        """A module that tells the time was imported: it asks the trial's clock."""
+        from py_hooks.advice import clock
+
+        clock.install(self._clock(), module, _pedl.InPlace, _pedl.type_modified)
+
+    def watch_entropy(self):
+        """What the operating system draws for the script goes by the trial's clock, too; it is made when that is asked."""
+        original, draw = os.urandom, None
+
+        def before(*args, **kwargs):
+            nonlocal draw
+            if draw is None:
+                from py_hooks.advice import clock
+
+                draw = clock.drawn(self._clock(), original)
+            return draw(*args, **kwargs)
+
+        os.urandom = _pedl.InPlace(original, "os", before)
+
+    def _clock(self):
+        # It is made when this is imported, before anything that it has to do with.
         import time  # noqa: F401
 
         from py_hooks.advice import clock
 
         if self.clock is None:
             self.clock = clock.Clock(self._recorded_times())
-        clock.install(self.clock, module, _pedl.InPlace, _pedl.type_modified)
+        return self.clock
 
     def _recorded_times(self):
         """What the checkpoint that will be resumed knows of the time; None where there is none."""
@@ -181,8 +200,9 @@ def start(launch_text):
         process.files().install(_pedl.InPlace)
         finder.when_imported("h5py._hl.files", process.files().watch_h5py)
         finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
-        for library in ("time", "datetime", "uuid", "os", "random"):
+        for library in ("time", "datetime", "uuid"):
             finder.when_imported(library, process.tell_time)
+        process.watch_entropy()
     finder.when_imported("random", process.seed_python)
     finder.when_imported("numpy.random.mtrand", process.seed_numpy)
     for distribution in [name for name in libraries if "." not in name]:

@@ -226,7 +226,7 @@ def install(clock, module, in_place, type_modified):
 
     Args:
         clock: the clock.
-        module: `time`, `datetime`, `uuid`, `os` or `random`.
+        module: `time`, `datetime` or `uuid`.
         in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
         type_modified: tells Python that the dictionary of a type was changed past it.
     """
@@ -234,11 +234,6 @@ def install(clock, module, in_place, type_modified):
         _in_datetime(clock, module, in_place, type_modified)
     elif module.__name__ == "uuid":
         _in_uuid(clock, module)
-    elif module.__name__ == "os":
-        os.urandom = in_place(os.urandom, "os", _drawn(clock, os.urandom))
-    elif module.__name__ == "random":
-        # Bound when it was imported, for `SystemRandom`.
-        module._urandom = os.urandom
     else:
         for name, (is_of_now, answer) in _FUNCTIONS.items():
             original = getattr(time, name)
@@ -332,10 +327,12 @@ def _numbered(clock, module, kind, original):
 
 
 # What draws from the operating system on behalf of who calls it.
-_DRAWERS = ("random", "secrets")
+_DRAWERS = ("random", "secrets", "py_hooks.boot")
 
 
-def _drawn(clock, original):
+def drawn(clock, original):
+    """What is called before `os.urandom`, which is `original`: its answer, or `NotImplemented`."""
+
     def before(*args, **kwargs):
         if kwargs or len(args) != 1 or not isinstance(args[0], int) or args[0] <= 0:
             return NotImplemented

@@ -103,7 +103,7 @@ def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(monkeypatch):
     monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
 
     def draw(clock):
-        before = clocks._drawn(clock, _urandom)
+        before = clocks.drawn(clock, _urandom)
         monkeypatch.setattr(random, "_urandom", lambda size: _or(before(size), _urandom, size))
         return [before(5), before(5), random.SystemRandom().getrandbits(70), secrets.choice("abcdefgh")]
 
@@ -111,7 +111,7 @@ def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(monkeypatch):
     drawn = draw(first)
     assert draw(first) != drawn
     assert draw(recorded(first)) == drawn
-    before = clocks._drawn(first, _urandom)
+    before = clocks.drawn(first, _urandom)
     assert [before(size) for size in (0, "5")] == [NotImplemented] * 2
 
 
@@ -119,7 +119,7 @@ def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(monkeypatch):
 def test_what_draws_much_is_named_as_a_cause(monkeypatch, sizes):
     monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
     said, clock = [], clocks.Clock(None)
-    before = clocks._drawn(clock, _urandom)
+    before = clocks.drawn(clock, _urandom)
     assert before(3) is not NotImplemented
     drawn = [before(size) for size in sizes]
     assert drawn[-1] is NotImplemented
