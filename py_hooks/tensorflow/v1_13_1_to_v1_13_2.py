@@ -9,7 +9,7 @@ from py_hooks.tensorflow import keyed_ops, rows_of_v1, sessions
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 
-PATCHES = rows_of_v1.ROWS + (
+PATCHES = (
     #     module    attribute                  advice                              why
     Patch(_RANDOM,  "random_uniform",          keyed_ops.random_uniform,           "keep the state of a random op"),
     Patch(_RANDOM,  "random_standard_normal",  keyed_ops.random_standard_normal,   "keep the state of a random op"),
@@ -17,6 +17,6 @@ PATCHES = rows_of_v1.ROWS + (
     Patch(_RANDOM,  "random_uniform_int",      keyed_ops.random_uniform_int,       "keep the state of a random op"),
     Patch(_RANDOM,  "random_shuffle",          keyed_ops.random_shuffle,           "keep the state of a random op"),
     Patch(_RANDOM,  "multinomial",             keyed_ops.multinomial,              "keep the state of a random op"),
-)
+) + rows_of_v1.ROWS
 
 GENERATION = Generation("tensorflow", "1.13.1", "1.13.2", None, PATCHES, prepare=sessions.prepare)

@@ -9,7 +9,7 @@ from py_hooks.tensorflow import pipelines, random_ops, rows_of_v1, sessions
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 
-PATCHES = rows_of_v1.ROWS + (
+PATCHES = (
     #     module    attribute                  advice                              why
     Patch(_RANDOM,  "random_uniform",          random_ops.random_uniform,          "keep the state of a random op"),
     Patch(_RANDOM,  "random_standard_normal",  random_ops.random_standard_normal,  "keep the state of a random op"),
@@ -19,6 +19,6 @@ PATCHES = rows_of_v1.ROWS + (
     Patch(_RANDOM,  "multinomial",             random_ops.multinomial,             "keep the state of a random op"),
     Patch("tensorflow.python.data.ops.dataset_ops", "DatasetV1.map_with_legacy_function", pipelines.mapped,
           "repeat elements in a replay"),
-)
+) + rows_of_v1.ROWS
 
 GENERATION = Generation("tensorflow", "1.14.0", "1.15.5", None, PATCHES, prepare=sessions.prepare)

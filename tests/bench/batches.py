@@ -12,6 +12,7 @@ or allocated for the first time in what is measured. The batches come in `PARTS`
 of them: other programs on the machine disturb some parts, and whoever is measured in turns is disturbed alike. No
 output, and no callback but the clock, which is called once an epoch. The last line is the answer in JSON.
 """
+import io
 import json
 import os
 import select
@@ -214,10 +215,9 @@ def replayed(count, name, marks):
     model = build()
     loop = LOOPS[name]
     loop(model, *data(WARM_UP_BATCHES))
-    # Not with `open`: a file that the script makes is withdrawn when it is started again.
-    file = os.open(marks, os.O_WRONLY | os.O_APPEND)
-    os.write(file, b".")
-    os.close(file)
+    # Unseen: a file that the script appends to is cut when it is started again.
+    with io.FileIO(marks, "a") as file:
+        file.write(b".")
     loop(model, *data(count + max(count // 10, 1000)))
     return {}
 

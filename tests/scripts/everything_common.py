@@ -6,6 +6,7 @@ The last lines of their output are SHA-256 hashes, one for each thing in which t
 import argparse
 import csv
 import hashlib
+import io
 import os
 import random
 import time
@@ -223,9 +224,9 @@ def make_pipeline(images, labels, seed):
 
 def note_computed(weights, outputs):
     """Appends what an op inside the model saw in a training pass to the file `computed`."""
-    file = os.open("computed", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    os.write(file, b"%d %d\n" % (weights, outputs))
-    os.close(file)
+    # Unseen: a file that the script makes is withdrawn when it is started again.
+    with io.FileIO("computed", "a") as file:
+        file.write(b"%d %d\n" % (weights, outputs))
 
 
 def train_by_hand(model, train, validation, epochs, losses, set_rate):
