@@ -1,0 +1,256 @@
+#![expect(
+    unsafe_code,
+    reason = "memory that processes share is reached by pointers"
+)]
+//! The memory of a pool: a sparse file in memory that every process of it maps.
+//!
+//! ```text
+//! 0                   control: the words of the ring, what is wanted at each place, the sizes of slots
+//! (slot + 1) << 40    the batch in a slot, up to 1 TiB; pages are there once a worker has reserved them
+//! ```
+//!
+//! It is no file of `/dev/shm`, so no limit of that holds; it has no name, so nothing is left behind when the last of its
+//! processes ends, however that ends. Pages of a slot stay with it: a slot is as large as the largest batch that was in it.
+//!
+//! **Invariants of the unsafe code.** The words are only ever used as atomics, in every process. The bytes of a slot are
+//! written by the worker that owns it and read by the consumer that leased it, which the ring keeps apart ([`crate::ring`]);
+//! who uses the pointer of [`Bytes`] says that it is the one.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, MemfdFlags};
+
+use crate::ring::{Ring, Shape};
+
+/// Bytes between the beginnings of two slots in the file: what one batch can have at most.
+pub const SLOT_BYTES: u64 = 1 << 40;
+
+/// Memory is reserved and mapped in multiples of this.
+const GRAIN: usize = 1 << 16;
+
+/// What is wanted at a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Number of the pass over the data.
+    pub epoch: i64,
+    /// Index of the item.
+    pub index: u64,
+}
+
+/// The shared memory of one pool, as one process sees it. A forked child may go on using its copy.
+#[derive(Debug)]
+pub struct Arena {
+    file: Arc<File>,
+    shape: Shape,
+    control: MmapRaw,
+}
+
+impl Arena {
+    /// Makes the memory of a new pool.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory, or no file descriptor, left for it, or limits the sizes of files (`ulimit -f`).
+    pub fn create(shape: Shape) -> io::Result<Self> {
+        let file = File::from(rustix::fs::memfd_create("pedl-pool", MemfdFlags::CLOEXEC)?);
+        // Nothing is reserved by this.
+        file.set_len((u64::from(shape.slots()) + 1) * SLOT_BYTES)?;
+        Self::open(Arc::new(file), shape)
+    }
+
+    /// The memory that another process has made.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be mapped.
+    pub fn open(file: Arc<File>, shape: Shape) -> io::Result<Self> {
+        let control = MmapOptions::new()
+            .len(control_bytes(shape))
+            .map_raw(&*file)?;
+        Ok(Self {
+            file,
+            shape,
+            control,
+        })
+    }
+
+    /// The file, for a process that is to [`open`](Arena::open) it.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// How many places and slots there are.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The states of places and slots.
+    pub fn ring(&self) -> Ring<'_, AtomicU32> {
+        Ring::new(self.words(0, self.shape.words()), self.shape)
+    }
+
+    /// Writes down what is to be built at an empty place.
+    pub fn want(&self, place: u32, wanted: Wanted) {
+        let [epoch, index] = self.wanted_words(place);
+        epoch.store(wanted.epoch.cast_unsigned(), Ordering::Relaxed);
+        index.store(wanted.index, Ordering::Relaxed);
+    }
+
+    /// What is to be built at a place that is not empty.
+    pub fn wanted(&self, place: u32) -> Wanted {
+        let [epoch, index] = self.wanted_words(place);
+        Wanted {
+            epoch: epoch.load(Ordering::Relaxed).cast_signed(),
+            index: index.load(Ordering::Relaxed),
+        }
+    }
+
+    fn wanted_words(&self, place: u32) -> [&AtomicU64; 2] {
+        assert!(place < self.shape.window, "there is no place {place}");
+        let begin = wanted_at(self.shape) + place as usize * 2 * size_of::<AtomicU64>();
+        [begin, begin + size_of::<AtomicU64>()].map(|at| {
+            debug_assert!(at + size_of::<AtomicU64>() <= control_bytes(self.shape));
+            // SAFETY: it lies within the mapping, which lives as long as `self`, and is aligned, since a mapping begins
+            // with a page. All processes use these words as atomics only.
+            unsafe { AtomicU64::from_ptr(self.control.as_mut_ptr().wrapping_add(at).cast()) }
+        })
+    }
+
+    /// How many grains of a slot are reserved.
+    fn reserved(&self, slot: u32) -> &AtomicU32 {
+        assert!(slot < self.shape.slots(), "there is no slot {slot}");
+        let at = reserved_at(self.shape) + slot as usize * size_of::<AtomicU32>();
+        &self.words(at, 1)[0]
+    }
+
+    fn words(&self, at: usize, count: usize) -> &[AtomicU32] {
+        debug_assert!(at.is_multiple_of(size_of::<AtomicU32>()));
+        debug_assert!(at + count * size_of::<AtomicU32>() <= control_bytes(self.shape));
+        let first = self.control.as_ptr().wrapping_add(at).cast();
+        // SAFETY: as in `wanted_words`; zeros, which the file holds at first, are valid.
+        unsafe { std::slice::from_raw_parts(first, count) }
+    }
+}
+
+fn wanted_at(shape: Shape) -> usize {
+    (shape.words() * size_of::<AtomicU32>()).next_multiple_of(64)
+}
+
+fn reserved_at(shape: Shape) -> usize {
+    wanted_at(shape) + shape.window as usize * 2 * size_of::<AtomicU64>()
+}
+
+fn control_bytes(shape: Shape) -> usize {
+    reserved_at(shape) + shape.slots() as usize * size_of::<AtomicU32>()
+}
+
+/// The slots of a pool, mapped as far as this process has needed them.
+#[derive(Debug)]
+pub struct Slots {
+    arena: Arc<Arena>,
+    mapped: Vec<Option<Arc<MmapRaw>>>,
+}
+
+/// The first bytes of a slot: they stay mapped as long as this lives, also where the pool has mapped more meanwhile.
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    mapped: Arc<MmapRaw>,
+    length: usize,
+}
+
+impl Bytes {
+    /// Where they begin.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.mapped.as_mut_ptr()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+impl Slots {
+    /// Those of an arena; nothing is mapped yet.
+    pub fn new(arena: Arc<Arena>) -> Self {
+        let mapped = vec![None; arena.shape.slots() as usize];
+        Self { arena, mapped }
+    }
+
+    /// Reserves memory for so many bytes of a slot that this process owns, unless it is reserved already.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory.
+    pub fn reserve(&self, slot: u32, length: usize) -> io::Result<()> {
+        let reserved = self.arena.reserved(slot);
+        let grains = length.div_ceil(GRAIN);
+        let before = reserved.load(Ordering::Relaxed) as usize;
+        if grains <= before {
+            return Ok(());
+        }
+        let out_of_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
+        if length as u64 > SLOT_BYTES {
+            return Err(out_of_memory());
+        }
+        // What grows a little each time is not reserved each time.
+        let grains = grains.max(before + before / 4);
+        let words = u32::try_from(grains).map_err(|_| out_of_memory())?;
+        let (from, to) = (before as u64 * GRAIN as u64, grains as u64 * GRAIN as u64);
+        loop {
+            let place = offset_of(slot) + from;
+            match rustix::fs::fallocate(
+                &*self.arena.file,
+                FallocateFlags::empty(),
+                place,
+                to - from,
+            ) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        reserved.store(words, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has the first bytes of a slot mapped. They are reserved, or were when they were written.
+    ///
+    /// # Errors
+    ///
+    /// The address space of this process has no room for them (`ulimit -v`).
+    pub fn bytes(&mut self, slot: u32, length: usize) -> io::Result<Bytes> {
+        let place = &mut self.mapped[slot as usize];
+        let mapped = match place {
+            Some(mapped) if mapped.len() >= length => Arc::clone(mapped),
+            _ => {
+                let before = place.as_ref().map_or(0, |mapped| mapped.len());
+                let size = length.max(1).next_multiple_of(GRAIN);
+                let size = size.max((before + before / 4).next_multiple_of(GRAIN));
+                *place = None;
+                let mapped = MmapOptions::new()
+                    .offset(offset_of(slot))
+                    .len(size)
+                    .map_raw(&*self.arena.file)?;
+                Arc::clone(place.insert(Arc::new(mapped)))
+            }
+        };
+        Ok(Bytes { mapped, length })
+    }
+}
+
+fn offset_of(slot: u32) -> u64 {
+    (u64::from(slot) + 1) * SLOT_BYTES
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+#![expect(unsafe_code, reason = "slots are reached by pointers")]
+
+use std::sync::Arc;
+use std::thread;
+
+use super::{Arena, GRAIN, SLOT_BYTES, Slots, Wanted};
+use crate::ring::{Awaited, Claimed, Shape, Slot};
+
+const SHAPE: Shape = Shape {
+    window: 4,
+    leases: 2,
+};
+
+/// The memory as another process sees it: by the same file, mapped elsewhere.
+fn seen_by_another(arena: &Arena) -> Arena {
+    Arena::open(Arc::clone(arena.file()), arena.shape()).expect("there is room")
+}
+
+fn write(slots: &mut Slots, slot: u32, content: &[u8]) {
+    slots.reserve(slot, content.len()).expect("there is room");
+    let bytes = slots.bytes(slot, content.len()).expect("there is room");
+    // SAFETY: they are mapped, and no other thread of this test is in this slot.
+    unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), bytes.as_ptr(), content.len()) };
+}
+
+fn read(slots: &mut Slots, slot: u32, length: usize) -> Vec<u8> {
+    let bytes = slots.bytes(slot, length).expect("there is room");
+    // SAFETY: as in `write`.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }.to_vec()
+}
+
+#[test]
+fn what_one_process_writes_the_other_reads() {
+    let arena = Arc::new(Arena::create(SHAPE).expect("there is room"));
+    let other = Arc::new(seen_by_another(&arena));
+    let wanted = Wanted {
+        epoch: -2,
+        index: u64::MAX,
+    };
+    arena.want(3, wanted);
+    arena.ring().publish(3);
+    assert_eq!(other.ring().claim(7), Claimed::Place(3));
+    assert_eq!(other.wanted(3), wanted);
+    assert_eq!(other.wanted(2), Wanted::default());
+    let (mut slots, mut others) = (
+        Slots::new(Arc::clone(&arena)),
+        Slots::new(Arc::clone(&other)),
+    );
+    for (slot, length) in [(0, 1), (5, GRAIN), (5, 3 * GRAIN + 1), (5, 10)] {
+        let content: Vec<u8> = (0..=250).cycle().take(length).collect();
+        write(&mut others, slot, &content);
+        assert_eq!(read(&mut slots, slot, length), content);
+    }
+}
+
+#[test]
+fn bytes_stay_as_they_are_when_the_slot_has_grown() {
+    let arena = Arc::new(Arena::create(SHAPE).expect("there is room"));
+    let mut slots = Slots::new(arena);
+    write(&mut slots, 1, b"before");
+    let before = slots.bytes(1, 6).expect("there is room");
+    write(&mut slots, 1, &vec![1; 20 * GRAIN]);
+    // SAFETY: `before` keeps its mapping, and nobody writes to it now.
+    let seen = unsafe { std::slice::from_raw_parts(before.as_ptr(), before.len()) };
+    assert_eq!((seen, before.is_empty()), ([1; 6].as_slice(), false));
+}
+
+#[test]
+fn a_batch_that_no_slot_can_hold_is_an_error() {
+    let arena = Arc::new(Arena::create(SHAPE).expect("there is room"));
+    let slots = Slots::new(arena);
+    let too_large = usize::try_from(SLOT_BYTES).expect("64 bits") + 1;
+    for length in [too_large, usize::MAX] {
+        let error = slots.reserve(0, length).expect_err("it is too large");
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+    }
+}
+
+/// The batch of an index: of other sizes and contents each time.
+fn batch(index: u64) -> Vec<u8> {
+    let times = usize::try_from(index % 9000).expect("small") + 1;
+    index.to_le_bytes().repeat(times)
+}
+
+#[test]
+fn all_tasks_come_in_order_from_workers_that_share_the_memory() {
+    const TASKS: u32 = 5000;
+    let arena = Arc::new(Arena::create(SHAPE).expect("there is room"));
+    let workers: Vec<_> = (0..3)
+        .map(|worker| {
+            let arena = Arc::new(seen_by_another(&arena));
+            thread::spawn(move || {
+                let mut slots = Slots::new(Arc::clone(&arena));
+                let ring = arena.ring();
+                while let Claimed::Place(place) = ring.claim(worker) {
+                    let slot = loop {
+                        if let Some(slot) = ring.own(worker) {
+                            break slot;
+                        }
+                    };
+                    write(&mut slots, slot, &batch(arena.wanted(place).index));
+                    ring.finish(worker, place, slot);
+                }
+            })
+        })
+        .collect();
+    let (ring, mut slots) = (arena.ring(), Slots::new(Arc::clone(&arena)));
+    let mut published = 0;
+    for number in 0..TASKS {
+        while published < TASKS && published < number + SHAPE.window {
+            let place = published % SHAPE.window;
+            arena.want(
+                place,
+                Wanted {
+                    epoch: 0,
+                    index: published.into(),
+                },
+            );
+            ring.publish(place);
+            published += 1;
+        }
+        let place = number % SHAPE.window;
+        while let Awaited::Not(_) = ring.wait_built(place, ring.bell(), None) {}
+        let slot = ring.take(place, (number + 1) % SHAPE.window);
+        let expected = batch(number.into());
+        assert_eq!(read(&mut slots, slot, expected.len()), expected);
+        ring.release(slot);
+    }
+    ring.close();
+    for worker in workers {
+        worker.join().expect("it ends");
+    }
+    assert!((0..SHAPE.slots()).all(|slot| ring.slot(slot) == Slot::Free));
+}
