@@ -13,6 +13,7 @@ from py_hooks.keras import advice, enqueuers, graph, images, plan
 _MODEL = "engine.training"
 _CALLBACKS = "callbacks"
 _DATA = "utils.data_utils"
+_SAVING = "engine.saving"
 _IMAGES = "keras_preprocessing.image"
 
 _ROWS = (
@@ -37,6 +38,17 @@ _ROWS = (
     (_DATA,     "GeneratorEnqueuer.start",      enqueuers.start_generator,    "keep its random numbers apart"),
 )
 
+# Of `keras` alone.
+_ROWS_OF_KERAS = (
+    (_MODEL,    "Model.train_on_batch",         advice.train_on_batch,        "know where a training call begins"),
+    (_MODEL,    "Model.test_on_batch",          advice.test_on_batch,         "know where an evaluation begins"),
+    ("models",  "save_model",                   advice.save,                  "keep saved models with checkpoints"),
+    ("models",  "load_model",                   advice.load_model,            "not read a file of the future"),
+    (_SAVING,   "save_model",                   advice.save,                  "keep saved models with checkpoints"),
+    (_SAVING,   "load_model",                   advice.load_model,            "not read a file of the future"),
+    ("optimizers", "Optimizer.get_gradients",   graph.get_gradients,          "say what is not intercepted"),
+)
+
 # A package of its own, for `keras` and `tf.keras` alike.
 _ROWS_OF_IMAGES = (
     Patch(_IMAGES,  "Iterator.__init__",        images.made,                  "key the random numbers of items"),
@@ -44,9 +56,9 @@ _ROWS_OF_IMAGES = (
 )
 
 
-def _below(package):
-    return tuple(Patch(f"{package}.{module}", *row) for module, *row in _ROWS) + _ROWS_OF_IMAGES
+def _below(package, rows):
+    return tuple(Patch(f"{package}.{module}", *row) for module, *row in rows) + _ROWS_OF_IMAGES
 
 
-IN_KERAS = _below("keras")
-IN_TENSORFLOW = _below("tensorflow.python.keras")
+IN_KERAS = _below("keras", _ROWS + _ROWS_OF_KERAS)
+IN_TENSORFLOW = _below("tensorflow.python.keras", _ROWS)
