@@ -58,6 +58,7 @@ fn build() -> Result<(), String> {
     for watched in [
         "src/native",
         "src/core",
+        "src/pool",
         "shims/pedl",
         "py_hooks",
         "Cargo.toml",

@@ -55,9 +55,30 @@ class Items:
         self._is_probed = not recorder.CALLS.trial.exact
         self._owned = None
         self._passes = weakref.WeakSet()
+        self._processes = None
+
+    def processes(self, window):
+        """The worker processes, which see the data set as it is now; up to `window` items may be under way."""
+        if self._processes is None:
+            self._processes = ItemProcesses(self.workers, window)
+        self._processes.refresh(self)
+        return self._processes
+
+    def close(self):
+        """Nobody takes items any more, for now: worker processes end."""
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            processes.close()
+
+    def __del__(self):
+        self.close()
 
     def begin(self, items_pass):
         """A pass over the data begins: what the data set draws from may be other objects than before."""
+        if self.in_processes:
+            # They have places for the items of one pass.
+            for other in list(self._passes):
+                other.put_back()
         self._passes.add(items_pass)
         self._owned = None
         if not self._is_probed:
@@ -94,6 +115,10 @@ class Items:
                 before = self._attributes()
                 item = self.dataset[index]
                 return item, self._first_change(before)
+
+    def forget_generators(self):
+        """What the data set draws from may be other objects than before."""
+        self._owned = None
 
     def _building(self, stream_class, epoch, index):
         return _Building((epoch, index), stream_class(*(self.key + (epoch, index))))
@@ -327,29 +352,28 @@ class SequencePass:
                 building.result()
             else:
                 building.cancel()
-        if self._workers is not None:
+        if self._workers is not None and not self._items.in_processes:
             self._workers.close(waits)
-            self._workers = None
+        self._workers = None
 
     def _submit(self, index):
         if self._workers is None:
-            kind = ItemProcesses if self._items.in_processes else _ItemThreads
-            self._workers = kind(self._items, self._items.workers)
-        return self._workers.submit(self._epoch, index)
+            items = self._items
+            self._workers = items.processes(self._ahead) if items.in_processes else _ItemThreads(items.workers)
+        return self._workers.submit(self._items, self._epoch, index)
 
 
 class _ItemThreads:
     """The worker threads of one pass."""
 
-    def __init__(self, items, workers):
+    def __init__(self, workers):
         from concurrent.futures import ThreadPoolExecutor
 
-        self._items = items
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pedl-data")
 
-    def submit(self, epoch, index):
+    def submit(self, items, epoch, index):
         """Has an item built; returns its future."""
-        return self._executor.submit(self._items.build, epoch, index)
+        return self._executor.submit(items.build, epoch, index)
 
     def close(self, waits):
         """Lets the threads go, once what they build now is built where it `waits`."""

@@ -60,7 +60,7 @@ def _reached_from(value):
     if isinstance(value, types.MethodType):
         return [value.__self__, value.__func__]
     if isinstance(value, types.FunctionType):
-        return list(_used_by(value)) if places.is_user_file(value.__code__.co_filename) else []
+        return list(used_by(value)) if places.is_user_file(value.__code__.co_filename) else []
     if isinstance(value, type):
         return _methods_of(value)
     held = (value.func, value.args) if isinstance(value, functools.partial) else ()
@@ -75,10 +75,10 @@ def _methods_of(cls):
     return [function for function in functions if isinstance(function, types.FunctionType)]
 
 
-def _used_by(function):
+def used_by(function):
     """What a function can reach by name: globals, and the variables of the functions around it."""
     names = function.__globals__
-    for name in _names_in(function.__code__):
+    for name in names_in(function.__code__):
         if name in names:
             yield names[name]
     for cell in function.__closure__ or ():
@@ -87,11 +87,12 @@ def _used_by(function):
     yield from function.__defaults__ or ()
 
 
-def _names_in(code):
+def names_in(code):
+    """The names that code uses, and the functions within it: of globals, and of attributes."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names_in(constant)
+            yield from names_in(constant)
 
 
 class Keyed:

@@ -1,22 +1,45 @@
 """Worker processes that build the items of a data set, each under the stream of its key.
 
-They start when the first item is asked for, all at once, as copies of the process that trains, and end with the pass
-over the data. In a worker the global generators are set for each
-item to the states that a private stream of its key would have, so that what goes past the dispatchers draws the same.
+They start when the first item is asked for, all at once, as copies of the process that trains, and live until nobody
+takes items of the data set any more: a whole `fit`. What they build lies in memory that they share with the trainer
+(`_pedl.Pool`), where it is read without being copied. In a worker the global generators are set for each item to the
+states that a private stream of its key would have, so that what goes past the dispatchers draws the same.
 
-A worker that dies takes nothing along: the others are replaced too, and what was not built yet is built again, which
-gives the same, since an item depends on its key alone. An item that ends its worker again and again ends the pass.
+What happens to the data set in the process that trains (`on_epoch_end`, a callback that sets an attribute) reaches the
+workers before they build the first item of the next pass: the attributes that changed are sent to them; where that
+cannot be, the workers are replaced by new copies (`dataset_state.py`).
+
+A worker that dies is replaced, and what it was building is built again, which gives the same, since an item depends on
+its key alone. An item that ends its worker again and again ends the pass, with the last worker's traceback.
 """
+import collections
+import contextlib
+import faulthandler
+import io
 import os
+import pickle
 import signal
 import threading
-import time
+import traceback
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice.dataset_state import DatasetState, Update
 
 # How often an item may take its worker along.
 MAX_DEATHS = 3
 
-# Seconds between two looks of a worker at whether the process that trains is still there.
-_LOOK_SECONDS = 1
+# How many workers may die without having built anything, for each of them. One may be unlucky.
+_MAX_IDLE_DEATHS = 10
+
+# Batches that may be held on to without being copied: the one that is computed on, and those that a framework has
+# put before its next ones.
+_LEASES = 5
+
+# Seconds that workers which build something that nobody needs any more may take to end.
+_GRACE_SECONDS = 5
+
+# Of what a worker wrote when it crashed.
+_MAX_TRACEBACK_BYTES = 1 << 16
 
 
 def are_forked():
@@ -27,108 +50,301 @@ def are_forked():
 
 
 class ItemProcesses:
-    """The worker processes of one pass.
+    """The worker processes of one data set.
 
     Args:
-        items: the `Items` that they build.
         workers: how many.
+        window: how many items may be under way.
+        limit_s: seconds that building an item may take; None for any time.
     """
 
-    def __init__(self, items, workers):
-        self._items = items
-        self._workers = workers
-        self._executor = None
-        self._generation = 0
+    def __init__(self, workers, window, limit_s=None):
+        self._count = workers
+        self._window = window
+        self._limit_s = limit_s
+        # What there is while there are processes.
+        self._pool = self._state = self._update = None
+        self._workers = []
+        # The number of the next task, and tasks that nobody waits for any more.
+        self._next = 0
+        self._left = set()
+        self._deaths = collections.Counter()
+        self._idle_deaths = 0
+        self._process = os.getpid()
+        # Passes of several threads may share the processes.
+        self._lock = threading.RLock()
 
-    def submit(self, epoch, index):
+    def refresh(self, items):
+        """A pass begins: has the workers see the data set as it is now. Nothing of it is being built."""
+        with self._lock:
+            if self._pool is not None:
+                for task in sorted(self._left):
+                    self._discard(items, task)
+                if self._update.write(self._state.changes()):
+                    return
+                self._end()
+            self._start(items)
+
+    def submit(self, items, epoch, index):
         """Has an item built; returns something with `result()` and `cancel()`."""
-        if self._executor is None:
-            self._start()
-        return _Building(self, epoch, index)
+        with self._lock:
+            task, self._next = self._next, self._next + 1
+            while not self._pool.publish(task, epoch, index, self._update.number):
+                # One that was left while it was being built.
+                self._discard(items, task - self._window)
+        return _Building(self, items, task)
 
-    def future(self, epoch, index):
-        """The future of an item in the processes that run now, and their number."""
-        return self._executor.submit(_build, epoch, index), self._generation
+    def cancel(self, task):
+        """A task is not needed any more."""
+        pool = self._pool
+        if pool is not None and not pool.withdraw(task):
+            self._left.add(task)
 
-    def renew(self, generation):
-        """Replaces the processes, unless those of this number were replaced already."""
-        if generation == self._generation:
-            self.close()
-            self._start()
+    def take(self, items, task):
+        """Waits for what is built for a task."""
+        with self._lock:
+            self._wait(items, task)
+            self._idle_deaths = 0
+            return self._pool.take(task)
 
-    def close(self, waits=True):
-        """Lets the processes go, once what they build now is built; what waits is for the caller to cancel.
+    def close(self):
+        """Lets the processes go, once what they build now is built. What is under way is not needed any more."""
+        if self._process == os.getpid():
+            with self._lock:
+                self._end()
 
-        Args:
-            waits: without waiting, Python 3.7 may wait for ever at its end; so it is waited for in any case.
-        """
-        if self._executor is not None:
-            self._executor.shutdown(wait=True)
-            self._executor = None
+    # -- tasks ---------------------------------------------------------------------------------------------------------
 
-    def _start(self):
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
+    def _discard(self, items, task):
+        self._wait(items, task)
+        self._pool.discard(task)
+        self._left.discard(task)
 
-        barrier = multiprocessing.Barrier(self._workers)
-        self._executor = ProcessPoolExecutor(self._workers, initializer=_begin, initargs=(self._items, barrier))
-        self._generation += 1
-        # Some versions start processes one by one as they are needed, when the data set may have changed.
-        for _ in range(self._workers):
-            self._executor.submit(_meet)
+    def _wait(self, items, task):
+        while True:
+            news = self._pool.wait(task, self._limit_s)
+            if news is None:
+                return
+            ended, stuck = news
+            for number in stuck:
+                self._workers[number].abort()
+            for number in ended:
+                self._replace(items, number)
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def _start(self, items):
+        import _pedl
+
+        self._pool = _pedl.Pool(self._window, _LEASES, _dumps, _loads)
+        self._update = Update()
+        self._next = 0
+        self._left.clear()
+        self._workers = [self._start_worker(items, number) for number in range(self._count)]
+        self._state = DatasetState(items.dataset)
+
+    def _start_worker(self, items, number):
+        worker = _Process(items, self._pool, number, self._update)
+        self._pool.watch(number, worker.pid, worker.sentinel)
+        return worker
+
+    def _replace(self, items, number):
+        """A worker has ended by itself."""
+        worker = self._workers[number]
+        how = worker.wait()
+        key = self._pool.recover(number)
+        if key is None:
+            self._idle_deaths += 1
+            if self._idle_deaths > _MAX_IDLE_DEATHS * self._count:
+                raise RuntimeError(
+                    f"pedl: {self._idle_deaths} worker processes of the data set ended before they built anything; "
+                    f"the last one {how}{worker.traceback()}"
+                )
+            what = ""
+        else:
+            self._deaths[key] += 1
+            what = f" while it built item {key[1]} of epoch {key[0]}"
+            if self._deaths[key] == MAX_DEATHS:
+                raise RuntimeError(
+                    f"pedl: worker processes of the data set died {MAX_DEATHS} times while item {key[1]} of epoch "
+                    f"{key[0]} was built; the last one {how}{worker.traceback()}"
+                )
+        recorder.CALLS.trial.log(f"worker process {worker.pid} of the data set {how}{what}; another takes its place")
+        worker.forget()
+        self._workers[number] = self._start_worker(items, number)
+
+    def _end(self):
+        if self._pool is not None:
+            self._pool.close()
+            for worker in self._workers:
+                worker.end()
+                worker.forget()
+            self._pool = self._state = self._update = None
+            self._workers = []
 
 
 class _Building:
     """An item that is being built."""
 
-    def __init__(self, processes, epoch, index):
+    __slots__ = ("_processes", "_items", "_task")
+
+    def __init__(self, processes, items, task):
         self._processes = processes
-        self._key = epoch, index
-        self._future, self._generation = processes.future(*self._key)
+        self._items = items
+        self._task = task
 
     def cancel(self):
         """It is not needed any more."""
-        self._future.cancel()
+        self._processes.cancel(self._task)
 
     def result(self):
         """The item, and the name of an attribute of the data set that building it changed, or None."""
-        from concurrent.futures.process import BrokenProcessPool
+        try:
+            item, changed, error = self._processes.take(self._items, self._task)
+        except BaseException:
+            self.cancel()
+            raise
+        if error is not None:
+            raise error
+        return item, changed
 
-        for _ in range(MAX_DEATHS):
-            try:
-                return self._future.result()
-            except BrokenProcessPool:
-                self._processes.renew(self._generation)
-                self._future, self._generation = self._processes.future(*self._key)
-        epoch, index = self._key
-        raise RuntimeError(
-            f"pedl: worker processes of the data set died {MAX_DEATHS} times while item {index} of epoch {epoch} was "
-            "built; the kernel's log tells whether memory was short"
+
+class _Process:
+    """One worker process, as the trainer sees it."""
+
+    def __init__(self, items, pool, number, update):
+        import multiprocessing
+
+        import _pedl
+
+        self._crash = os.fdopen(_pedl.memory_file(), "r+b", buffering=0)
+        self._process = multiprocessing.get_context("fork").Process(
+            target=_work,
+            args=(items, pool, number, os.getpid(), update, self._crash.fileno()),
+            # As the workers of `multiprocessing.Pool`, which are what a data set knows.
+            name=f"ForkPoolWorker-{number + 1}",
+            daemon=True,
         )
+        self._process.start()
+        self.pid = self._process.pid
+        self.sentinel = self._process.sentinel
+        self._is_stuck = False
+
+    def abort(self):
+        """It takes too long: it writes down where it is, and ends."""
+        if self._is_stuck:
+            # It did not.
+            self._process.kill()
+            return
+        self._is_stuck = True
+        os.kill(self.pid, signal.SIGABRT)
+        self._process.join(_GRACE_SECONDS)
+
+    def wait(self):
+        """It has ended. Returns how, in words."""
+        self._process.join()
+        code = self._process.exitcode
+        if self._is_stuck:
+            return "took longer than it may, and was ended"
+        if code is None or code >= 0:
+            return f"ended with exit code {code}"
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"was ended by signal {-code}"
+
+    def traceback(self):
+        """What it wrote when it crashed, to stand behind a sentence."""
+        text = os.pread(self._crash.fileno(), _MAX_TRACEBACK_BYTES, 0).decode("utf-8", "replace").rstrip()
+        if text:
+            return ":\n" + text
+        return "; the kernel's log tells whether memory was short"
+
+    def end(self):
+        """It was told to end: waits until it has, and ends it where that takes long."""
+        for end in (self._process.terminate, self._process.kill, None):
+            self._process.join(_GRACE_SECONDS)
+            if self._process.exitcode is not None:
+                break
+            if end is not None:
+                end()
+
+    def forget(self):
+        """It has ended, and nobody asks for it any more."""
+        self._crash.close()
 
 
 # -- in a worker -------------------------------------------------------------------------------------------------------
 
-_worker = {}
 
-
-def _begin(items, barrier):
+def _work(items, pool, number, trainer, update, crash):
     # Ctrl-C is for the process that trains, which lets its workers go; what the script handles is not for them either.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _worker.update(items=items, barrier=barrier)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    signal.signal(signal.SIGABRT, signal.SIG_DFL)
+    faulthandler.enable(crash)
+    worker = pool.worker(number, trainer)
+    while True:
+        task = worker.claim()
+        if task is None:
+            return
+        epoch, index, state = task
+        try:
+            if update.read(items.dataset, state):
+                items.forget_generators()
+            worker.finish(items.build_in_worker(epoch, index) + (None,))
+        # Also what is no error: `multiprocessing.Pool` has the caller raise it, too.
+        except BaseException as error:  # noqa: BLE001
+            worker.finish((None, None, _sendable(error)))
 
 
-def _end_with(parent):
-    while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
-    os._exit(1)
+def _sendable(error):
+    """The exception as it can be sent, with the worker's traceback."""
+    from multiprocessing.pool import ExceptionWithTraceback
+
+    wrapped = ExceptionWithTraceback(error, error.__traceback__)
+    try:
+        pickle.loads(pickle.dumps(wrapped))
+    except Exception:  # noqa: BLE001 - whatever the class of the script's does
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        return RuntimeError(f"a worker process of the data set raised what cannot be sent:\n{''.join(lines)}")
+    return wrapped
 
 
-def _meet():
-    _worker["barrier"].wait()
+# -- pickles of what is no array ---------------------------------------------------------------------------------------
 
 
-def _build(epoch, index):
-    return _worker["items"].build_in_worker(epoch, index)
+class _Pickler(pickle.Pickler):
+    """Leaves arrays out, and counts them."""
+
+    def __init__(self, file):
+        import numpy
+
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.arrays = []
+        self._ndarray = numpy.ndarray
+
+    def persistent_id(self, value):
+        if type(value) is not self._ndarray or value.dtype.hasobject:
+            return None
+        self.arrays.append(value)
+        return len(self.arrays) - 1
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, arrays):
+        super().__init__(file)
+        self._arrays = arrays
+
+    def persistent_load(self, place):
+        return self._arrays[place]
+
+
+def _dumps(value):
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(value)
+    return file.getvalue(), pickler.arrays
+
+
+def _loads(text, arrays):
+    return _Unpickler(io.BytesIO(text), arrays).load()

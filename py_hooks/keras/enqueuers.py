@@ -142,6 +142,7 @@ class ItemStream:
             if self._pass is not None:
                 self._pass.close()
                 self._items.end_epoch(self._taken)
+            self._items.close()
 
 
 class GeneratorStream:

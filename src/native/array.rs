@@ -11,6 +11,8 @@
 //!
 //! Source: `PyArrayObject_fields` in ndarraytypes.h of numpy; tried with 1.18.5 and 2.4.6.
 
+use std::cmp::Reverse;
+use std::convert::Infallible;
 use std::ffi::c_int;
 use std::slice;
 
@@ -22,8 +24,9 @@ use pyo3::types::PyTuple;
 
 use crate::numpy::{Dtype, Numpy};
 
-/// `NPY_ARRAY_C_CONTIGUOUS` and `NPY_ARRAY_WRITEABLE`.
+/// `NPY_ARRAY_C_CONTIGUOUS`, `NPY_ARRAY_F_CONTIGUOUS` and `NPY_ARRAY_WRITEABLE`.
 const C_CONTIGUOUS: c_int = 0x1;
+const F_CONTIGUOUS: c_int = 0x2;
 const WRITEABLE: c_int = 0x400;
 
 /// `PyArrayObject_fields` of numpy, up to the flags.
@@ -226,6 +229,121 @@ pub(crate) fn filled<'py, E>(
     // the array yet. Any bytes are elements of it, since it holds no references.
     let bytes = unsafe { slice::from_raw_parts_mut(view.data, size) };
     Ok(fill(bytes).map(|()| array))
+}
+
+/// A new array of bytes.
+pub(crate) fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = Numpy::get(py)?.dtype_of(py, "|u1")?;
+    let fill = |out: &mut [u8]| {
+        out.copy_from_slice(bytes);
+        Ok::<_, Infallible>(())
+    };
+    filled(py, &[bytes.len()], &dtype, bytes.len(), fill)?.map_err(|never| match never {})
+}
+
+/// An array, and in which order its elements lie in memory.
+pub(crate) struct Layout<'py> {
+    array: Bound<'py, PyAny>,
+    data: *mut u8,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    flags: c_int,
+    element: usize,
+    size: usize,
+}
+
+impl<'py> Layout<'py> {
+    /// The layout of a `numpy.ndarray`.
+    pub(crate) fn of(array: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = array.py();
+        let numpy = Numpy::get(py)?;
+        let elements = numpy.elements_of(Fields::of(array, numpy)?.dtype.addr(), || {
+            array.getattr(intern!(py, "dtype"))
+        })?;
+        let fields = Fields::of(array, numpy)?;
+        let rank = usize::try_from(fields.rank).map_err(|_| inconsistent())?;
+        if rank > 0 && (fields.shape.is_null() || fields.strides.is_null()) {
+            return Err(inconsistent());
+        }
+        let (shape, strides) = if rank == 0 {
+            (Vec::new(), Vec::new())
+        } else {
+            // SAFETY: numpy keeps `rank` numbers there, as long as the array lives and is not given another shape,
+            // which takes Python code; none runs before they are copied.
+            let shape = unsafe { slice::from_raw_parts(fields.shape, rank) };
+            // SAFETY: as above.
+            let strides = unsafe { slice::from_raw_parts(fields.strides, rank) };
+            let shape = shape.iter().map(|size| size.cast_unsigned()).collect();
+            (shape, strides.to_vec())
+        };
+        let size = shape
+            .iter()
+            .copied()
+            .try_fold(elements.size, usize::checked_mul)
+            .ok_or_else(inconsistent)?;
+        Ok(Self {
+            array: array.clone(),
+            data: fields.data,
+            shape,
+            strides,
+            flags: fields.flags,
+            element: elements.size,
+            size,
+        })
+    }
+
+    /// The array.
+    pub(crate) fn array(&self) -> &Bound<'py, PyAny> {
+        &self.array
+    }
+
+    /// Its dtype.
+    pub(crate) fn dtype(&self) -> PyResult<Bound<'py, PyAny>> {
+        self.array.getattr(intern!(self.array.py(), "dtype"))
+    }
+
+    /// The sizes of its dimensions, outermost first.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Bytes of its elements.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The strides of a copy whose elements lie in the same order, without gaps: `numpy.copy(order="K")`.
+    pub(crate) fn dense_strides(&self) -> Vec<isize> {
+        let rank = self.shape.len();
+        let mut dimensions: Vec<usize> = (0..rank).collect();
+        if self.flags & C_CONTIGUOUS == 0 {
+            if self.flags & F_CONTIGUOUS != 0 {
+                dimensions.reverse();
+            } else {
+                dimensions.sort_by_key(|&dimension| Reverse(self.strides[dimension].unsigned_abs()));
+            }
+        }
+        let mut strides = vec![0; rank];
+        let mut stride = self.element.cast_signed();
+        for dimension in dimensions.into_iter().rev() {
+            strides[dimension] = stride;
+            stride = stride.wrapping_mul(self.shape[dimension].max(1).cast_signed());
+        }
+        strides
+    }
+
+    /// Copies the elements, in the order of `dense_strides`. False where they lie there with gaps, and nothing is copied.
+    pub(crate) fn copy_to(&self, out: &mut [u8]) -> bool {
+        if self.size == 0 {
+            return true;
+        }
+        if self.flags & (C_CONTIGUOUS | F_CONTIGUOUS) == 0 || self.data.is_null() {
+            return false;
+        }
+        // SAFETY: as in `View::read`: numpy says that `size` bytes lie there without gaps, and the array is alive.
+        out.copy_from_slice(unsafe { slice::from_raw_parts(self.data, self.size) });
+        true
+    }
 }
 
 fn inconsistent() -> PyErr {

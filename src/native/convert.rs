@@ -186,7 +186,7 @@ pub(crate) fn text_bytes<T>(
 }
 
 /// The text of bytes that [`text_bytes`] gave.
-fn text_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+pub(crate) fn text_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
     if let Ok(text) = str::from_utf8(bytes) {
         return Ok(PyString::new(py, text));
     }

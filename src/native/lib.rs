@@ -15,6 +15,7 @@ mod in_place;
 mod live;
 mod log;
 mod numpy;
+mod pool;
 mod preemption;
 mod trial;
 mod types;
@@ -26,6 +27,8 @@ fn _pedl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
     module.add_class::<trial::Trial>()?;
     module.add_class::<in_place::InPlace>()?;
+    module.add_class::<pool::Pool>()?;
+    module.add_function(wrap_pyfunction!(pool::memory_file, module)?)?;
     module.add_function(wrap_pyfunction!(types::type_modified, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

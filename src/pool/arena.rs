@@ -5,7 +5,7 @@
 //! The memory of a pool: a sparse file in memory that every process of it maps.
 //!
 //! ```text
-//! 0                   control: the words of the ring, what is wanted at each place, the sizes of slots
+//! 0                   control: the words of the ring, what each place wants and since when it is built, sizes of slots
 //! (slot + 1) << 40    the batch in a slot, up to 1 TiB; pages are there once a worker has reserved them
 //! ```
 //!
@@ -20,9 +20,11 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::ring::{Ring, Shape};
 
@@ -39,7 +41,13 @@ pub struct Wanted {
     pub epoch: i64,
     /// Index of the item.
     pub index: u64,
+    /// Number of the state of the data set in which it is to be built.
+    pub state: u64,
 }
+
+/// Words of 64 bits for each place: the fields of [`Wanted`], and when it was claimed.
+const PLACE_WORDS: usize = 4;
+const CLAIMED: usize = 3;
 
 /// The shared memory of one pool, as one process sees it. A forked child may go on using its copy.
 #[derive(Debug)]
@@ -95,29 +103,57 @@ impl Arena {
 
     /// Writes down what is to be built at an empty place.
     pub fn want(&self, place: u32, wanted: Wanted) {
-        let [epoch, index] = self.wanted_words(place);
-        epoch.store(wanted.epoch.cast_unsigned(), Ordering::Relaxed);
-        index.store(wanted.index, Ordering::Relaxed);
+        let values = [
+            wanted.epoch.cast_unsigned(),
+            wanted.index,
+            wanted.state,
+            0,
+        ];
+        for (word, value) in self.place_words(place).iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
     }
 
     /// What is to be built at a place that is not empty.
     pub fn wanted(&self, place: u32) -> Wanted {
-        let [epoch, index] = self.wanted_words(place);
+        let words = self.place_words(place);
         Wanted {
-            epoch: epoch.load(Ordering::Relaxed).cast_signed(),
-            index: index.load(Ordering::Relaxed),
+            epoch: words[0].load(Ordering::Relaxed).cast_signed(),
+            index: words[1].load(Ordering::Relaxed),
+            state: words[2].load(Ordering::Relaxed),
         }
     }
 
-    fn wanted_words(&self, place: u32) -> [&AtomicU64; 2] {
+    /// The worker that has claimed the task at a place begins with it now.
+    pub fn begin(&self, place: u32) {
+        let now = now().as_millis().try_into().unwrap_or(u64::MAX);
+        self.place_words(place)[CLAIMED].store(now, Ordering::Relaxed);
+    }
+
+    /// How long the task at a place is being built; nothing where that has not begun.
+    pub fn since_begun(&self, place: u32) -> Option<Duration> {
+        let begun = self.place_words(place)[CLAIMED].load(Ordering::Relaxed);
+        (begun > 0).then(|| now().saturating_sub(Duration::from_millis(begun)))
+    }
+
+    /// How many bytes the batch in a slot has.
+    pub(crate) fn filled(&self, slot: u32) -> &AtomicU64 {
+        assert!(slot < self.shape.slots(), "there is no slot {slot}");
+        self.word64(filled_at(self.shape) + slot as usize * size_of::<AtomicU64>())
+    }
+
+    fn place_words(&self, place: u32) -> [&AtomicU64; PLACE_WORDS] {
         assert!(place < self.shape.window, "there is no place {place}");
-        let begin = wanted_at(self.shape) + place as usize * 2 * size_of::<AtomicU64>();
-        [begin, begin + size_of::<AtomicU64>()].map(|at| {
-            debug_assert!(at + size_of::<AtomicU64>() <= control_bytes(self.shape));
-            // SAFETY: it lies within the mapping, which lives as long as `self`, and is aligned, since a mapping begins
-            // with a page. All processes use these words as atomics only.
-            unsafe { AtomicU64::from_ptr(self.control.as_mut_ptr().wrapping_add(at).cast()) }
-        })
+        let begin = wanted_at(self.shape) + place as usize * PLACE_WORDS * size_of::<AtomicU64>();
+        std::array::from_fn(|word| self.word64(begin + word * size_of::<AtomicU64>()))
+    }
+
+    fn word64(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at.is_multiple_of(size_of::<AtomicU64>()));
+        debug_assert!(at + size_of::<AtomicU64>() <= control_bytes(self.shape));
+        // SAFETY: it lies within the mapping, which lives as long as `self`, and is aligned, since a mapping begins
+        // with a page. All processes use these words as atomics only; zeros, which the file holds at first, are valid.
+        unsafe { AtomicU64::from_ptr(self.control.as_mut_ptr().wrapping_add(at).cast()) }
     }
 
     /// How many grains of a slot are reserved.
@@ -131,7 +167,7 @@ impl Arena {
         debug_assert!(at.is_multiple_of(size_of::<AtomicU32>()));
         debug_assert!(at + count * size_of::<AtomicU32>() <= control_bytes(self.shape));
         let first = self.control.as_ptr().wrapping_add(at).cast();
-        // SAFETY: as in `wanted_words`; zeros, which the file holds at first, are valid.
+        // SAFETY: as in `word64`.
         unsafe { std::slice::from_raw_parts(first, count) }
     }
 }
@@ -140,17 +176,28 @@ fn wanted_at(shape: Shape) -> usize {
     (shape.words() * size_of::<AtomicU32>()).next_multiple_of(64)
 }
 
+fn filled_at(shape: Shape) -> usize {
+    wanted_at(shape) + shape.window as usize * PLACE_WORDS * size_of::<AtomicU64>()
+}
+
 fn reserved_at(shape: Shape) -> usize {
-    wanted_at(shape) + shape.window as usize * 2 * size_of::<AtomicU64>()
+    filled_at(shape) + shape.slots() as usize * size_of::<AtomicU64>()
 }
 
 fn control_bytes(shape: Shape) -> usize {
     reserved_at(shape) + shape.slots() as usize * size_of::<AtomicU32>()
 }
 
+/// The time since this machine started: the same in all processes.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = now.tv_sec.try_into().unwrap_or_default();
+    Duration::new(seconds, now.tv_nsec.try_into().unwrap_or_default())
+}
+
 /// The slots of a pool, mapped as far as this process has needed them.
 #[derive(Debug)]
-pub struct Slots {
+pub(crate) struct Slots {
     arena: Arc<Arena>,
     mapped: Vec<Option<Arc<MmapRaw>>>,
 }
@@ -181,7 +228,7 @@ impl Bytes {
 
 impl Slots {
     /// Those of an arena; nothing is mapped yet.
-    pub fn new(arena: Arc<Arena>) -> Self {
+    pub(crate) fn new(arena: Arc<Arena>) -> Self {
         let mapped = vec![None; arena.shape.slots() as usize];
         Self { arena, mapped }
     }
@@ -191,7 +238,7 @@ impl Slots {
     /// # Errors
     ///
     /// There is not so much memory.
-    pub fn reserve(&self, slot: u32, length: usize) -> io::Result<()> {
+    pub(crate) fn reserve(&self, slot: u32, length: usize) -> io::Result<()> {
         let reserved = self.arena.reserved(slot);
         let grains = length.div_ceil(GRAIN);
         let before = reserved.load(Ordering::Relaxed) as usize;
@@ -228,7 +275,7 @@ impl Slots {
     /// # Errors
     ///
     /// The address space of this process has no room for them (`ulimit -v`).
-    pub fn bytes(&mut self, slot: u32, length: usize) -> io::Result<Bytes> {
+    pub(crate) fn bytes(&mut self, slot: u32, length: usize) -> io::Result<Bytes> {
         let place = &mut self.mapped[slot as usize];
         let mapped = match place {
             Some(mapped) if mapped.len() >= length => Arc::clone(mapped),

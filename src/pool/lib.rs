@@ -9,13 +9,22 @@
 //! | [`ring`] | which task is built by whom, and in which slot |
 //! | [`word`] | words that processes share and wait on |
 //! | [`arena`] | the memory: a sparse file that all processes of a pool map |
+//! | [`consumer`] | what the process that trains does: tasks are published, and batches taken |
+//! | [`worker`] | what a worker does: tasks are claimed, and batches written |
+//! | [`watch`] | which worker has ended |
 //!
 //! Nothing here prints, starts a process or ends one.
 
 pub mod arena;
+pub mod consumer;
 pub mod ring;
+pub mod watch;
 pub mod word;
+pub mod worker;
 
-pub use arena::{Arena, Bytes, Slots, Wanted};
-pub use ring::{Awaited, Claimed, Ring, Shape, Slot, Task};
+pub use arena::{Arena, Wanted};
+pub use consumer::{Consumer, Lease};
+pub use ring::{Awaited, Ring, Shape, Task};
+pub use watch::Watch;
 pub use word::{Woken, Word};
+pub use worker::{Asked, Claim, Worker};

@@ -1,10 +1,9 @@
 #![expect(unsafe_code, reason = "slots are reached by pointers")]
 
 use std::sync::Arc;
-use std::thread;
 
 use super::{Arena, GRAIN, SLOT_BYTES, Slots, Wanted};
-use crate::ring::{Awaited, Claimed, Shape, Slot};
+use crate::ring::{Claimed, Shape};
 
 const SHAPE: Shape = Shape {
     window: 4,
@@ -36,12 +35,18 @@ fn what_one_process_writes_the_other_reads() {
     let wanted = Wanted {
         epoch: -2,
         index: u64::MAX,
+        state: 3,
     };
     arena.want(3, wanted);
     arena.ring().publish(3);
     assert_eq!(other.ring().claim(7), Claimed::Place(3));
     assert_eq!(other.wanted(3), wanted);
     assert_eq!(other.wanted(2), Wanted::default());
+    assert_eq!(arena.since_begun(3), None);
+    other.begin(3);
+    assert!(arena.since_begun(3).is_some());
+    arena.want(3, wanted);
+    assert_eq!(arena.since_begun(3), None);
     let (mut slots, mut others) = (
         Slots::new(Arc::clone(&arena)),
         Slots::new(Arc::clone(&other)),
@@ -74,61 +79,4 @@ fn a_batch_that_no_slot_can_hold_is_an_error() {
         let error = slots.reserve(0, length).expect_err("it is too large");
         assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
     }
-}
-
-/// The batch of an index: of other sizes and contents each time.
-fn batch(index: u64) -> Vec<u8> {
-    let times = usize::try_from(index % 9000).expect("small") + 1;
-    index.to_le_bytes().repeat(times)
-}
-
-#[test]
-fn all_tasks_come_in_order_from_workers_that_share_the_memory() {
-    const TASKS: u32 = 5000;
-    let arena = Arc::new(Arena::create(SHAPE).expect("there is room"));
-    let workers: Vec<_> = (0..3)
-        .map(|worker| {
-            let arena = Arc::new(seen_by_another(&arena));
-            thread::spawn(move || {
-                let mut slots = Slots::new(Arc::clone(&arena));
-                let ring = arena.ring();
-                while let Claimed::Place(place) = ring.claim(worker) {
-                    let slot = loop {
-                        if let Some(slot) = ring.own(worker) {
-                            break slot;
-                        }
-                    };
-                    write(&mut slots, slot, &batch(arena.wanted(place).index));
-                    ring.finish(worker, place, slot);
-                }
-            })
-        })
-        .collect();
-    let (ring, mut slots) = (arena.ring(), Slots::new(Arc::clone(&arena)));
-    let mut published = 0;
-    for number in 0..TASKS {
-        while published < TASKS && published < number + SHAPE.window {
-            let place = published % SHAPE.window;
-            arena.want(
-                place,
-                Wanted {
-                    epoch: 0,
-                    index: published.into(),
-                },
-            );
-            ring.publish(place);
-            published += 1;
-        }
-        let place = number % SHAPE.window;
-        while let Awaited::Not(_) = ring.wait_built(place, ring.bell(), None) {}
-        let slot = ring.take(place, (number + 1) % SHAPE.window);
-        let expected = batch(number.into());
-        assert_eq!(read(&mut slots, slot, expected.len()), expected);
-        ring.release(slot);
-    }
-    ring.close();
-    for worker in workers {
-        worker.join().expect("it ends");
-    }
-    assert!((0..SHAPE.slots()).all(|slot| ring.slot(slot) == Slot::Free));
 }

@@ -1,0 +1,434 @@
+//! What a worker sends: a value of Python, with the elements of its arrays beside it.
+//!
+//! ```text
+//! 0    length of the structure, 8 bytes
+//! 8    where the elements begin: a multiple of 64
+//! 16   the structure: nodes, depth first
+//! ..   the elements of each array, each at a multiple of 64, as what computes likes them best
+//! ```
+//!
+//! Lists, tuples, dicts, numbers, texts, scalars and arrays have nodes of their own; they are taken by their exact types.
+//! What is anything else is a pickle, out of which arrays are taken too. An array that occurs twice is sent once, and is
+//! one array again. Arrays keep their shape, dtype and the order of their elements in memory, without gaps.
+//!
+//! Both sides are the same build of this program, so there are no versions. Numbers are little-endian.
+
+use std::collections::HashMap;
+
+use pyo3::exceptions::PyMemoryError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple,
+};
+
+use crate::array::Layout;
+use crate::convert::{text_bytes, text_of};
+use crate::error::Error;
+use crate::numpy::Numpy;
+use crate::pool::memory::Memory;
+
+/// Deeper values are pickled, which has limits of its own.
+const MAX_DEPTH: usize = 50;
+
+/// What comes before the structure.
+const HEAD: usize = 16;
+
+/// Where arrays may begin.
+const ALIGNMENT: usize = 64;
+
+const NONE: u8 = 0;
+const FALSE: u8 = 1;
+const TRUE: u8 = 2;
+const INT: u8 = 3;
+const FLOAT: u8 = 4;
+const STR: u8 = 5;
+const BYTES: u8 = 6;
+const LIST: u8 = 7;
+const TUPLE: u8 = 8;
+const DICT: u8 = 9;
+const SCALAR: u8 = 10;
+const ARRAY: u8 = 11;
+/// An array that came before.
+const AGAIN: u8 = 12;
+const PICKLE: u8 = 13;
+
+/// How a pickle is made and read, by functions of Python.
+pub(crate) struct Pickling {
+    /// `dumps(value)`: the pickle, and a list of the arrays in it, which it refers to by their places.
+    pub(crate) dumps: Py<PyAny>,
+    /// `loads(pickle, arrays)`: the value.
+    pub(crate) loads: Py<PyAny>,
+}
+
+/// A value that is to be sent.
+pub(crate) struct Message<'a, 'py> {
+    pickling: &'a Pickling,
+    structure: Vec<u8>,
+    arrays: Vec<(Layout<'py>, usize)>,
+    /// By address; they are kept alive by `arrays`.
+    known: HashMap<usize, usize>,
+    /// Bytes of all elements, with the gaps between arrays.
+    size: usize,
+}
+
+impl<'a, 'py> Message<'a, 'py> {
+    /// Takes a value apart. Its arrays are not copied.
+    pub(crate) fn of(value: &Bound<'py, PyAny>, pickling: &'a Pickling) -> PyResult<Self> {
+        let mut message = Self {
+            pickling,
+            structure: Vec::with_capacity(512),
+            arrays: Vec::new(),
+            known: HashMap::new(),
+            size: 0,
+        };
+        message.node(value, 0)?;
+        Ok(message)
+    }
+
+    /// Bytes of the whole message.
+    pub(crate) fn len(&self) -> usize {
+        self.begin_of_elements() + self.size
+    }
+
+    fn begin_of_elements(&self) -> usize {
+        (HEAD + self.structure.len()).next_multiple_of(ALIGNMENT)
+    }
+
+    /// Writes the message.
+    pub(crate) fn write(&self, py: Python<'py>, out: &mut [u8]) -> PyResult<()> {
+        let begin = self.begin_of_elements();
+        out[..8].copy_from_slice(&(self.structure.len() as u64).to_le_bytes());
+        out[8..HEAD].copy_from_slice(&(begin as u64).to_le_bytes());
+        out[HEAD..HEAD + self.structure.len()].copy_from_slice(&self.structure);
+        let elements = &mut out[begin..];
+        for (layout, at) in &self.arrays {
+            let place = &mut elements[*at..*at + layout.size()];
+            if !layout.copy_to(place) {
+                let memory = Memory::of_slice(py, place)?;
+                let copy = array_in(py, &memory, layout.shape(), &layout.dtype()?, 0, &layout.dense_strides())?;
+                py.import(intern!(py, "numpy"))?
+                    .call_method1(intern!(py, "copyto"), (copy, layout.array()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, value: &Bound<'py, PyAny>, depth: usize) -> PyResult<()> {
+        if value.is_none() {
+            self.structure.push(NONE);
+        } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+            if depth == MAX_DEPTH {
+                return self.pickle(value);
+            }
+            self.begin(TUPLE, tuple.len());
+            for item in tuple {
+                self.node(&item, depth + 1)?;
+            }
+        } else if let Ok(list) = value.cast_exact::<PyList>() {
+            if depth == MAX_DEPTH {
+                return self.pickle(value);
+            }
+            let count = list.len();
+            self.begin(LIST, count);
+            for place in 0..count {
+                self.node(&list.get_item(place)?, depth + 1)?;
+            }
+        } else if let Ok(dict) = value.cast_exact::<PyDict>() {
+            if depth == MAX_DEPTH {
+                return self.pickle(value);
+            }
+            self.begin(DICT, dict.len());
+            for (key, item) in dict {
+                self.node(&key, depth + 1)?;
+                self.node(&item, depth + 1)?;
+            }
+        } else if let Ok(flag) = value.cast_exact::<PyBool>() {
+            self.structure.push(if flag.is_true() { TRUE } else { FALSE });
+        } else if let Ok(number) = value.cast_exact::<PyFloat>() {
+            self.structure.push(FLOAT);
+            self.structure
+                .extend(number.extract::<f64>()?.to_bits().to_le_bytes());
+        } else if let Ok(number) = value.cast_exact::<PyInt>() {
+            match number.extract::<i64>() {
+                Ok(number) => {
+                    self.structure.push(INT);
+                    self.structure.extend(number.to_le_bytes());
+                }
+                Err(_) => return self.pickle(value),
+            }
+        } else if let Ok(text) = value.cast_exact::<PyString>() {
+            text_bytes(text, |bytes| self.bytes(STR, bytes))?;
+        } else if let Ok(bytes) = value.cast_exact::<PyBytes>() {
+            self.bytes(BYTES, bytes.as_bytes());
+        } else {
+            return self.of_numpy(value);
+        }
+        Ok(())
+    }
+
+    fn of_numpy(&mut self, value: &Bound<'py, PyAny>) -> PyResult<()> {
+        let numpy = Numpy::get(value.py())?;
+        if value.is_exact_instance(numpy.ndarray.bind(value.py())) {
+            return self.array(value);
+        }
+        let class = value.get_type();
+        if class.is_subclass(numpy.generic.bind(value.py()))?
+            && let Some(dtype) = numpy.dtype_of_scalars(&class, value)?
+        {
+            self.bytes(SCALAR, dtype.as_bytes());
+            return crate::array::with_bytes(value, |bytes| self.sized(bytes));
+        }
+        self.pickle(value)
+    }
+
+    fn array(&mut self, array: &Bound<'py, PyAny>) -> PyResult<()> {
+        if let Some(&place) = self.known.get(&array.as_ptr().addr()) {
+            self.begin(AGAIN, place);
+            return Ok(());
+        }
+        let py = array.py();
+        let dtype = array.getattr(intern!(py, "dtype"))?;
+        let name = Numpy::get(py)?.name_of(&dtype)?;
+        if name.as_ref().map_or_else(
+            || dtype.getattr("hasobject")?.extract(),
+            |name| Ok::<_, PyErr>(name.is_object),
+        )? {
+            return self.pickle(array);
+        }
+        let layout = Layout::of(array)?;
+        self.known.insert(array.as_ptr().addr(), self.arrays.len());
+        self.structure.push(ARRAY);
+        match name {
+            Some(name) => self.bytes(STR, name.text.as_bytes()),
+            // Such as that of records.
+            None => self.pickle(&dtype)?,
+        }
+        self.count(layout.shape().len());
+        for &size in layout.shape() {
+            self.count(size);
+        }
+        for stride in layout.dense_strides() {
+            self.structure.extend((stride as i64).to_le_bytes());
+        }
+        let at = self.size.next_multiple_of(ALIGNMENT);
+        self.count(at);
+        self.count(layout.size());
+        self.size = at
+            .checked_add(layout.size())
+            .ok_or_else(|| PyMemoryError::new_err("a batch is larger than any memory"))?;
+        self.arrays.push((layout, at));
+        Ok(())
+    }
+
+    fn pickle(&mut self, value: &Bound<'py, PyAny>) -> PyResult<()> {
+        let made = self.pickling.dumps.bind(value.py()).call1((value,))?;
+        let (pickle, arrays) = made.extract::<(Bound<'py, PyBytes>, Bound<'py, PyList>)>()?;
+        self.bytes(PICKLE, pickle.as_bytes());
+        self.count(arrays.len());
+        for array in arrays {
+            self.array(&array)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, tag: u8, count: usize) {
+        self.structure.push(tag);
+        self.count(count);
+    }
+
+    fn bytes(&mut self, tag: u8, bytes: &[u8]) {
+        self.structure.push(tag);
+        self.sized(bytes);
+    }
+
+    fn sized(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.structure.extend(bytes);
+    }
+
+    fn count(&mut self, count: usize) {
+        self.structure.extend((count as u64).to_le_bytes());
+    }
+}
+
+/// The parts of a message: its structure, and where its elements begin.
+pub(crate) fn parts(message: &[u8]) -> PyResult<(&[u8], usize)> {
+    let mut head = message;
+    let (Some(length), Some(begin)) = (take_count(&mut head), take_count(&mut head)) else {
+        return Err(malformed());
+    };
+    let structure = message.get(HEAD..HEAD + length).ok_or_else(malformed)?;
+    Ok((structure, begin))
+}
+
+/// Builds the value of a message.
+///
+/// Args:
+///     `structure`: as of [`parts`].
+///     `elements`: an array of the bytes from where the elements begin; arrays are views of it.
+pub(crate) fn value<'py>(
+    structure: &[u8],
+    elements: &Bound<'py, PyAny>,
+    pickling: &Pickling,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut reading = Reading {
+        rest: structure,
+        elements,
+        pickling,
+        arrays: Vec::new(),
+    };
+    reading.node()
+}
+
+struct Reading<'a, 'py> {
+    rest: &'a [u8],
+    elements: &'a Bound<'py, PyAny>,
+    pickling: &'a Pickling,
+    arrays: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'py> Reading<'_, 'py> {
+    fn node(&mut self) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.elements.py();
+        Ok(match self.byte()? {
+            NONE => py.None().into_bound(py),
+            FALSE => PyBool::new(py, false).to_owned().into_any(),
+            TRUE => PyBool::new(py, true).to_owned().into_any(),
+            INT => PyInt::new(py, i64::from_le_bytes(self.eight()?)).into_any(),
+            FLOAT => PyFloat::new(py, f64::from_bits(u64::from_le_bytes(self.eight()?))).into_any(),
+            STR => text_of(py, self.sized()?)?.into_any(),
+            BYTES => PyBytes::new(py, self.sized()?).into_any(),
+            LIST => {
+                let list = PyList::empty(py);
+                for _ in 0..self.count()? {
+                    list.append(self.node()?)?;
+                }
+                list.into_any()
+            }
+            TUPLE => {
+                let count = self.count()?;
+                let items = (0..count).map(|_| self.node());
+                PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any()
+            }
+            DICT => {
+                let dict = PyDict::new(py);
+                for _ in 0..self.count()? {
+                    let key = self.node()?;
+                    dict.set_item(key, self.node()?)?;
+                }
+                dict.into_any()
+            }
+            SCALAR => {
+                let dtype = str::from_utf8(self.sized()?).map_err(|_| malformed())?;
+                let numpy = Numpy::get(py)?;
+                let dtype = numpy.dtype_of(py, dtype)?;
+                numpy.scalar_of(py, &dtype, self.sized()?)?
+            }
+            ARRAY => self.array()?,
+            AGAIN => {
+                let place = self.count()?;
+                self.arrays.get(place).ok_or_else(malformed)?.clone()
+            }
+            PICKLE => self.pickle()?,
+            _ => return Err(malformed()),
+        })
+    }
+
+    fn array(&mut self) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.elements.py();
+        // The sender numbered it before what is within it.
+        let dtype = match self.byte()? {
+            STR => {
+                let text = str::from_utf8(self.sized()?).map_err(|_| malformed())?;
+                Numpy::get(py)?.dtype_of(py, text)?.object.bind(py).clone()
+            }
+            PICKLE => self.pickle()?,
+            _ => return Err(malformed()),
+        };
+        let rank = self.count()?;
+        let shape = (0..rank)
+            .map(|_| self.count())
+            .collect::<PyResult<Vec<_>>>()?;
+        let strides = (0..rank)
+            .map(|_| isize::try_from(i64::from_le_bytes(self.eight()?)).map_err(|_| malformed()))
+            .collect::<PyResult<Vec<_>>>()?;
+        let at = self.count()?;
+        let array = if self.count()? == 0 {
+            let shape = PyTuple::new(py, shape)?;
+            Numpy::get(py)?.ndarray.bind(py).call1((shape, dtype))?
+        } else {
+            array_in(py, self.elements, &shape, &dtype, at, &strides)?
+        };
+        self.arrays.push(array.clone());
+        Ok(array)
+    }
+
+    fn pickle(&mut self) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.elements.py();
+        let pickle = PyBytes::new(py, self.sized()?);
+        let arrays = PyList::empty(py);
+        for _ in 0..self.count()? {
+            let tag = self.byte()?;
+            arrays.append(match tag {
+                ARRAY => self.array()?,
+                AGAIN => {
+                    let place = self.count()?;
+                    self.arrays.get(place).ok_or_else(malformed)?.clone()
+                }
+                _ => return Err(malformed()),
+            })?;
+        }
+        self.pickling.loads.bind(py).call1((pickle, arrays))
+    }
+
+    fn byte(&mut self) -> PyResult<u8> {
+        let (&byte, rest) = self.rest.split_first().ok_or_else(malformed)?;
+        self.rest = rest;
+        Ok(byte)
+    }
+
+    fn eight(&mut self) -> PyResult<[u8; 8]> {
+        let (eight, rest) = self.rest.split_first_chunk().ok_or_else(malformed)?;
+        self.rest = rest;
+        Ok(*eight)
+    }
+
+    fn count(&mut self) -> PyResult<usize> {
+        take_count(&mut self.rest).ok_or_else(malformed)
+    }
+
+    fn sized(&mut self) -> PyResult<&[u8]> {
+        let length = self.count()?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or_else(malformed)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+}
+
+/// An array whose elements lie in another array, which is one of bytes.
+fn array_in<'py>(
+    py: Python<'py>,
+    bytes: &Bound<'py, PyAny>,
+    shape: &[usize],
+    dtype: &Bound<'py, PyAny>,
+    at: usize,
+    strides: &[isize],
+) -> PyResult<Bound<'py, PyAny>> {
+    let shape = PyTuple::new(py, shape)?;
+    let strides = PyTuple::new(py, strides)?;
+    Numpy::get(py)?
+        .ndarray
+        .bind(py)
+        .call1((shape, dtype, bytes, at, strides))
+}
+
+fn take_count(rest: &mut &[u8]) -> Option<usize> {
+    let (eight, after) = rest.split_first_chunk()?;
+    *rest = after;
+    u64::from_le_bytes(*eight).try_into().ok()
+}
+
+fn malformed() -> PyErr {
+    Error::new_err("a worker process sent something that is no batch")
+}
