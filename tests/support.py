@@ -271,7 +271,7 @@ class ScriptRun:
         self.options = [str(option) for option in options]
         self.wrapper = list(wrapper)
         self.trial = Trial(self.directory / ".pedl" / Path(self.script).stem)
-        self._environment = clean_environment(environment or {})
+        self.environment = clean_environment(environment or {})
         self._starts = []
 
     def start(self):
@@ -304,7 +304,7 @@ class ScriptRun:
 
     def _start(self, command):
         output = f"{self.directory}.start-{len(self._starts) + 1}"
-        self._starts.append(Running(self.wrapper + command, self.directory, self._environment, output))
+        self._starts.append(Running(self.wrapper + command, self.directory, self.environment, output))
         return self._starts[-1]
 
     @property

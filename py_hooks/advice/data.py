@@ -56,19 +56,24 @@ class Items:
         self._owned = None
         self._passes = weakref.WeakSet()
         self._processes = None
+        self.started = 0
 
     def processes(self, window):
         """The worker processes, which see the data set as it is now; up to `window` items may be under way."""
         if self._processes is None:
-            self._processes = ItemProcesses(self.workers, window)
+            self._processes = ItemProcesses(self.workers, window, recorder.CALLS.trial.worker_timeout)
+            self.started = next(_STARTS)
+            _RUNNING.add(self)
         self._processes.refresh(self)
         return self._processes
 
     def close(self):
-        """Nobody takes items any more, for now: worker processes end."""
-        processes, self._processes = self._processes, None
-        if processes is not None:
-            processes.close()
+        """Nobody takes items any more, or not for now: worker processes end. A pass that goes on starts others."""
+        if self._processes is not None:
+            for items_pass in list(self._passes):
+                items_pass.put_back()
+            self._processes.close()
+            self._processes = None
 
     def __del__(self):
         self.close()
@@ -227,6 +232,28 @@ def _length(dataset):
 
 _PLAIN = {bool, int, float, str, bytes, type(None)}
 _NONE = object()
+
+
+# Items that have worker processes, and the order in which they got them.
+_RUNNING = weakref.WeakSet()
+_STARTS = itertools.count(1)
+
+
+def started():
+    """How often worker processes were started."""
+    return max((items.started for items in _RUNNING), default=0)
+
+
+def close_started_since(before):
+    """Ends worker processes that are there for a call of the framework's, which has ended.
+
+    Args:
+        before: what `started` returned before the call.
+    """
+    for items in list(_RUNNING):
+        if items.started > before:
+            items.close()
+            _RUNNING.discard(items)
 
 
 class _Building:

@@ -163,11 +163,11 @@ class ItemProcesses:
             what = ""
         else:
             self._deaths[key] += 1
-            what = f" while it built item {key[1]} of epoch {key[0]}"
+            what = f" while it built item {key[1]}"
             if self._deaths[key] == MAX_DEATHS:
                 raise RuntimeError(
-                    f"pedl: worker processes of the data set died {MAX_DEATHS} times while item {key[1]} of epoch "
-                    f"{key[0]} was built; the last one {how}{worker.traceback()}"
+                    f"pedl: item {key[1]} of the data set has ended {MAX_DEATHS} worker processes that built it; "
+                    f"the last one {how}{worker.traceback()}"
                 )
         recorder.CALLS.trial.log(f"worker process {worker.pid} of the data set {how}{what}; another takes its place")
         worker.forget()
@@ -205,7 +205,7 @@ class _Building:
             self.cancel()
             raise
         if error is not None:
-            raise error
+            raise _received(*error)
         return item, changed
 
 
@@ -298,16 +298,27 @@ def _work(items, pool, number, trainer, update, crash):
 
 
 def _sendable(error):
-    """The exception as it can be sent, with the worker's traceback."""
-    from multiprocessing.pool import ExceptionWithTraceback
-
-    wrapped = ExceptionWithTraceback(error, error.__traceback__)
+    """The exception, or None where it cannot be sent, and the worker's traceback."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
-        pickle.loads(pickle.dumps(wrapped))
+        pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - whatever the class of the script's does
-        lines = traceback.format_exception(type(error), error, error.__traceback__)
-        return RuntimeError(f"a worker process of the data set raised what cannot be sent:\n{''.join(lines)}")
-    return wrapped
+        return None, text
+    return error, text
+
+
+def _received(error, text):
+    """The exception that a worker has sent, in the trainer."""
+    if error is None:
+        return RuntimeError(f"a worker process of the data set raised what cannot be sent:\n{text}")
+    if hasattr(error, "add_note"):
+        # Keras 3 takes causes away.
+        error.add_note(f"in a worker process:\n{text}")
+    else:
+        from multiprocessing.pool import RemoteTraceback
+
+        error.__cause__ = RemoteTraceback(f'\n"""\n{text}"""')
+    return error
 
 
 # -- pickles of what is no array ---------------------------------------------------------------------------------------

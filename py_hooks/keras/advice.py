@@ -9,7 +9,7 @@ import sys
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import entries, fingerprint
+from py_hooks.advice import data, entries, fingerprint
 from py_hooks.engine.patch import binding
 from py_hooks.keras import plan, sources
 from py_hooks.keras.enqueuers import SkippedBatch
@@ -34,12 +34,14 @@ def _call(name, make=_make):
                 return original(model, *args, **kwargs)
             calls.entries.append(calls.site_from(sys._getframe(1)))
             outer, calls.arguments = (calls.arguments, calls.epoch), 0
+            started = data.started()
             try:
                 _compare_call(calls, name, model, arguments)
                 return make(calls, original, model, args, kwargs, arguments)
             finally:
                 calls.entries.pop()
                 calls.arguments, calls.epoch = outer
+                data.close_started_since(started)
 
         return entry
 

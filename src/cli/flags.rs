@@ -34,6 +34,7 @@ pub(crate) struct Options {
     pub(crate) max_restarts: Option<u64>,
     pub(crate) grace_seconds: f64,
     pub(crate) preempt_exit_code: Option<u8>,
+    pub(crate) worker_timeout: Option<f64>,
     pub(crate) log_limit_bytes: u64,
     pub(crate) no_hooks: Vec<String>,
     pub(crate) log_format: LogFormat,
@@ -108,6 +109,7 @@ impl Default for Options {
             max_restarts: None,
             grace_seconds: GRACE_SECONDS,
             preempt_exit_code: None,
+            worker_timeout: None,
             log_limit_bytes: 1 << 30,
             no_hooks: Vec::new(),
             log_format: LogFormat::Text,
@@ -331,6 +333,17 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |options, text| {
             let number = text.parse().map_err(|_| "an exit code, 0 to 255")?;
             options.preempt_exit_code = Some(number);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "worker-timeout",
+        value: Some("SECONDS"),
+        help: "longest time a worker may build an item [any]",
+        repeatable: false,
+        set: |options, text| {
+            options.worker_timeout =
+                Some(seconds(text).ok().filter(|&limit| limit > 0.0).ok_or("a number of seconds above 0")?);
             Ok(())
         },
     },

@@ -67,6 +67,9 @@ pub struct Launch {
     /// The longest wait, in seconds, between a signal that asks for the end and the end.
     #[serde(default = "grace_seconds")]
     pub grace_seconds: f64,
+    /// Seconds that a worker process may build an item of a data set; `None`: any.
+    #[serde(default)]
+    pub worker_timeout: Option<f64>,
     /// A checkpoint after exactly these batches, besides.
     #[serde(default)]
     pub checkpoint_batches: Vec<CheckpointBatch>,

@@ -112,6 +112,12 @@ impl Trial {
         self.launch.threads
     }
 
+    /// Seconds that a worker process may build an item of a data set; None for any.
+    #[getter]
+    fn worker_timeout(&self) -> Option<f64> {
+        self.launch.worker_timeout
+    }
+
     /// Whether a run that cannot be exact is refused.
     #[getter]
     fn exact(&self) -> bool {

@@ -123,6 +123,7 @@ pub(super) fn prepare(
             .or_else(|| configuration.and_then(Configuration::checkpoint_period)),
         checkpoint_seconds: options.checkpoint_seconds,
         grace_seconds: options.grace_seconds,
+        worker_timeout: options.worker_timeout,
         checkpoint_batches: options.checkpoint_batches.clone(),
         exact: options.exact,
         log_limit_bytes: options.log_limit_bytes,

@@ -32,6 +32,7 @@ fn launch(trial_dir: &Path) -> Launch {
         checkpoint_seconds: 60.0,
         grace_seconds: 25.0,
         exact: false,
+        worker_timeout: None,
         log_limit_bytes: 1 << 30,
         no_hooks: Vec::new(),
         log_format: "text".to_owned(),

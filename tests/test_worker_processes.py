@@ -1,0 +1,182 @@
+"""Worker processes of data sets: what one of them meets with costs nothing but time, or is told (issue 6)."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+import support
+
+pytestmark = pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+
+SCRIPT = support.SCRIPTS / "worker_faults.py"
+
+EPOCHS, BATCHES = 4, 12
+
+# The same seeds for all trials of these tests.
+CONFIGURATION = """
+batches_per_step: {0}
+searcher: {{name: single, metric: loss, max_steps: {1}}}
+reproducibility: {{experiment_seed: 7}}
+max_restarts: 0
+""".format(BATCHES, EPOCHS)
+
+
+@pytest.fixture
+def run_of(script_run, tmp_path):
+    """A function that makes a run with so many workers, one of which suffers."""
+
+    def make(workers, fault, *words, **settings):
+        file = tmp_path / "seeds.yaml"
+        file.write_text(CONFIGURATION)
+        options = ["--config", file, "--exact"] + settings.pop("options", [])
+        return script_run(SCRIPT, workers, fault, *words, options=options, **settings)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The end of a run whose items are built by two processes, and the directory that it ran in."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    (directory / "seeds.yaml").write_text(CONFIGURATION)
+    run = support.ScriptRun(directory / "run", SCRIPT, [2, "none"], ["--config", directory / "seeds.yaml", "--exact"])
+    yield run.run().check(), run.directory
+    run.close()
+
+
+def test_workers_live_through_a_fit_and_end_with_it(undisturbed):
+    ended, directory = undisturbed
+    trainer = re.search("TRAINER ([0-9]+)", ended.stdout).group(1)
+    built = [pid for pid in (directory / "built.txt").read_text().split() if pid != trainer]
+    assert len(built) >= EPOCHS * BATCHES
+    assert len(set(built)) == 2, "each epoch is built by the same two"
+    assert "LEFT 0" in ended.stdout
+
+
+@pytest.mark.parametrize("words", [(0,), (1,), (4,), (1, "threads"), (2, "threads"), (4, "threads")], ids=str)
+def test_what_is_delivered_is_the_same_with_any_workers(run_of, undisturbed, words):
+    if words == (0,) and "keras2" in os.environ["PEDL_STACK"]:
+        pytest.skip("without workers Keras 2 calls `on_epoch_end` by itself, outside of the item stream")
+    ended = run_of(words[0], "none", *words[1:]).run().check()
+    assert ended.hashes == undisturbed[0].hashes
+    assert "LEFT 0" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "fault, told",
+    [
+        ("kill", "was ended by SIGKILL while it built item 5"),
+        ("segv", "was ended by SIGSEGV while it built item 5"),
+        ("exit", "ended with exit code 3 while it built item 5"),
+        ("stuck", "took longer than it may, and was ended while it built item 5"),
+    ],
+)
+def test_a_worker_that_dies_is_replaced_and_its_item_built_again(run_of, undisturbed, fault, told):
+    ended = run_of(2, fault, options=["--worker-timeout", "2"]).run().check()
+    assert ended.hashes == undisturbed[0].hashes
+    assert told in ended.stderr
+    assert "LEFT 0" in ended.stdout
+
+
+@pytest.mark.parametrize("fault", ["kill", "segv", "stuck"])
+def test_an_item_that_ends_its_worker_each_time_ends_the_run(run_of, fault):
+    run = run_of(2, fault + "-always", options=["--worker-timeout", "1"])
+    ended = run.run().check(1)
+    assert "item 5 of the data set has ended 3 worker processes that built it; the last one" in ended.stderr
+    if fault != "kill":
+        assert 'worker_faults.py", line' in ended.stderr.partition("the last one")[2], "where the worker was"
+        assert "suffer" in ended.stderr.partition("the last one")[2]
+    assert "pedl-run bug" not in ended.stderr
+    assert_nothing_is_left(run)
+
+
+@pytest.mark.parametrize(
+    "fault, told",
+    [
+        ("raise", "ValueError: item 5 is broken"),
+        ("unlike", "item 5 is broken"),
+        ("unsendable", "pickle"),
+    ],
+)
+def test_what_a_worker_raises_is_raised_where_the_item_is_asked_for(run_of, fault, told):
+    run = run_of(2, fault)
+    ended = run.run().check(1)
+    assert told in ended.stderr
+    assert "in suffer" in ended.stderr or fault == "unsendable", "the traceback of the worker"
+    assert_nothing_is_left(run)
+
+
+def test_workers_killed_from_outside_are_missed_for_a_moment(run_of, undisturbed):
+    run = run_of(2, "none")
+    running, killed, built = run.start(), [], 0
+    # One after the other, with other items in between: an item that loses three workers is what is wrong.
+    while running.ends_before(lambda: count_built(run) > built + 4 and workers_of(running)) is None:
+        killed.append(workers_of(running)[-1])
+        support._kill(killed[-1])
+        built = count_built(run)
+    ended = running.wait().check()
+    assert ended.hashes == undisturbed[0].hashes
+    assert len(killed) > 3
+    assert all(f"worker process {pid} of the data set was ended by SIGKILL" in ended.stderr for pid in killed[:-1])
+
+
+def count_built(run):
+    """How many items were built so far."""
+    try:
+        return (run.directory / "built.txt").read_text().count("\n")
+    except FileNotFoundError:
+        return 0
+
+
+def test_no_worker_outlives_the_supervisor(run_of):
+    run = run_of(2, "stuck")
+    running = run.start()
+    running.wait_until(lambda: (run.directory / "suffered.txt").exists())
+    workers = workers_of(running)
+    assert len(workers) == 2
+    os.kill(running.pid, signal.SIGKILL)
+    wait_for_the_end_of(workers)
+
+
+def test_no_worker_outlives_the_trainer(run_of):
+    run = run_of(2, "stuck")
+    running = run.start()
+    running.wait_until(lambda: (run.directory / "suffered.txt").exists())
+    workers = workers_of(running)
+    running.kill_trial()
+    wait_for_the_end_of(workers)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_trial_goes_on_with_another_number_of_workers(run_of, undisturbed, workers):
+    run = run_of("-", "none", options=["--checkpoint-seconds", "0.05"], environment={"WORKERS": "2"})
+    run.start_and_kill()
+    run.environment["WORKERS"] = str(workers)
+    ended = run.run().check()
+    assert ended.hashes == undisturbed[0].hashes
+    assert "pedl: resumed" in ended.stderr or "resum" in ended.stderr
+
+
+def workers_of(running):
+    """The processes below the one that trains."""
+    return support._children(running.trial_pid) if running.trial_pid else []
+
+
+def wait_for_the_end_of(processes):
+    limit = time.monotonic() + 10
+    while any(pid in support._parents() for pid in processes):
+        assert time.monotonic() < limit, "they live on"
+        time.sleep(support.LOOK_INTERVAL)
+
+
+def assert_nothing_is_left(run):
+    """Neither processes nor shared memory with a name."""
+    assert not [name for name in os.listdir("/dev/shm") if re.search("pedl|psm|mp-", name)]
+    for pid in support._parents():
+        try:
+            where = os.readlink("/proc/{}/cwd".format(pid))
+        except OSError:
+            continue
+        assert where != str(run.directory), "a process is left"
