@@ -100,22 +100,19 @@ def _python_of(stream):
 
 
 class WorkerStream(PrivateStream):
-    """A private stream in a worker process: the global generators themselves are set to it.
+    """A private stream in a worker process: numpy's global generator itself is set to it.
 
-    So what goes past the dispatchers, or was bound by name before them, draws from the stream too.
+    So what goes past the dispatchers, as libraries do that ask for `numpy.random.mtrand._rand`, draws from the stream
+    too. Of `random` there is nothing but its functions, so its generator is set when one of them is called.
     """
 
     __slots__ = ()
 
     def __enter__(self):
-        import random
-
         import numpy
 
         self._numpy = numpy.random.mtrand._rand
         self._numpy.seed(mix("numpy", *self.key) % (1 << 32))
-        self._python = random._inst
-        self._python.seed(mix("python", *self.key))
         return PrivateStream.__enter__(self)
 
 

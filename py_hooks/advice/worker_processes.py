@@ -103,9 +103,12 @@ class ItemProcesses:
     def take(self, items, task):
         """Waits for what is built for a task."""
         with self._lock:
-            self._wait(items, task)
+            sent = self._pool.take(task, self._limit_s)
+            while sent is None:
+                self._hear_news(items)
+                sent = self._pool.take(task, self._limit_s)
             self._idle_deaths = 0
-            return self._pool.take(task)
+            return sent
 
     def close(self):
         """Lets the processes go, once what they build now is built. What is under way is not needed any more."""
@@ -116,20 +119,16 @@ class ItemProcesses:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def _discard(self, items, task):
-        self._wait(items, task)
-        self._pool.discard(task)
+        while not self._pool.discard(task, self._limit_s):
+            self._hear_news(items)
         self._left.discard(task)
 
-    def _wait(self, items, task):
-        while True:
-            news = self._pool.wait(task, self._limit_s)
-            if news is None:
-                return
-            ended, stuck = news
-            for number in stuck:
-                self._workers[number].abort()
-            for number in ended:
-                self._replace(items, number)
+    def _hear_news(self, items):
+        ended, stuck = self._pool.news()
+        for number in stuck:
+            self._workers[number].abort()
+        for number in ended:
+            self._replace(items, number)
 
     # -- processes -----------------------------------------------------------------------------------------------------
 

@@ -113,9 +113,13 @@ impl Watch {
         Ok(())
     }
 
+    /// Whether there is something to ask [`Watch::ended`] for. Costs nothing.
+    pub fn has_news(&self) -> bool {
+        self.shared.has_news.load(Ordering::SeqCst)
+    }
+
     /// Those who have ended since this was asked last.
     pub fn ended(&self) -> Vec<u32> {
-        // Asked for every batch, and mostly there is nothing.
         if !self.shared.has_news.swap(false, Ordering::SeqCst) {
             return Vec::new();
         }

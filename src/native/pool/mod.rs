@@ -12,6 +12,7 @@ mod message;
 
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::os::fd::IntoRawFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,6 +49,7 @@ pub(crate) struct Pool {
     consumer: Consumer,
     watch: Watch,
     pickling: Arc<Pickling>,
+    stuck: Mutex<Vec<u32>>,
     waited_ns: AtomicU64,
 }
 
@@ -63,6 +65,7 @@ impl Pool {
             watch: Watch::start(Arc::clone(&arena))?,
             consumer: Consumer::new(arena),
             pickling: Arc::new(Pickling { dumps, loads }),
+            stuck: Mutex::default(),
             waited_ns: AtomicU64::new(0),
         })
     }
@@ -82,79 +85,52 @@ impl Pool {
         self.consumer.withdraw(task)
     }
 
-    /// Whether a task is built.
-    fn is_built(&self, task: u64) -> bool {
-        matches!(self.consumer.state(task), Task::Built(_))
-    }
-
-    /// Waits until a task is built, or workers have ended.
+    /// Waits for what is built for a task.
     ///
     /// Args:
     ///     `limit_s`: seconds that building it may take.
     ///
     /// Returns:
-    ///     `None` once it is built; else the numbers of the workers that have ended, or the number of the one that
-    ///     takes longer, in a list each.
-    fn wait(
+    ///     What was sent; `None` where workers have ended, or one takes longer, before it is built: see `news`.
+    fn take<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         task: u64,
         limit_s: Option<f64>,
-    ) -> PyResult<Option<(Vec<u32>, Vec<u32>)>> {
-        let limit = limit_s.map(Duration::from_secs_f64);
-        let mut begun = None;
-        let outcome = loop {
-            let heard = self.consumer.bell();
-            let ended = self.watch.ended();
-            if !ended.is_empty() {
-                break Some((ended, Vec::new()));
-            }
-            let mut longest = LONGEST_WAIT;
-            match (self.consumer.state(task), limit) {
-                (Task::Built(_), _) => break None,
-                (Task::Building(worker), Some(limit)) => {
-                    let since = self.consumer.since_begun(task).unwrap_or_default();
-                    if since >= limit {
-                        break Some((Vec::new(), vec![worker]));
-                    }
-                    longest = limit.saturating_sub(since);
-                }
-                (_, Some(limit)) => longest = limit,
-                _ => {}
-            }
-            begun.get_or_insert_with(Instant::now);
-            let until = Instant::now() + longest.min(LONGEST_WAIT);
-            let awaited = py.detach(|| self.consumer.wait(task, heard, Some(until)));
-            if awaited == Awaited::Not(Woken::BySignal) {
-                py.check_signals()?;
-            }
-        };
-        if let Some(begun) = begun {
-            let waited = begun.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
-            self.waited_ns.fetch_add(waited, Ordering::Relaxed);
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if !self.is_ready(py, task, limit_s)? {
+            return Ok(None);
         }
-        Ok(outcome)
-    }
-
-    /// What was built for a task that is built.
-    fn take<'py>(&self, py: Python<'py>, task: u64) -> PyResult<Bound<'py, PyAny>> {
-        let mut lease = self.consumer.take(task).map_err(|(error, length)| no_room(error, length))?;
+        let mut lease = self
+            .consumer
+            .take(task)
+            .map_err(|(error, length)| no_room(error, length))?;
         let (structure, begin) = message::parts(lease.bytes())?;
         let structure = structure.to_vec();
         let size = lease.bytes().len().saturating_sub(begin);
         let elements = if size >= LEASED_BYTES && self.consumer.may_keep(&mut lease) {
             Memory::of_lease(py, lease, begin)?
         } else {
-            let copy = crate::array::bytes_of(py, &lease.bytes()[begin.min(lease.bytes().len())..])?;
+            let copy = crate::array::bytes_of(py, lease.bytes().get(begin..).unwrap_or_default())?;
             drop(lease);
             copy
         };
-        message::value(&structure, &elements, &self.pickling)
+        message::value(&structure, &elements, &self.pickling).map(Some)
     }
 
-    /// What was built for a task that is built is not needed.
-    fn discard(&self, task: u64) {
-        self.consumer.discard(task);
+    /// As `take`, for what is not needed. Returns whether it was built.
+    fn discard(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
+        let is_ready = self.is_ready(py, task, limit_s)?;
+        if is_ready {
+            self.consumer.discard(task);
+        }
+        Ok(is_ready)
+    }
+
+    /// The numbers of the workers that have ended, and of those that take longer than they may.
+    fn news(&self) -> (Vec<u32>, Vec<u32>) {
+        let stuck = mem::take(&mut *self.stuck.lock().unwrap_or_else(PoisonError::into_inner));
+        (self.watch.ended(), stuck)
     }
 
     /// Watches a worker process from now on.
@@ -180,7 +156,7 @@ impl Pool {
         self.consumer.close();
     }
 
-    /// Seconds that `wait` has waited, in all.
+    /// Seconds that `take` has waited, in all.
     #[getter]
     fn waited_s(&self) -> f64 {
         Duration::from_nanos(self.waited_ns.load(Ordering::Relaxed)).as_secs_f64()
@@ -198,6 +174,47 @@ impl Pool {
             state: Mutex::new((worker, None)),
             pickling: Arc::clone(&self.pickling),
         })
+    }
+}
+
+impl Pool {
+    /// Waits until a task is built. False where there is news of workers before it is.
+    fn is_ready(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
+        let limit = limit_s.map(Duration::from_secs_f64);
+        let mut begun = None;
+        let is_ready = loop {
+            let heard = self.consumer.bell();
+            if self.watch.has_news() {
+                break false;
+            }
+            let mut longest = LONGEST_WAIT;
+            match (self.consumer.state(task), limit) {
+                (Task::Built(_), _) => break true,
+                (Task::Building(worker), Some(limit)) => {
+                    let since = self.consumer.since_begun(task).unwrap_or_default();
+                    if since >= limit {
+                        let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+                        stuck.push(worker);
+                        break false;
+                    }
+                    longest = limit.saturating_sub(since);
+                }
+                (_, Some(limit)) => longest = limit,
+                _ => {}
+            }
+            let now = Instant::now();
+            begun.get_or_insert(now);
+            let until = now + longest.min(LONGEST_WAIT);
+            let awaited = py.detach(|| self.consumer.wait(task, heard, Some(until)));
+            if awaited == Awaited::Not(Woken::BySignal) {
+                py.check_signals()?;
+            }
+        };
+        if let Some(begun) = begun {
+            let waited = begun.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
+            self.waited_ns.fetch_add(waited, Ordering::Relaxed);
+        }
+        Ok(is_ready)
     }
 }
 
