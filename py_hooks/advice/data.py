@@ -116,10 +116,15 @@ class Items:
         with self._building(WorkerStream, epoch, index) as stream:
             if self._owned is None:
                 self._owned = owned_generators.find(self.dataset)
+            if not self._owned:
+                return self._compared(index)
             with self._keyed(stream.key):
-                before = self._attributes()
-                item = self.dataset[index]
-                return item, self._first_change(before)
+                return self._compared(index)
+
+    def _compared(self, index):
+        before = self._attributes()
+        item = self.dataset[index]
+        return item, self._first_change(before)
 
     def forget_generators(self):
         """What the data set draws from may be other objects than before."""
@@ -296,7 +301,7 @@ class SequencePass:
         self._epoch = epoch
         self._order = iter(order)
         self._ahead = max(1, ahead)
-        # Pairs of an index, and of what is building it.
+        # Pairs of an index, and of what its workers know the item by.
         self._building = collections.deque()
         self._workers = None
         self._is_over = False
@@ -321,21 +326,14 @@ class SequencePass:
             return self._items.build(self._epoch, next(self._order))
         # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
         ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
-        while len(self._building) < ahead:
-            index = next(self._order, None)
-            if index is None:
-                break
-            self._building.append((index, self._submit(index)))
+        # Several at once: to wake a worker for each of them costs more than to hand it over.
+        if len(self._building) <= min(ahead - 1, max(ahead // 2, self._items.workers)):
+            self._submit(ahead - len(self._building))
         if not self._building:
             self._is_over = True
             self._release(waits=True)
             raise StopIteration
-        result = self._building.popleft()[1].result()
-        if not self._items.in_processes:
-            return result
-        item, changed = result
-        self._items.notice(changed)
-        return item
+        return self._workers.take(self._items, self._building.popleft()[1])
 
     def skip(self):
         """Counts one item as consumed. Raises StopIteration where `next` would."""
@@ -345,7 +343,7 @@ class SequencePass:
                 return
             self.has_begun = True
             if self._building:
-                self._building.popleft()[1].cancel()
+                self._workers.cancel(self._building.popleft()[1])
             else:
                 next(self._order)
 
@@ -376,18 +374,21 @@ class SequencePass:
         while self._building:
             _, building = self._building.popleft()
             if self._items.must_be_built:
-                building.result()
+                self._workers.take(self._items, building)
             else:
-                building.cancel()
-        if self._workers is not None and not self._items.in_processes:
-            self._workers.close(waits)
-        self._workers = None
+                self._workers.cancel(building)
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.release(waits)
 
-    def _submit(self, index):
+    def _submit(self, count):
+        indices = list(itertools.islice(self._order, count))
+        if not indices:
+            return
         if self._workers is None:
             items = self._items
             self._workers = items.processes(self._ahead) if items.in_processes else _ItemThreads(items.workers)
-        return self._workers.submit(self._items, self._epoch, index)
+        self._building.extend(zip(indices, self._workers.submit(self._items, self._epoch, indices)))
 
 
 class _ItemThreads:
@@ -398,12 +399,20 @@ class _ItemThreads:
 
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pedl-data")
 
-    def submit(self, items, epoch, index):
-        """Has an item built; returns its future."""
-        return self._executor.submit(items.build, epoch, index)
+    def submit(self, items, epoch, indices):
+        """Has items built; returns a future for each."""
+        return [self._executor.submit(items.build, epoch, index) for index in indices]
 
-    def close(self, waits):
-        """Lets the threads go, once what they build now is built where it `waits`."""
+    def take(self, items, future):
+        """Waits for the item."""
+        return future.result()
+
+    def cancel(self, future):
+        """An item is not needed any more."""
+        future.cancel()
+
+    def release(self, waits):
+        """The pass is over: lets the threads go, once what they build now is built where it `waits`."""
         self._executor.shutdown(wait=waits)
 
 

@@ -58,16 +58,17 @@ class DatasetState:
 
 
 class Update:
-    """What has changed in the data set since its workers started: a file in memory that they share.
+    """What has changed in the data set since its workers started.
+
+    Args:
+        file: in memory, and shared with the workers.
 
     Attributes:
         number: which of the updates it is; 0 where nothing has changed.
     """
 
-    def __init__(self):
-        import _pedl
-
-        self._file = os.fdopen(_pedl.memory_file(), "r+b", buffering=0)
+    def __init__(self, file):
+        self._file = file
         self._last = pickle.dumps(({}, []))
         self._applied = 0
         self.number = 0

@@ -109,9 +109,7 @@ class WorkerStream(PrivateStream):
     __slots__ = ()
 
     def __enter__(self):
-        import numpy
-
-        self._numpy = numpy.random.mtrand._rand
+        self._numpy = sys.modules["numpy"].random.mtrand._rand
         self._numpy.seed(mix("numpy", *self.key) % (1 << 32))
         return PrivateStream.__enter__(self)
 

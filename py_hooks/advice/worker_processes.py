@@ -2,7 +2,7 @@
 
 They start when the first item is asked for, all at once, as copies of the process that trains, and live until nobody
 takes items of the data set any more: a whole `fit`. What they build lies in memory that they share with the trainer
-(`_pedl.Pool`), where it is read without being copied. In a worker the global generators are set for each item to the
+(`Trial.pool`), where it is read without being copied. In a worker the global generators are set for each item to the
 states that a private stream of its key would have, so that what goes past the dispatchers draws the same.
 
 What happens to the data set in the process that trains (`on_epoch_end`, a callback that sets an attribute) reaches the
@@ -85,14 +85,36 @@ class ItemProcesses:
                 self._end()
             self._start(items)
 
-    def submit(self, items, epoch, index):
-        """Has an item built; returns something with `result()` and `cancel()`."""
+    def submit(self, items, epoch, indices):
+        """Has items built; returns the number of a task for each."""
         with self._lock:
-            task, self._next = self._next, self._next + 1
-            while not self._pool.publish(task, epoch, index, self._update.number):
-                # One that was left while it was being built.
-                self._discard(items, task - self._window)
-        return _Building(self, items, task)
+            first, state = self._next, self._update.number
+            for index in indices:
+                while not self._pool.publish(self._next, epoch, index, state):
+                    # One that was left while it was being built.
+                    self._discard(items, self._next - self._window)
+                self._next += 1
+            return range(first, self._next)
+
+    def take(self, items, task):
+        """Waits for the item that is built for a task."""
+        with self._lock:
+            try:
+                sent = self._pool.take(task, self._limit_s)
+                while sent is None:
+                    self._hear_news(items)
+                    sent = self._pool.take(task, self._limit_s)
+            except BaseException:
+                if self._pool.is_under_way(task):
+                    self.cancel(task)
+                raise
+            self._idle_deaths = 0
+        item, changed, error = sent
+        if error is not None:
+            raise _received(*error)
+        if changed is not None or not items.is_known:
+            items.notice(changed)
+        return item
 
     def cancel(self, task):
         """A task is not needed any more."""
@@ -100,15 +122,8 @@ class ItemProcesses:
         if pool is not None and not pool.withdraw(task):
             self._left.add(task)
 
-    def take(self, items, task):
-        """Waits for what is built for a task."""
-        with self._lock:
-            sent = self._pool.take(task, self._limit_s)
-            while sent is None:
-                self._hear_news(items)
-                sent = self._pool.take(task, self._limit_s)
-            self._idle_deaths = 0
-            return sent
+    def release(self, waits):
+        """A pass is over; the processes are there for the next one."""
 
     def close(self):
         """Lets the processes go, once what they build now is built. What is under way is not needed any more."""
@@ -133,10 +148,9 @@ class ItemProcesses:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def _start(self, items):
-        import _pedl
-
-        self._pool = _pedl.Pool(self._window, _LEASES, _dumps, _loads)
-        self._update = Update()
+        trial = recorder.CALLS.trial
+        self._pool = trial.pool(self._window, _LEASES, _dumps, _loads)
+        self._update = Update(_memory_file())
         self._next = 0
         self._left.clear()
         self._workers = [self._start_worker(items, number) for number in range(self._count)]
@@ -182,30 +196,8 @@ class ItemProcesses:
             self._workers = []
 
 
-class _Building:
-    """An item that is being built."""
-
-    __slots__ = ("_processes", "_items", "_task")
-
-    def __init__(self, processes, items, task):
-        self._processes = processes
-        self._items = items
-        self._task = task
-
-    def cancel(self):
-        """It is not needed any more."""
-        self._processes.cancel(self._task)
-
-    def result(self):
-        """The item, and the name of an attribute of the data set that building it changed, or None."""
-        try:
-            item, changed, error = self._processes.take(self._items, self._task)
-        except BaseException:
-            self.cancel()
-            raise
-        if error is not None:
-            raise _received(*error)
-        return item, changed
+def _memory_file():
+    return os.fdopen(recorder.CALLS.trial.memory_file(), "r+b", buffering=0)
 
 
 class _Process:
@@ -214,9 +206,7 @@ class _Process:
     def __init__(self, items, pool, number, update):
         import multiprocessing
 
-        import _pedl
-
-        self._crash = os.fdopen(_pedl.memory_file(), "r+b", buffering=0)
+        self._crash = _memory_file()
         self._process = multiprocessing.get_context("fork").Process(
             target=_work,
             args=(items, pool, number, os.getpid(), update, self._crash.fileno()),

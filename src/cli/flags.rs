@@ -342,8 +342,12 @@ pub(crate) static FLAGS: &[Flag] = &[
         help: "longest time a worker may build an item [any]",
         repeatable: false,
         set: |options, text| {
-            options.worker_timeout =
-                Some(seconds(text).ok().filter(|&limit| limit > 0.0).ok_or("a number of seconds above 0")?);
+            options.worker_timeout = Some(
+                seconds(text)
+                    .ok()
+                    .filter(|&limit| limit > 0.0)
+                    .ok_or("a number of seconds above 0")?,
+            );
             Ok(())
         },
     },

@@ -320,7 +320,8 @@ impl<'py> Layout<'py> {
             if self.flags & F_CONTIGUOUS != 0 {
                 dimensions.reverse();
             } else {
-                dimensions.sort_by_key(|&dimension| Reverse(self.strides[dimension].unsigned_abs()));
+                dimensions
+                    .sort_by_key(|&dimension| Reverse(self.strides[dimension].unsigned_abs()));
             }
         }
         let mut strides = vec![0; rank];

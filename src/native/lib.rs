@@ -28,7 +28,7 @@ fn _pedl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<trial::Trial>()?;
     module.add_class::<in_place::InPlace>()?;
     module.add_class::<pool::Pool>()?;
-    module.add_function(wrap_pyfunction!(pool::memory_file, module)?)?;
+    module.add_class::<pool::PoolWorker>()?;
     module.add_function(wrap_pyfunction!(types::type_modified, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -24,7 +24,8 @@ use serde_json::Value;
 
 use crate::error::{Error, IntoPython};
 use crate::numpy::Numpy;
-use crate::{array, batch, convert, live, log, preemption};
+use crate::pool::Pool;
+use crate::{array, batch, convert, live, log, pool, preemption};
 
 /// Bits of what `batch_done` and `record_batch` return.
 const STEP_ENDED: u8 = 1;
@@ -155,6 +156,20 @@ impl Trial {
             return Vec::new();
         }
         self.training().changes().to_vec()
+    }
+
+    // -- worker processes ---------------------------------------------------------------------------------------
+
+    /// A pool for the worker processes of a data set, without any as yet: see [`Pool::new`].
+    #[staticmethod]
+    fn pool(window: u32, leases: u32, dumps: Py<PyAny>, loads: Py<PyAny>) -> PyResult<Pool> {
+        Pool::new(window, leases, dumps, loads)
+    }
+
+    /// A file in memory that forked children share: its descriptor, which the caller closes. Python 3.7 has none.
+    #[staticmethod]
+    fn memory_file() -> PyResult<i32> {
+        pool::memory_file()
     }
 
     // -- the beginning and the end --------------------------------------------------------------

@@ -103,12 +103,7 @@ impl Arena {
 
     /// Writes down what is to be built at an empty place.
     pub fn want(&self, place: u32, wanted: Wanted) {
-        let values = [
-            wanted.epoch.cast_unsigned(),
-            wanted.index,
-            wanted.state,
-            0,
-        ];
+        let values = [wanted.epoch.cast_unsigned(), wanted.index, wanted.state, 0];
         for (word, value) in self.place_words(place).iter().zip(values) {
             word.store(value, Ordering::Relaxed);
         }

@@ -76,9 +76,7 @@ impl Consumer {
 
     /// Waits until a task is built, unless the bell has rung since `heard`.
     pub fn wait(&self, task: u64, heard: u32, until: Option<Instant>) -> Awaited {
-        self.arena
-            .ring()
-            .wait_built(self.place(task), heard, until)
+        self.arena.ring().wait_built(self.place(task), heard, until)
     }
 
     /// How long a task is being built.

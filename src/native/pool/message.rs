@@ -18,9 +18,7 @@ use std::collections::HashMap;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple,
-};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::array::Layout;
 use crate::convert::{text_bytes, text_of};
@@ -106,7 +104,14 @@ impl<'a, 'py> Message<'a, 'py> {
             let place = &mut elements[*at..*at + layout.size()];
             if !layout.copy_to(place) {
                 let memory = Memory::of_slice(py, place)?;
-                let copy = array_in(py, &memory, layout.shape(), &layout.dtype()?, 0, &layout.dense_strides())?;
+                let copy = array_in(
+                    py,
+                    &memory,
+                    layout.shape(),
+                    &layout.dtype()?,
+                    0,
+                    &layout.dense_strides(),
+                )?;
                 py.import(intern!(py, "numpy"))?
                     .call_method1(intern!(py, "copyto"), (copy, layout.array()))?;
             }
@@ -144,7 +149,8 @@ impl<'a, 'py> Message<'a, 'py> {
                 self.node(&item, depth + 1)?;
             }
         } else if let Ok(flag) = value.cast_exact::<PyBool>() {
-            self.structure.push(if flag.is_true() { TRUE } else { FALSE });
+            self.structure
+                .push(if flag.is_true() { TRUE } else { FALSE });
         } else if let Ok(number) = value.cast_exact::<PyFloat>() {
             self.structure.push(FLOAT);
             self.structure

@@ -39,11 +39,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The tasks of one data set, and what workers have built for them: the side of the process that trains.
-///
-/// Args:
-///     `window`: how many tasks may be under way.
-///     `leases`: how many batches may be held on to without being copied, and one more.
-///     `dumps`, `loads`: see [`Pickling`].
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct Pool {
     consumer: Consumer,
@@ -53,10 +48,19 @@ pub(crate) struct Pool {
     waited_ns: AtomicU64,
 }
 
-#[pymethods]
 impl Pool {
-    #[new]
-    fn new(window: u32, leases: u32, dumps: Py<PyAny>, loads: Py<PyAny>) -> PyResult<Self> {
+    /// A pool without workers.
+    ///
+    /// Args:
+    ///     `window`: how many tasks may be under way.
+    ///     `leases`: how many batches may be held on to without being copied, and one more.
+    ///     `dumps`, `loads`: see [`Pickling`].
+    pub(crate) fn new(
+        window: u32,
+        leases: u32,
+        dumps: Py<PyAny>,
+        loads: Py<PyAny>,
+    ) -> PyResult<Self> {
         if window == 0 || leases == 0 {
             return Err(PyValueError::new_err("a pool without places"));
         }
@@ -69,7 +73,10 @@ impl Pool {
             waited_ns: AtomicU64::new(0),
         })
     }
+}
 
+#[pymethods]
+impl Pool {
     /// Has a task built. False, and nothing is done, where that of a window before is not taken yet.
     fn publish(&self, task: u64, epoch: i64, index: u64, state: u64) -> bool {
         let wanted = Wanted {
@@ -83,6 +90,11 @@ impl Pool {
     /// Takes a task back; false where a worker has begun with it.
     fn withdraw(&self, task: u64) -> bool {
         self.consumer.withdraw(task)
+    }
+
+    /// Whether a task of the last window is neither taken nor withdrawn.
+    fn is_under_way(&self, task: u64) -> bool {
+        self.consumer.state(task) != Task::Empty
     }
 
     /// Waits for what is built for a task.
@@ -281,8 +293,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// A file in memory that forked children share: its descriptor, which the caller closes. Python 3.7 has none.
-#[pyfunction]
+/// A file in memory that forked children share: its descriptor.
 pub(crate) fn memory_file() -> PyResult<i32> {
     Ok(memfd_create("pedl-pool", MemfdFlags::CLOEXEC)
         .map_err(io::Error::from)?

@@ -149,8 +149,5 @@ fn what_a_dead_worker_was_building_is_built_by_another() {
     assert_eq!(consumer.recover(0), Some(wanted(7)));
     assert_eq!(consumer.recover(0), None);
     assert!(build(&mut workers[1]));
-    assert_eq!(
-        consumer.take(0).expect("there is room").bytes(),
-        batch(7)
-    );
+    assert_eq!(consumer.take(0).expect("there is room").bytes(), batch(7));
 }

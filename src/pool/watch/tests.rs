@@ -46,10 +46,7 @@ fn a_consumer_that_waits_is_told_who_has_ended() {
     assert!(watch.ended().is_empty());
     workers[1].kill().expect("it runs");
     let late = Some(Instant::now() + Duration::from_secs(30));
-    assert_eq!(
-        consumer.wait(0, heard, late),
-        Awaited::Not(Woken::Perhaps)
-    );
+    assert_eq!(consumer.wait(0, heard, late), Awaited::Not(Woken::Perhaps));
     assert_eq!(watch.ended(), [1]);
     assert!(watch.ended().is_empty());
     workers[0].kill().expect("it runs");
