@@ -113,8 +113,9 @@ def test_workers_killed_from_outside_are_missed_for_a_moment(run_of, undisturbed
     running, killed, built = run.start(), [], 0
     # One after the other, with other items in between: an item that loses three workers is what is wrong.
     while running.ends_before(lambda: count_built(run) > built + 4 and workers_of(running)) is None:
-        killed.append(workers_of(running)[-1])
-        support._kill(killed[-1])
+        for pid in workers_of(running)[-1:]:
+            support._kill(pid)
+            killed.append(pid)
         built = count_built(run)
     ended = running.wait().check()
     assert ended.hashes == undisturbed[0].hashes
@@ -157,6 +158,17 @@ def test_a_trial_goes_on_with_another_number_of_workers(run_of, undisturbed, wor
     ended = run.run().check()
     assert ended.hashes == undisturbed[0].hashes
     assert "pedl: resumed" in ended.stderr or "resum" in ended.stderr
+
+
+@pytest.mark.parametrize("way", ["attribute", "array", "global", "class", "function"])
+def test_what_a_callback_changes_reaches_the_workers(script_run, way):
+    script = support.SCRIPTS / "changes_in_the_trainer.py"
+    alone = script_run(script, way, 1, "threads").run().check()
+    processes = script_run(script, way, 2)
+    assert processes.run().check().hashes == alone.hashes
+    # What is sent to workers does not cost them their lives.
+    count = len(set((processes.directory / "built.txt").read_text().split()))
+    assert (count <= 3) == (way in ("attribute", "array"))
 
 
 def workers_of(running):

@@ -25,6 +25,9 @@ _MAX_OBJECTS = 50000
 # Of what is sent. To copy more takes longer than new copies of the trainer do.
 _MAX_BYTES = 64 << 20
 
+# What a class has by itself; `__slotnames__` it has once one of its objects was pickled.
+_OF_PYTHON = ("__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__")
+
 _PLAIN = {type(None), bool, int, float, complex, str, bytes}
 
 
@@ -69,7 +72,7 @@ class Update:
 
     def __init__(self, file):
         self._file = file
-        self._last = pickle.dumps(({}, []))
+        self._last = pickle.dumps(({}, []), pickle.HIGHEST_PROTOCOL)
         self._applied = 0
         self.number = 0
 
@@ -243,7 +246,7 @@ def _of_class(cls):
         functions = [getattr(value, "__func__", value) for value in vars(base).values()]
         if any(isinstance(one, types.FunctionType) and places.is_user_file(one.__code__.co_filename) for one in functions):
             for name, value in vars(base).items():
-                if name not in ("__dict__", "__weakref__", "__doc__", "__module__") and not name.startswith("_abc_"):
+                if name not in _OF_PYTHON and not name.startswith("_abc_"):
                     yield getattr(value, "__func__", value) if not isinstance(value, property) else value.fget
 
 

@@ -24,6 +24,7 @@ mod failure;
 mod interpreter;
 mod kills;
 mod matrix;
+mod pool;
 mod process;
 mod quantiles;
 mod repository;
@@ -129,6 +130,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--stack NAME]... [--pairs N] [--batches N] [--replayed N]",
         help: "what interception and replay cost, in pairs with plain Python; fails on no number",
         run: bench::run,
+    },
+    Command {
+        name: "pool",
+        arguments: "[--stack NAME]...",
+        help: "what worker processes deliver, beside a bare ring in shared memory and Keras's own",
+        run: pool::run,
     },
     Command {
         name: "checkpoints",

@@ -6,7 +6,8 @@ FAULT is what `__getitem__` does when item 5 is built, once in all starts, and w
 
     none, kill, segv, exit, stuck, raise, unlike, unsendable
 
-Besides the hash of the weights it prints which processes built items, and which are left after the fit. Keras 2 and 3.
+Besides the hash of the weights it prints how many workers are left after the fit; `built.txt` has the process that built
+each item, and `ends.txt` the moment in ns at which each batch was trained on. Keras 2 and 3.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ import numpy as np
 
 WORKERS, FAULT = int(os.environ.get("WORKERS", sys.argv[1])), sys.argv[2]
 IN_PROCESSES = WORKERS > 0 and "threads" not in sys.argv
-EPOCHS, BATCHES = 4, 12
+EPOCHS, BATCHES = int(os.environ.get("EPOCHS", "4")), 12
 IS_KERAS_3 = keras.__version__.startswith("3")
 
 Base = keras.utils.PyDataset if IS_KERAS_3 else keras.utils.Sequence
@@ -94,6 +95,15 @@ def suffer(fault):
     return None
 
 
+class Ends(keras.callbacks.Callback):
+    """Notes when batches end."""
+
+    def on_batch_end(self, batch, logs=None):
+        note("ends", int(time.monotonic() * 1e9))
+
+    on_train_batch_end = on_batch_end
+
+
 def inputs_of(width):
     """How a first layer says it in both generations."""
     return {} if IS_KERAS_3 else {"input_shape": (width,)}
@@ -103,10 +113,17 @@ model = keras.models.Sequential([keras.layers.Dense(4, activation="tanh", **inpu
 model.compile("sgd", "mse")
 if IS_KERAS_3:
     data = Data(workers=WORKERS, use_multiprocessing=IN_PROCESSES, max_queue_size=4)
-    model.fit(data, epochs=EPOCHS, shuffle=False, verbose=0)
+    model.fit(data, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[Ends()])
 else:
     model.fit_generator(
-        Data(), epochs=EPOCHS, shuffle=False, verbose=0, workers=WORKERS, use_multiprocessing=IN_PROCESSES, max_queue_size=4
+        Data(),
+        epochs=EPOCHS,
+        shuffle=False,
+        verbose=0,
+        callbacks=[Ends()],
+        workers=WORKERS,
+        use_multiprocessing=IN_PROCESSES,
+        max_queue_size=4,
     )
 print("HASH", hashlib.sha256(b"".join(np.asarray(one).tobytes() for one in model.get_weights())).hexdigest())
 
