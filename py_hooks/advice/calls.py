@@ -83,6 +83,10 @@ class _Unrecorded:
         self._calls.depth -= self._depth
 
 
+# What a step has waited for data where nobody says.
+NO_WAIT = None, 0
+
+
 class Calls:
     """The recorder of one process. `CALLS` below is the only one.
 
@@ -102,6 +106,8 @@ class Calls:
         main_thread: identity of the thread whose calls are recorded.
         validation_due: the model is to be validated before the next batch.
         at_last: called after each batch that the plan has no more room behind.
+        data_wait: seconds in which the running step has waited for batches, and how many workers build them; (None, 0)
+            where batches come from no data set.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -118,6 +124,7 @@ class Calls:
         self.epoch = None
         self.entries = []
         self.causes = []
+        self.data_wait = NO_WAIT
         self._takes_checkpoints = True
         # What a recorded call of the script's raised, and the script handled.
         self._raised = None
@@ -413,7 +420,8 @@ class Calls:
     def _do(self, due):
         """Does what is due after a call whose record is appended."""
         if due & STEP_ENDED:
-            self.guarded(self.trial.end_step, self.epoch)
+            self.guarded(self.trial.end_step, self.epoch, *self.data_wait)
+            self.data_wait = NO_WAIT
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
         if due & SIGNAL:

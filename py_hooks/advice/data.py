@@ -14,6 +14,8 @@ import itertools
 import operator
 import threading
 import weakref
+from threading import get_ident
+from time import perf_counter
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, owned_generators
@@ -315,8 +317,14 @@ class SequencePass:
         return self
 
     def __next__(self):
+        begun = perf_counter()
         with self._lock:
-            return self._next()
+            item = self._next()
+        calls = recorder.CALLS
+        # Who takes items ahead of it is not who trains.
+        if get_ident() == calls.main_thread:
+            calls.data_wait = (calls.data_wait[0] or 0) + perf_counter() - begun, self._items.workers
+        return item
 
     def _next(self):
         self.has_begun = True

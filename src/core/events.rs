@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `trial_begun` | `trial_id`, `experiment_id`, `attempt`, `command`, `hyperparameters`, `python`, `versions`, `cpu` | first intercepted call of a start |
 //! | `resumed` | `batch`, `step`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
-//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; where the step trained several models, each name begins with `model N `, N from 0 in the order of their first compute call), `batches_per_second` | a step ended |
+//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; where the step trained several models, each name begins with `model N `, N from 0 in the order of their first compute call), `batches_per_second`, `seconds`, `data_wait_seconds` (of them, in which a batch was waited for, or built by who trains; null where batches come from no data set with items) | a step ended |
 //! | `validation` | `workload`, `batch`, `step` (completed), `epoch` (as above), `metrics` (name → value), `best_batch` (after which the best so far was made; null without an experiment configuration) | the model was validated, where a configuration or `--steps` decides how long it trains |
 //! | `checkpoint` | `workload`, `batch`, `step`, `epoch` (as above), `name`, `bytes`, `seconds` | a checkpoint was committed |
 //! | `checkpoint_failed` | `batch`, `error`, `failures` (so many in a row) | storage did not take a checkpoint; the training went on, unless it was one too many |

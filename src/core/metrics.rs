@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::calls::value::{Decoder, Leaf, Malformed, Token};
 use crate::calls::{Tables, TextId};
 use crate::error::{self, Class, Kind};
+use crate::training::DataWait;
 
 /// The name of a value that is returned alone.
 const LOSS: &str = "loss";
@@ -148,6 +149,30 @@ pub(crate) fn list(metrics: &[(String, f64)]) -> String {
 pub(crate) fn rate(batches_per_second: f64) -> String {
     let digits = usize::from(batches_per_second < 100.0);
     format!("{batches_per_second:.digits$} batches/s")
+}
+
+/// From which share of a step on it is told that it waited for data, and from which on what may help.
+const TOLD: f64 = 0.1;
+const HELPED: f64 = 0.2;
+
+/// How much of a step's seconds it waited for data, if that is worth a word, and with how many workers it would not.
+pub(crate) fn waiting(wait: DataWait, seconds: f64) -> String {
+    let share = wait.seconds / seconds;
+    // What a replay left half done may have waited longer than it took.
+    if !(TOLD..=1.0).contains(&share) {
+        return String::new();
+    }
+    let told = format!(", waiting for data {:.0} %", share * 100.0);
+    // What one of them builds takes so much longer than what is computed on it.
+    let needed = (f64::from(wait.workers.max(1)) / (1.0 - share)).ceil();
+    let most = std::thread::available_parallelism().map_or(1, usize::from);
+    #[expect(clippy::cast_precision_loss, reason = "processors are few")]
+    let advised = needed.min(most as f64);
+    if share >= HELPED && advised > f64::from(wait.workers) {
+        format!("{told}: try workers={advised:.0}")
+    } else {
+        told
+    }
 }
 
 /// How Keras marks metrics of a validation.
@@ -414,5 +439,23 @@ mod tests {
         );
         assert_eq!(describe(&[], None), "");
         assert_eq!(describe(&[], Some(99.18)), "; 99.2 batches/s");
+    }
+
+    #[test]
+    fn a_step_tells_that_it_waited_for_data() {
+        let waited = |seconds, workers| waiting(DataWait { seconds, workers }, 2.0);
+        for (seconds, workers, told) in [
+            (0.0, 0, ""),
+            (0.19, 0, ""),
+            (0.3, 2, ", waiting for data 15 %"),
+            (1.0, 1_000_000, ", waiting for data 50 %"),
+            (0.5, 0, ", waiting for data 25 %: try workers="),
+            (2.5, 2, ""),
+            (f64::NAN, 2, ""),
+        ] {
+            let found = waited(seconds, workers);
+            assert!(found.starts_with(told), "{found}");
+            assert_eq!(found.is_empty(), told.is_empty(), "{found}");
+        }
     }
 }

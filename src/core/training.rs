@@ -64,11 +64,21 @@ struct Begun {
     last_step: LastStep,
 }
 
+/// How long a step waited for batches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DataWait {
+    /// Seconds in which a batch was waited for, or built by who trains.
+    pub seconds: f64,
+    /// Threads or processes that build batches; 0 where who trains does.
+    pub workers: u32,
+}
+
 /// What the line about a step said.
 #[derive(Debug, Default)]
 struct LastStep {
     metrics: String,
     speed: Option<f64>,
+    waiting: String,
 }
 
 /// For how much of a step its speed is not told: that of the one before is steadier.
@@ -477,24 +487,35 @@ impl Training {
 
     /// The step that ended with the last batch is over, and its calls are appended: writes it into the
     /// journal, and says so, unless a line on the terminal does already (`is_live`). `epoch` is that of the
-    /// last batch, from 0; none in a loop of the script's own.
+    /// last batch, from 0; none in a loop of the script's own. `wait` is none where batches do not come from a data set.
     ///
     /// # Errors
     ///
     /// Storage.
-    pub fn end_step(&mut self, epoch: Option<u64>, is_live: bool) -> Result<()> {
+    pub fn end_step(
+        &mut self,
+        epoch: Option<u64>,
+        wait: Option<DataWait>,
+        is_live: bool,
+    ) -> Result<()> {
         let averages = self.metrics.take(&self.tables);
         let begun = self.begun.as_mut().ok_or_else(not_begun)?;
         let batches = begun.sequencer.batches();
         let step = begun.sequencer.step_of(batches.max(1));
         let speed = begun.speed(0.0);
+        let seconds = begun.running_since.map(|(since_s, _)| begun.now_s - since_s);
+        let waiting = match (wait, seconds) {
+            (Some(wait), Some(seconds)) => metrics::waiting(wait, seconds),
+            _ => String::new(),
+        };
         begun.running_since = Some((begun.now_s, batches));
         begun.last_step = LastStep {
             metrics: metrics::list(&averages),
             speed,
+            waiting: waiting.clone(),
         };
         let line = format!(
-            "step {} (batches {}-{}{}){}",
+            "step {} (batches {}-{}{}){}{waiting}",
             step.number,
             step.first_batch,
             step.last_batch,
@@ -517,6 +538,8 @@ impl Training {
                 "epoch": epoch,
                 "metrics": averages,
                 "batches_per_second": speed,
+                "seconds": seconds,
+                "data_wait_seconds": wait.map(|wait| wait.seconds),
             })),
         )
     }
@@ -535,6 +558,7 @@ impl Training {
         if let Some(speed) = begun.speed(LEAST_SECONDS).or(begun.last_step.speed) {
             line = format!("{line}, {}", metrics::rate(speed));
         }
+        line += &begun.last_step.waiting;
         // The metrics last: of a line that is too long for the terminal the end is cut off.
         let checkpoint = match begun.saver.committed() {
             0 => "no checkpoint".to_owned(),

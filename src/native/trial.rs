@@ -14,7 +14,7 @@ use pedl_core::calls::{Answer, Call, kind};
 use pedl_core::checkpoint::Tensor;
 use pedl_core::directory::Facts;
 use pedl_core::sequencer::Boundary;
-use pedl_core::training::Training;
+use pedl_core::training::{DataWait, Training};
 use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -498,12 +498,20 @@ impl Trial {
     }
 
     /// The step that ended with the last batch is over, and its calls are appended.
-    fn end_step(&self, py: Python<'_>, epoch: Option<u64>) -> PyResult<()> {
+    /// `data_wait_s` are seconds in which batches were waited for, `workers` how many build them.
+    #[pyo3(signature = (epoch, data_wait_s=None, workers=0))]
+    fn end_step(
+        &self,
+        py: Python<'_>,
+        epoch: Option<u64>,
+        data_wait_s: Option<f64>,
+        workers: u32,
+    ) -> PyResult<()> {
         if self.is_inert() {
-            Ok(())
-        } else {
-            self.with(py, |training| training.end_step(epoch, live::is_on()))
+            return Ok(());
         }
+        let wait = data_wait_s.map(|seconds| DataWait { seconds, workers });
+        self.with(py, |training| training.end_step(epoch, wait, live::is_on()))
     }
 
     /// Appends an event, a JSON object with the member `event`, to the journal.

@@ -1,7 +1,6 @@
 """What happens to a data set in the process that trains reaches its worker processes, or is seen not to."""
 
 import functools
-import os
 import tempfile
 import threading
 
@@ -149,7 +148,7 @@ AROUND = {
     "an attribute of the class": lambda monkeypatch, dataset: monkeypatch.setattr(Dataset, "width", 4),
     "a method": lambda monkeypatch, dataset: monkeypatch.setattr(Dataset, "__getitem__", lambda self, index: index),
     "what has no pickle": lambda monkeypatch, dataset: setattr(dataset, "augment", lambda value: value),
-    "an open file": lambda monkeypatch, dataset: setattr(dataset, "lock", open(os.devnull)),  # noqa: SIM115
+    "another lock": lambda monkeypatch, dataset: setattr(dataset, "lock", threading.Lock()),
     "more than is copied": lambda monkeypatch, dataset: setattr(dataset, "order", numpy.zeros(9 << 20)),
 }
 

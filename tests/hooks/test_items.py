@@ -41,6 +41,8 @@ def causes(monkeypatch):
         refuse_exactness=found.append,
         position=lambda: 0,
         recordable=lambda: True,
+        main_thread=threading.get_ident(),
+        data_wait=(None, 0),
     )
     monkeypatch.setattr(recorder, "CALLS", calls)
     return found
