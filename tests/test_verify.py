@@ -50,6 +50,16 @@ def test_a_script_that_continues_exactly_is_identical(tmp_path):
     assert list(work.iterdir()) == [], "nothing is left behind"
 
 
+@pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+def test_worker_processes_are_killed_too(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copy(str(support.SCRIPTS / "worker_faults.py"), str(project))
+    code, result = verify(project, "--kills", "3", "worker_faults.py", "2", "none", "silent")
+    assert (code, result["verdict"]) == (0, "identical"), result
+    assert result["faults"]["workers_killed"] >= 1
+
+
 @pytest.mark.stack("keras3-tensorflow", "keras2-tensorflow1")
 def test_a_script_on_tensorflow_is_identical(tmp_path):
     code, result = verify(tmp_path / "project", "--kills", "1", "planted.py")

@@ -358,10 +358,10 @@ class SequencePass:
     def put_back(self):
         """What is being built ahead is built anew when it is asked for: the data set is about to change.
 
-        Where items must be built in order, nothing is built ahead.
+        Where items must be built in order, nothing is built ahead; and worker processes have no order to keep.
         """
         with self._lock:
-            if self._items.must_be_built:
+            if self._items.must_be_built and not self._items.in_processes:
                 return
             indices = [index for index, _ in self._building]
             self._release(waits=True)
@@ -381,7 +381,7 @@ class SequencePass:
     def _release(self, waits):
         while self._building:
             _, building = self._building.popleft()
-            if self._items.must_be_built:
+            if self._items.must_be_built and not self._items.in_processes:
                 self._workers.take(self._items, building)
             else:
                 self._workers.cancel(building)

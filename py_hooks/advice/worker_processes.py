@@ -35,8 +35,8 @@ _MAX_IDLE_DEATHS = 10
 # put before its next ones.
 _LEASES = 5
 
-# Seconds that workers which build something that nobody needs any more may take to end.
-_GRACE_SECONDS = 5
+# Seconds that workers which build something that nobody needs any more may take to end, and then to end by a signal.
+_GRACE_SECONDS = 1
 
 # Of what a worker wrote when it crashed.
 _MAX_TRACEBACK_BYTES = 1 << 16

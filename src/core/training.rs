@@ -503,7 +503,9 @@ impl Training {
         let batches = begun.sequencer.batches();
         let step = begun.sequencer.step_of(batches.max(1));
         let speed = begun.speed(0.0);
-        let seconds = begun.running_since.map(|(since_s, _)| begun.now_s - since_s);
+        let seconds = begun
+            .running_since
+            .map(|(since_s, _)| begun.now_s - since_s);
         let waiting = match (wait, seconds) {
             (Some(wait), Some(seconds)) => metrics::waiting(wait, seconds),
             _ => String::new(),

@@ -7,6 +7,9 @@
 //! | `Terminate` | SIGTERM to `pedl-run` | the same command |
 //! | `DiskFull` | the process that trains may write no file beyond some bytes | the same command |
 //!
+//! Before each of them a worker process of a data set is killed, where there is one: another takes its place, and the run
+//! goes on.
+//!
 //! A disk that is full needs a file system of its own, and that needs root. `RLIMIT_FSIZE`, set from outside by
 //! prlimit(2), makes writes fail at the same places (EFBIG instead of ENOSPC) and harms nobody's disk.
 //!

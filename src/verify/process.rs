@@ -109,6 +109,21 @@ impl Process {
         }
     }
 
+    /// The worker processes of data sets, below the process that trains.
+    pub(super) fn workers(&self) -> Vec<Pid> {
+        let Some(trial) = self.trial() else {
+            return Vec::new();
+        };
+        let children = children_of(trial.as_raw_nonzero().get().unsigned_abs());
+        let workers = children.into_iter().filter(|&child| is_worker(child));
+        workers.filter_map(pid).collect()
+    }
+
+    /// SIGKILL to a worker process.
+    pub(super) fn kill_worker(worker: Pid) {
+        send(worker, Signal::KILL);
+    }
+
     /// SIGTERM to what was started, as `kill PID` does.
     pub(super) fn terminate(&self) {
         if let Some(pid) = pid(self.child.id()) {
@@ -148,6 +163,9 @@ pub(super) fn reap_orphans() {
         }
     }
 }
+
+/// How the thread is called that a worker process has (src/native/pool).
+const WORKER_THREAD: &[u8] = b"pedl-trainer";
 
 /// From now on orphans below this process become its children.
 pub(super) fn become_reaper() -> io::Result<()> {
@@ -194,6 +212,17 @@ fn parents() -> Vec<(u32, u32)> {
         (!matches!(state, "Z" | "X")).then_some((number, parent))
     });
     found.collect()
+}
+
+/// Whether a process is a worker of a data set: one of its threads watches the process that trains.
+fn is_worker(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return false;
+    };
+    threads.flatten().any(|thread| {
+        let name = fs::read(thread.path().join("comm"));
+        name.is_ok_and(|name| name.trim_ascii_end() == WORKER_THREAD)
+    })
 }
 
 fn children_of(process: u32) -> Vec<u32> {

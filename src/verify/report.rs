@@ -102,6 +102,10 @@ impl Report {
         )
     }
 
+    fn workers_killed(&self) -> usize {
+        self.rows.iter().map(|row| row.ran.workers_killed).sum()
+    }
+
     /// The result for programs.
     pub(super) fn to_json(&self) -> String {
         let (delivered, resumed, in_one_epoch) = self.counts();
@@ -128,7 +132,7 @@ impl Report {
             "compared": {"lines": self.lines, "files": self.files},
             "excluded": self.excluded,
             "not_isolated": self.outside,
-            "faults": {"delivered": delivered, "resumed": resumed, "in_one_epoch": in_one_epoch},
+            "faults": {"delivered": delivered, "resumed": resumed, "in_one_epoch": in_one_epoch, "workers_killed": self.workers_killed()},
             "runs": rows.collect::<Vec<_>>(),
             "kept": self.kept,
         });
@@ -222,10 +226,15 @@ impl Report {
                 let _ = writeln!(out, "    {what:<9}{text}");
             }
         }
+        let workers = match self.workers_killed() {
+            0 => String::new(),
+            1 => ", and a worker process was killed besides".to_owned(),
+            some => format!(", and {some} worker processes were killed besides"),
+        };
         let _ = match &self.verdict {
             Verdict::Identical => writeln!(
                 out,
-                "  IDENTICAL: {delivered} faults, {resumed} of them after a checkpoint, {in_one_epoch} within one epoch; \
+                "  IDENTICAL: {delivered} faults, {resumed} of them after a checkpoint, {in_one_epoch} within one epoch{workers}; \
                  every run ended as the undisturbed ones"
             ),
             Verdict::Different => {

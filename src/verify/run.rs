@@ -30,6 +30,9 @@ use crate::failure::{Exit, Failure};
 const TRIAL: &str = ".pedl/verify";
 const RECORD: &str = "trial.json";
 
+/// So long a worker process that was killed may be missed.
+const REPLACED: Duration = Duration::from_secs(2);
+
 /// A start that was sent SIGTERM has so long to end; then it is killed.
 const TERMINATION: Duration = Duration::from_secs(120);
 
@@ -123,6 +126,8 @@ pub(super) struct Ran {
     pub(super) journal: Journal,
     pub(super) said: Said,
     pub(super) delivered: Vec<Delivered>,
+    /// How many worker processes of data sets were killed, besides.
+    pub(super) workers_killed: usize,
     pub(super) evidence: Vec<Evidence>,
     /// Faults that found nothing to hit.
     pub(super) missed: Vec<Planned>,
@@ -163,6 +168,7 @@ struct Running<'a> {
     /// When the first checkpoint and the newest were seen, and of which batch they are.
     seen: Option<[(Instant, u64); 2]>,
     delivered: Vec<Delivered>,
+    workers_killed: usize,
     missed: Vec<Planned>,
     evidence: Vec<Evidence>,
     /// The state that the next resume finds on the disk.
@@ -281,6 +287,7 @@ impl Stage {
             trial: trial.clone(),
             seen: None,
             delivered: Vec::new(),
+            workers_killed: 0,
             missed: Vec::new(),
             evidence: Vec::new(),
             stored: None,
@@ -325,6 +332,7 @@ impl Stage {
             journal: running.journal,
             said,
             delivered: running.delivered,
+            workers_killed: running.workers_killed,
             evidence: running.evidence,
             missed: running.missed,
             given_up,
@@ -432,6 +440,9 @@ impl Running<'_> {
                 return Ok(Left::Over(status));
             }
             waiting.pop();
+            if let Some(status) = self.kill_worker(process, dice)? {
+                return Ok(Left::Over(status));
+            }
             let checkpoint = self.journal.newest_checkpoint();
             let resumes_before = self.evidence.len();
             let Some((left, ending)) = self.deliver(process, fault.kind, dice)? else {
@@ -479,6 +490,27 @@ impl Running<'_> {
             Moment::AfterCheckpoint(_) | Moment::Anywhere(_) => 0.5,
         };
         self.wait_seconds(process, intervals * self.checkpoints.seconds)
+    }
+
+    /// SIGKILL to a worker process of a data set, if there is one; another has to take its place, and the start goes on.
+    /// Returns the status if it ended.
+    fn kill_worker(
+        &mut self,
+        process: &mut Process,
+        dice: &mut Dice,
+    ) -> Result<Option<ExitStatus>, Failure> {
+        let before = process.workers();
+        let chosen = usize::try_from(dice.below(before.len().max(1) as u64)).unwrap_or_default();
+        let Some(&worker) = before.get(chosen) else {
+            return Ok(None);
+        };
+        Process::kill_worker(worker);
+        self.workers_killed += 1;
+        // Between two fits nobody asks for it.
+        let until = Instant::now() + REPLACED;
+        self.wait(process, |_, process| {
+            Instant::now() >= until || process.workers().iter().any(|now| !before.contains(now))
+        })
     }
 
     /// Lets a fault come. Returns how the start is left, `None` if it goes on by itself, and how it ended; or

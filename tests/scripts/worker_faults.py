@@ -1,13 +1,13 @@
 """A fit on a data set with worker processes, one of which meets with something on the way.
 
-    python worker_faults.py WORKERS FAULT [threads]        the variable WORKERS is stronger
+    python worker_faults.py WORKERS FAULT [threads] [silent]        the variable WORKERS is stronger
 
 FAULT is what `__getitem__` does when item 5 is built, once in all starts, and with `-always` each time:
 
     none, kill, segv, exit, stuck, raise, unlike, unsendable
 
 Besides the hash of the weights it prints how many workers are left after the fit; `built.txt` has the process that built
-each item, and `ends.txt` the moment in ns at which each batch was trained on. Keras 2 and 3.
+each item, and `ends.txt` the moment in ns at which each batch was trained on; but for `silent` runs. Keras 2 and 3.
 """
 
 import ctypes
@@ -67,6 +67,8 @@ class Data(Base):
 
 def note(name, what):
     """Writes a line that the checkpoints know nothing of."""
+    if "silent" in sys.argv:
+        return
     with io.FileIO(name + ".txt", "a") as file:
         file.write(b"%d\n" % what)
 
@@ -129,5 +131,6 @@ print("HASH", hashlib.sha256(b"".join(np.asarray(one).tobytes() for one in model
 
 import multiprocessing  # noqa: E402 - after it, so that nothing of it is there before the fit
 
-print("TRAINER", os.getpid())
+if "silent" not in sys.argv:
+    print("TRAINER", os.getpid())
 print("LEFT", len(multiprocessing.active_children()))

@@ -118,7 +118,9 @@ fn train(training: &mut Training, batch: u64) {
             .step_ended
             .is_some()
         {
-            training.end_step(Some(0), None, false).expect("there is room");
+            training
+                .end_step(Some(0), None, false)
+                .expect("there is room");
         }
     }
 }
