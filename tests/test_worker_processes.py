@@ -15,12 +15,12 @@ SCRIPT = support.SCRIPTS / "worker_faults.py"
 EPOCHS, BATCHES = 4, 12
 
 # The same seeds for all trials of these tests.
-CONFIGURATION = """
-batches_per_step: {0}
-searcher: {{name: single, metric: loss, max_steps: {1}}}
+CONFIGURATION = f"""
+batches_per_step: {BATCHES}
+searcher: {{name: single, metric: loss, max_steps: {EPOCHS}}}
 reproducibility: {{experiment_seed: 7}}
 max_restarts: 0
-""".format(BATCHES, EPOCHS)
+"""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_what_is_delivered_is_the_same_with_any_workers(run_of, undisturbed, wor
 
 
 @pytest.mark.parametrize(
-    "fault, told",
+    ("fault", "told"),
     [
         ("kill", "was ended by SIGKILL while it built item 5"),
         ("segv", "was ended by SIGSEGV while it built item 5"),
@@ -93,7 +93,7 @@ def test_an_item_that_ends_its_worker_each_time_ends_the_run(run_of, fault):
 
 
 @pytest.mark.parametrize(
-    "fault, told",
+    ("fault", "told"),
     [
         ("raise", "ValueError: item 5 is broken"),
         ("unlike", "item 5 is broken"),
@@ -110,13 +110,13 @@ def test_what_a_worker_raises_is_raised_where_the_item_is_asked_for(run_of, faul
 
 def test_workers_killed_from_outside_are_missed_for_a_moment(run_of, undisturbed):
     run = run_of(2, "none")
-    running, killed, built = run.start(), [], 0
+    running, killed, built = run.start(), [], [0]
     # One after the other, with other items in between: an item that loses three workers is what is wrong.
-    while running.ends_before(lambda: count_built(run) > built + 4 and workers_of(running)) is None:
+    while running.ends_before(lambda: count_built(run) > built[-1] + 4 and workers_of(running)) is None:
         for pid in workers_of(running)[-1:]:
             support._kill(pid)
             killed.append(pid)
-        built = count_built(run)
+        built.append(count_built(run))
     ended = running.wait().check()
     assert ended.hashes == undisturbed[0].hashes
     assert len(killed) > 3
@@ -134,7 +134,7 @@ def count_built(run):
 def test_no_worker_outlives_the_supervisor(run_of):
     run = run_of(2, "stuck")
     running = run.start()
-    running.wait_until(lambda: (run.directory / "suffered.txt").exists())
+    running.wait_until((run.directory / "suffered.txt").exists)
     workers = workers_of(running)
     assert len(workers) == 2
     os.kill(running.pid, signal.SIGKILL)
@@ -144,7 +144,7 @@ def test_no_worker_outlives_the_supervisor(run_of):
 def test_no_worker_outlives_the_trainer(run_of):
     run = run_of(2, "stuck")
     running = run.start()
-    running.wait_until(lambda: (run.directory / "suffered.txt").exists())
+    running.wait_until((run.directory / "suffered.txt").exists)
     workers = workers_of(running)
     running.kill_trial()
     wait_for_the_end_of(workers)
@@ -188,7 +188,7 @@ def assert_nothing_is_left(run):
     assert not [name for name in os.listdir("/dev/shm") if re.search("pedl|psm|mp-", name)]
     for pid in support._parents():
         try:
-            where = os.readlink("/proc/{}/cwd".format(pid))
+            where = os.readlink(f"/proc/{pid}/cwd")
         except OSError:
             continue
         assert where != str(run.directory), "a process is left"

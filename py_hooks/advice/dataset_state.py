@@ -164,37 +164,47 @@ def _mark(values, dataset, budget):
 def _look_into(value, kind, digest, waiting):
     import numpy
 
-    if isinstance(value, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType)):
-        digest.update(b"%d" % id(value))
-        if isinstance(value, type):
-            waiting.extend(_of_class(value))
-        elif isinstance(value, types.FunctionType) and places.is_user_file(value.__code__.co_filename):
-            waiting.extend(_of_function(value))
-    elif owned_generators.is_generator(value):
-        # It has a state of its own for each item.
-        pass
-    elif isinstance(value, numpy.ndarray):
-        digest.update(f"{value.dtype.str}{value.shape}".encode())
-        if value.dtype.hasobject:
-            waiting.extend(value.ravel().tolist())
-        else:
-            digest.update(b"%d" % fingerprint.checksum(value))
-    elif isinstance(value, (bytearray, numpy.generic)):
-        digest.update(bytes(value))
-    elif isinstance(value, (list, tuple, set, frozenset)) and kind.__module__ == "builtins":
-        digest.update(b"%d" % len(value))
-        if _PLAIN.issuperset(map(type, value)):
-            digest.update(marshal.dumps(list(value), 2))
-        else:
-            waiting.extend(value)
-    elif kind is dict:
+    for kinds, look in (
+        ((type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType), _look_into_code),
+        (numpy.ndarray, _look_into_array),
+        ((bytearray, numpy.generic), lambda value, digest, waiting: digest.update(bytes(value))),
+        (types.MethodType, lambda value, digest, waiting: waiting.extend((value.__self__, value.__func__))),
+        (functools.partial, lambda value, digest, waiting: waiting.extend((value.func, value.args, value.keywords))),
+    ):
+        if isinstance(value, kinds):
+            look(value, digest, waiting)
+            return
+    if kind is dict:
         _look_into_dict(value, digest, waiting)
-    elif isinstance(value, types.MethodType):
-        waiting.extend((value.__self__, value.__func__))
-    elif isinstance(value, functools.partial):
-        waiting.extend((value.func, value.args, value.keywords))
-    else:
+    elif kind in (list, tuple, set, frozenset):
+        _look_into_list(value, digest, waiting)
+    # A generator has a state of its own for each item.
+    elif not owned_generators.is_generator(value):
         _look_into_object(value, kind, digest, waiting)
+
+
+def _look_into_code(value, digest, waiting):
+    digest.update(b"%d" % id(value))
+    if isinstance(value, type):
+        waiting.extend(_of_class(value))
+    elif isinstance(value, types.FunctionType) and places.is_user_file(value.__code__.co_filename):
+        waiting.extend(_of_function(value))
+
+
+def _look_into_array(value, digest, waiting):
+    digest.update(f"{value.dtype.str}{value.shape}".encode())
+    if value.dtype.hasobject:
+        waiting.extend(value.ravel().tolist())
+    else:
+        digest.update(b"%d" % fingerprint.checksum(value))
+
+
+def _look_into_list(value, digest, waiting):
+    digest.update(b"%d" % len(value))
+    if _PLAIN.issuperset(map(type, value)):
+        digest.update(marshal.dumps(list(value), 2))
+    else:
+        waiting.extend(value)
 
 
 def _look_into_dict(value, digest, waiting):

@@ -225,8 +225,8 @@ def table(executable):
         cells += ["{:.1f}".format(theirs * 1e6), "{:.1f}".format(theirs / ours)]
         print(("{:>6}" + "{:>16}" * 8).format(megabytes, *cells), flush=True)
     print("a whole script, in s; inf is one that hung: {:>8}{:>16}{:>16}".format("pedl-run", "python", "ratio"))
-    for megabytes, count in SIZES:
-        count = max(4 * WARM_UP, count // SHARE_OF_KERAS)
+    for megabytes, batches in SIZES:
+        count = max(4 * WARM_UP, batches // SHARE_OF_KERAS)
         ours, theirs = [], []
         for _ in range(RUNS):
             ours.append(run(["fit", megabytes, count], executable)[1])

@@ -96,9 +96,9 @@ impl Memory {
     fn array_struct<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let interface = (&raw const *self.interface).cast_mut().cast();
         // SAFETY: the pointer is not null, there is no destructor, and by the invariant above it is valid as long as
-        // anybody may follow it. What is returned is a new reference, or null and an exception is set.
-        unsafe {
-            Bound::from_owned_ptr_or_err(py, PyCapsule_New(interface, std::ptr::null(), None))
-        }
+        // anybody may follow it.
+        let capsule = unsafe { PyCapsule_New(interface, std::ptr::null(), None) };
+        // SAFETY: it is a new reference, or null and an exception is set.
+        unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
     }
 }

@@ -28,7 +28,7 @@ fn process() -> Child {
 /// What is readable once the process has ended.
 fn end_of(process: &Child) -> impl FnOnce() -> io::Result<OwnedFd> {
     let end = process.stdout.as_ref().expect("it is piped").as_fd();
-    || end.try_clone_to_owned()
+    move || end.try_clone_to_owned()
 }
 
 #[test]
