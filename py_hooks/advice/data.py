@@ -12,6 +12,7 @@ twice before the first pass, with another one in between: the two have to be equ
 import collections
 import itertools
 import operator
+import sys
 import threading
 import weakref
 from threading import get_ident
@@ -78,7 +79,8 @@ class Items:
             self._processes = None
 
     def __del__(self):
-        self.close()
+        if not sys.is_finalizing():
+            self.close()
 
     def begin(self, items_pass):
         """A pass over the data begins: what the data set draws from may be other objects than before."""

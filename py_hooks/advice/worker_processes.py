@@ -77,6 +77,9 @@ class ItemProcesses:
     def refresh(self, items):
         """A pass begins: has the workers see the data set as it is now. Nothing of it is being built."""
         with self._lock:
+            if self._process != os.getpid():
+                # A forked child that goes on with the script has no workers.
+                self.__init__(self._count, self._window, self._limit_s)
             if self._pool is not None:
                 for task in sorted(self._left):
                     self._discard(items, task)
@@ -98,6 +101,8 @@ class ItemProcesses:
 
     def take(self, items, task):
         """Waits for the item that is built for a task."""
+        if not self._pool.is_under_way(task):
+            raise RuntimeError("pedl: items of a data set are asked for in a process that its workers know nothing of")
         with self._lock:
             try:
                 sent = self._pool.take(task, self._limit_s)

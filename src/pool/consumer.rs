@@ -5,6 +5,8 @@
 //! The side of the process that trains: it publishes tasks, and takes what was built.
 //!
 //! Tasks are numbered by the caller, from 0 on, each number once and in order; as many may be under way as there are places.
+//! Which task is at a place only the consumer knows: who speaks of one that is over, or is a forked child of the consumer,
+//! changes nothing.
 //!
 //! **Invariant of the unsafe code.** The bytes of a slot that is leased are the consumer's: no worker writes to it before
 //! it is released, which dropping the one [`Lease`] of it does ([`crate::ring`]).
@@ -12,7 +14,7 @@
 use std::io;
 use std::process;
 use std::slice;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,16 +27,22 @@ pub struct Consumer {
     arena: Arc<Arena>,
     slots: Mutex<Slots>,
     kept: Arc<AtomicU32>,
+    /// One more than the number of the task at each place; 0 where there is none.
+    tasks: Box<[AtomicU64]>,
+    process: u32,
 }
 
 impl Consumer {
     /// The consumer of a pool; there is one.
     pub fn new(arena: Arc<Arena>) -> Self {
         let slots = Mutex::new(Slots::new(Arc::clone(&arena)));
+        let tasks = (0..arena.shape().window).map(|_| AtomicU64::new(0));
         Self {
+            tasks: tasks.collect(),
             arena,
             slots,
             kept: Arc::default(),
+            process: process::id(),
         }
     }
 
@@ -48,20 +56,38 @@ impl Consumer {
         u32::try_from(place).expect("it is less than the window, which has 32 bits")
     }
 
+    /// What stands at the place of a task: whose it is.
+    fn owner(&self, task: u64) -> &AtomicU64 {
+        &self.tasks[self.place(task) as usize]
+    }
+
+    /// Whether a task was published, and is neither taken nor withdrawn.
+    pub fn is_under_way(&self, task: u64) -> bool {
+        self.process == process::id() && self.owner(task).load(Ordering::SeqCst) == task + 1
+    }
+
     /// Has a task built. Returns whether its place was empty; otherwise nothing is done.
     pub fn publish(&self, task: u64, wanted: Wanted) -> bool {
         let place = self.place(task);
         let is_empty = self.arena.ring().task(place) == Task::Empty;
         if is_empty {
+            self.owner(task).store(task + 1, Ordering::SeqCst);
             self.arena.want(place, wanted);
             self.arena.ring().publish(place);
         }
         is_empty
     }
 
-    /// Takes back a task; returns whether it could, which is as long as no worker has begun with it.
+    /// Takes back a task that is not under way, or with which no worker has begun yet. Returns whether it could.
     pub fn withdraw(&self, task: u64) -> bool {
-        self.arena.ring().withdraw(self.place(task))
+        if !self.is_under_way(task) {
+            return true;
+        }
+        let is_withdrawn = self.arena.ring().withdraw(self.place(task));
+        if is_withdrawn {
+            self.owner(task).store(0, Ordering::SeqCst);
+        }
+        is_withdrawn
     }
 
     /// What becomes of a task.
@@ -117,6 +143,7 @@ impl Consumer {
 
     fn lease(&self, task: u64) -> Lease {
         let next = self.place(task.wrapping_add(1));
+        self.owner(task).store(0, Ordering::SeqCst);
         Lease {
             arena: Arc::clone(&self.arena),
             slot: self.arena.ring().take(self.place(task), next),

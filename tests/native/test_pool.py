@@ -175,6 +175,20 @@ def shared_memory():
     return total
 
 
+def test_a_forked_child_changes_nothing(line):
+    assert line.pool.publish(0, 3, 0, 5)
+    held = line.pool
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if held.withdraw(0) and not held.is_under_way(0) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert held.is_under_way(0)
+    assert line.worker.claim() == (3, 0, 5)
+    line.worker.finish("built")
+    assert held.take(0, None) == "built"
+    assert not held.is_under_way(0)
+
+
 def test_what_cannot_be_sent_is_an_error_and_something_else_can_be_sent(line):
     assert line.pool.publish(0, 0, 0, 0)
     line.worker.claim()

@@ -87,14 +87,14 @@ impl Pool {
         self.consumer.publish(task, wanted)
     }
 
-    /// Takes a task back; false where a worker has begun with it.
+    /// Takes a task back; false where a worker has begun with it. Nothing is done where it is not under way.
     fn withdraw(&self, task: u64) -> bool {
         self.consumer.withdraw(task)
     }
 
-    /// Whether a task of the last window is neither taken nor withdrawn.
+    /// Whether a task was published, and is neither taken nor withdrawn. False in a forked child.
     fn is_under_way(&self, task: u64) -> bool {
-        self.consumer.state(task) != Task::Empty
+        self.consumer.is_under_way(task)
     }
 
     /// Waits for what is built for a task.

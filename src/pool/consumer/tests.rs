@@ -141,6 +141,23 @@ fn a_task_is_published_once_its_place_is_empty() {
 }
 
 #[test]
+fn who_speaks_of_a_task_that_is_over_changes_nothing() {
+    let (consumer, mut workers) = pool(1);
+    assert!(consumer.publish(0, wanted(0)));
+    assert!(build(&mut workers[0]));
+    consumer.discard(0);
+    assert!(!consumer.is_under_way(0));
+    // At the same place.
+    assert!(consumer.publish(4, wanted(4)));
+    assert!(consumer.withdraw(0));
+    assert_eq!(consumer.state(4), Task::Ready);
+    assert!(consumer.is_under_way(4));
+    assert!(consumer.withdraw(4));
+    assert_eq!(consumer.state(4), Task::Empty);
+    assert!(consumer.withdraw(4));
+}
+
+#[test]
 fn what_a_dead_worker_was_building_is_built_by_another() {
     let (consumer, mut workers) = pool(2);
     assert!(consumer.publish(0, wanted(7)));
