@@ -336,8 +336,10 @@ class SequencePass:
             return self._items.build(self._epoch, next(self._order))
         # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
         ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
-        # Several at once: to wake a worker for each of them costs more than to hand it over.
-        if len(self._building) <= min(ahead - 1, max(ahead // 2, self._items.workers)):
+        # To processes several at once: to wake one for each costs more than to hand it over. Not to threads: where items
+        # are built in order, how many are built has to follow from how many were taken, in a replay too.
+        fewest = min(ahead - 1, max(ahead // 2, self._items.workers)) if self._items.in_processes else ahead - 1
+        if len(self._building) <= fewest:
             self._submit(ahead - len(self._building))
         if not self._building:
             self._is_over = True

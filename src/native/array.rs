@@ -22,7 +22,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::numpy::{Dtype, Numpy};
+use crate::numpy::{Dtype, Elements, Numpy};
 
 /// `NPY_ARRAY_C_CONTIGUOUS`, `NPY_ARRAY_F_CONTIGUOUS` and `NPY_ARRAY_WRITEABLE`.
 const C_CONTIGUOUS: c_int = 0x1;
@@ -50,6 +50,15 @@ struct Fields {
 }
 
 impl Fields {
+    /// The fields of a `numpy.ndarray`, and its elements.
+    fn with_elements(array: &Bound<'_, PyAny>, numpy: &Numpy) -> PyResult<(Self, Elements)> {
+        let elements = numpy.elements_of(Self::of(array, numpy)?.dtype.addr(), || {
+            array.getattr(intern!(array.py(), "dtype"))
+        })?;
+        // Again, since Python code may have run.
+        Ok((Self::of(array, numpy)?, elements))
+    }
+
     /// The fields of a `numpy.ndarray`.
     fn of(array: &Bound<'_, PyAny>, numpy: &Numpy) -> PyResult<Self> {
         let py = array.py();
@@ -129,13 +138,7 @@ impl<'py> View<'py> {
 
     /// A view; `None` where the elements do not lie one after the other.
     fn of_contiguous(array: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
-        let py = array.py();
-        let numpy = Numpy::get(py)?;
-        let elements = numpy.elements_of(Fields::of(array, numpy)?.dtype.addr(), || {
-            array.getattr(intern!(py, "dtype"))
-        })?;
-        // Again, since Python code may have run.
-        let fields = Fields::of(array, numpy)?;
+        let (fields, elements) = Fields::with_elements(array, Numpy::get(array.py())?)?;
         if fields.flags & C_CONTIGUOUS == 0 {
             return Ok(None);
         }
@@ -255,12 +258,7 @@ pub(crate) struct Layout<'py> {
 impl<'py> Layout<'py> {
     /// The layout of a `numpy.ndarray`.
     pub(crate) fn of(array: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let py = array.py();
-        let numpy = Numpy::get(py)?;
-        let elements = numpy.elements_of(Fields::of(array, numpy)?.dtype.addr(), || {
-            array.getattr(intern!(py, "dtype"))
-        })?;
-        let fields = Fields::of(array, numpy)?;
+        let (fields, elements) = Fields::with_elements(array, Numpy::get(array.py())?)?;
         let rank = usize::try_from(fields.rank).map_err(|_| inconsistent())?;
         if rank > 0 && (fields.shape.is_null() || fields.strides.is_null()) {
             return Err(inconsistent());

@@ -111,3 +111,35 @@ def test_a_pass_that_has_not_begun_stays_for_the_next_epoch(items, causes):
     items.end_epoch(6)
     assert list(items_pass) == [0, 1, 2, 3, 4, 5]
     assert causes == []
+
+
+class Counting:
+    """Its items are more than functions of their index, as those of image iterators are."""
+
+    def __init__(self):
+        self.count = 0
+        self.built = []
+
+    def __getitem__(self, index):
+        self.count += 1
+        self.built.append(index)
+        return index
+
+
+@pytest.mark.parametrize("taken", range(1, 9))
+def test_a_replay_builds_as_many_ahead_as_were(monkeypatch, causes, taken):
+    monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
+    built = []
+    for replaying in (False, True):
+        monkeypatch.setattr(recorder.CALLS, "replaying", replaying)
+        items = Items(Counting(), (1,), workers=1)
+        items_pass = SequencePass(items, 0, range(20), ahead=4)
+        for _ in range(taken):
+            items_pass.skip() if replaying else next(items_pass)
+        # The one at which training goes on is asked for.
+        monkeypatch.setattr(recorder.CALLS, "replaying", False)
+        next(items_pass)
+        items_pass.close()
+        built.append(items.dataset.built)
+    assert built[0] == built[1] == list(range(taken + 4))
+    assert causes == []

@@ -14,7 +14,6 @@ use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::fd::IntoRawFd as _;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,7 +44,6 @@ pub(crate) struct Pool {
     watch: Watch,
     pickling: Arc<Pickling>,
     stuck: Mutex<Vec<u32>>,
-    waited_ns: AtomicU64,
 }
 
 impl Pool {
@@ -70,7 +68,6 @@ impl Pool {
             consumer: Consumer::new(arena),
             pickling: Arc::new(Pickling { dumps, loads }),
             stuck: Mutex::default(),
-            waited_ns: AtomicU64::new(0),
         })
     }
 }
@@ -168,12 +165,6 @@ impl Pool {
         self.consumer.close();
     }
 
-    /// Seconds that `take` has waited, in all.
-    #[getter]
-    fn waited_s(&self) -> f64 {
-        Duration::from_nanos(self.waited_ns.load(Ordering::Relaxed)).as_secs_f64()
-    }
-
     /// In a forked child: the side of the worker. It ends when the process that trains does.
     ///
     /// Args:
@@ -193,40 +184,32 @@ impl Pool {
     /// Waits until a task is built. False where there is news of workers before it is.
     fn is_ready(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
         let limit = limit_s.map(Duration::from_secs_f64);
-        let mut begun = None;
-        let is_ready = loop {
+        loop {
             let heard = self.consumer.bell();
             if self.watch.has_news() {
-                break false;
+                return Ok(false);
             }
             let mut longest = LONGEST_WAIT;
             match (self.consumer.state(task), limit) {
-                (Task::Built(_), _) => break true,
+                (Task::Built(_), _) => return Ok(true),
                 (Task::Building(worker), Some(limit)) => {
                     let since = self.consumer.since_begun(task).unwrap_or_default();
                     if since >= limit {
                         let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
                         stuck.push(worker);
-                        break false;
+                        return Ok(false);
                     }
                     longest = limit.saturating_sub(since);
                 }
                 (_, Some(limit)) => longest = limit,
                 _ => {}
             }
-            let now = Instant::now();
-            begun.get_or_insert(now);
-            let until = now + longest.min(LONGEST_WAIT);
+            let until = Instant::now() + longest.min(LONGEST_WAIT);
             let awaited = py.detach(|| self.consumer.wait(task, heard, Some(until)));
             if awaited == Awaited::Not(Woken::BySignal) {
                 py.check_signals()?;
             }
-        };
-        if let Some(begun) = begun {
-            let waited = begun.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
-            self.waited_ns.fetch_add(waited, Ordering::Relaxed);
         }
-        Ok(is_ready)
     }
 }
 
