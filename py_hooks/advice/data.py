@@ -117,17 +117,27 @@ class Items:
 
     def build_in_worker(self, epoch, index):
         """As `build`, in a worker process; with the name of an attribute that it changed, or None."""
-        with self._building(WorkerStream, epoch, index) as stream:
-            if self._owned is None:
-                self._owned = owned_generators.find(self.dataset)
-            if not self._owned:
-                return self._compared(index)
-            with self._keyed(stream.key):
-                return self._compared(index)
+        _LOCAL.item = epoch, index
+        with WorkerStream(*self.key, epoch, index) as stream:
+            try:
+                built = self._compared(stream, index)
+            except BaseException:
+                if not stream.is_missed():
+                    raise
+            else:
+                if not stream.is_missed():
+                    return built
+            return self._compared(stream, index)
 
-    def _compared(self, index):
+    def _compared(self, stream, index):
         before = self._attributes()
-        item = self.dataset[index]
+        if self._owned is None:
+            self._owned = owned_generators.find(self.dataset)
+        if not self._owned:
+            item = self.dataset[index]
+        else:
+            with self._keyed(stream.key):
+                item = self.dataset[index]
         return item, self._first_change(before)
 
     def forget_generators(self):
@@ -200,11 +210,15 @@ class Items:
 
     def _first_change(self, before):
         """The name of an attribute whose value is another one than before, or None."""
-        after = self._attributes()
         # What can change without being bound anew is not compared, and this is done for every item.
-        if len(after) == len(before) and all(map(operator.is_, after.values(), before.values())):
-            return None
-        before, after = _plain(before), _plain(after)
+        now = getattr(self.dataset, "__dict__", before)
+        try:
+            if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
+                return None
+        except RuntimeError:
+            # Another thread binds attributes meanwhile.
+            pass
+        before, after = _plain(before), _plain(self._attributes())
         if after == before:
             return None
         return min(name for name in set(before) | set(after) if after.get(name, _NONE) != before.get(name, _NONE))
@@ -305,6 +319,12 @@ class SequencePass:
         self._epoch = epoch
         self._order = iter(order)
         self._ahead = max(1, ahead)
+        # No more are under way when others are handed to workers. To processes several at once: to wake one for each
+        # costs more than to hand it over. Not to threads: where items are built in order, how many are built has to
+        # follow from how many were taken, in a replay too.
+        self._fewest = self._ahead - 1
+        if items.in_processes:
+            self._fewest = min(self._fewest, max(self._ahead // 2, items.workers))
         # Pairs of an index, and of what its workers know the item by.
         self._building = collections.deque()
         self._workers = None
@@ -334,13 +354,11 @@ class SequencePass:
             raise StopIteration
         if not self._items.workers:
             return self._items.build(self._epoch, next(self._order))
-        # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
-        ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
-        # To processes several at once: to wake one for each costs more than to hand it over. Not to threads: where items
-        # are built in order, how many are built has to follow from how many were taken, in a replay too.
-        fewest = min(ahead - 1, max(ahead // 2, self._items.workers)) if self._items.in_processes else ahead - 1
-        if len(self._building) <= fewest:
-            self._submit(ahead - len(self._building))
+        if len(self._building) <= self._fewest:
+            # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
+            ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
+            if len(self._building) < ahead:
+                self._submit(ahead - len(self._building))
         if not self._building:
             self._is_over = True
             self._release(waits=True)

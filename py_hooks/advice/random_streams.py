@@ -100,18 +100,80 @@ def _python_of(stream):
 
 
 class WorkerStream(PrivateStream):
-    """A private stream in a worker process: numpy's global generator itself is set to it.
+    """A private stream in a worker process: numpy's global generator itself is what draws from it.
 
     So what goes past the dispatchers, as libraries do that ask for `numpy.random.mtrand._rand`, draws from the stream
-    too. Of `random` there is nothing but its functions, so its generator is set when one of them is called.
+    too. Of `random` there is nothing but its functions, so its generator is made when one of them is called.
+
+    To set the generator takes longer than to build a small item, and few items draw. So it is set when a dispatcher is
+    called; whether something went past them before shows at its end (`is_missed`), and then the item is built again.
+    From then on, and where it cannot be seen, every stream sets the generator when it begins.
     """
 
-    __slots__ = ()
+    __slots__ = ("_mark",)
+
+    # Of this process: tells where numpy's global generator is; None where every stream sets it.
+    _where = None
+    _is_known = False
 
     def __enter__(self):
+        if not WorkerStream._is_known:
+            WorkerStream._is_known = True
+            WorkerStream._where = _position_of(sys.modules["numpy"].random.mtrand._rand)
+        if WorkerStream._where is None:
+            self._set()
+        else:
+            self._mark = WorkerStream._where()
+        return PrivateStream.__enter__(self)
+
+    @property
+    def numpy(self):
+        """The global generator of numpy, set to the stream."""
+        if self._numpy is None:
+            self._set()
+        return self._numpy
+
+    def is_missed(self):
+        """Whether something has drawn from the global generator that was not set to the stream.
+
+        It is now, and will be from the start in all streams to come.
+        """
+        if self._numpy is not None or WorkerStream._where() == self._mark:
+            return False
+        WorkerStream._where = None
+        self._python = None
+        self._set()
+        return True
+
+    def _set(self):
         self._numpy = sys.modules["numpy"].random.mtrand._rand
         self._numpy.seed(mix("numpy", *self.key) % (1 << 32))
-        return PrivateStream.__enter__(self)
+
+
+def _position_of(generator):
+    """A function that tells where a `RandomState` is, much faster than its state does; None where there is none.
+
+    What it returns is another value after anything was drawn: the generator's position in its 624 words, and the first
+    of them, which is another one when they are through (numpy, `mt19937_state` in mt19937.h).
+    """
+    try:
+        import ctypes
+
+        address = generator._bit_generator.ctypes.state_address
+        kind, words, position = generator.get_state()[:3]
+    except Exception:  # noqa: BLE001 - a numpy before 1.17, or no ctypes
+        return None
+    if kind != "MT19937" or len(words) != 624:
+        return None
+    # They lie there as long as the generator lives, which is as long as this process does.
+    state = memoryview((ctypes.c_uint32 * 625).from_address(address)).cast("B").cast("I")
+    if state.tolist() != [*words.tolist(), position]:
+        return None
+
+    def where():
+        return state[624], state[0]
+
+    return where
 
 
 class Streams:

@@ -91,26 +91,29 @@ class ItemProcesses:
     def submit(self, items, epoch, indices):
         """Has items built; returns the number of a task for each."""
         with self._lock:
-            first, state = self._next, self._update.number
-            for index in indices:
-                while not self._pool.publish(self._next, epoch, index, state):
+            first, end = self._next, self._next + len(indices)
+            while self._next < end:
+                self._next += self._pool.publish(self._next, epoch, indices[self._next - first :], self._update.number)
+                if self._next < end:
                     # One that was left while it was being built.
                     self._discard(items, self._next - self._window)
-                self._next += 1
-            return range(first, self._next)
+            return range(first, end)
 
     def take(self, items, task):
         """Waits for the item that is built for a task."""
-        if not self._pool.is_under_way(task):
-            raise RuntimeError("pedl: items of a data set are asked for in a process that its workers know nothing of")
         with self._lock:
+            pool, limit_s = self._pool, self._limit_s
+            if pool is None or not pool.is_under_way(task):
+                raise RuntimeError(
+                    "pedl: items of a data set are asked for in a process that its workers know nothing of"
+                )
             try:
-                sent = self._pool.take(task, self._limit_s)
+                sent = pool.take(task, limit_s)
                 while sent is None:
                     self._hear_news(items)
-                    sent = self._pool.take(task, self._limit_s)
+                    sent = pool.take(task, limit_s)
             except BaseException:
-                if self._pool.is_under_way(task):
+                if pool.is_under_way(task):
                     self.cancel(task)
                 raise
             self._idle_deaths = 0
@@ -154,7 +157,7 @@ class ItemProcesses:
 
     def _start(self, items):
         trial = recorder.CALLS.trial
-        self._pool = trial.pool(self._window, _LEASES, _dumps, _loads)
+        self._pool = trial.pool(self._window, _LEASES, self._count, _dumps, _loads)
         self._update = Update(_memory_file())
         self._next = 0
         self._left.clear()
@@ -285,10 +288,13 @@ def _work(items, pool, number, trainer, update, crash):
         try:
             if update.read(items.dataset, state):
                 items.forget_generators()
-            worker.finish(items.build_in_worker(epoch, index) + (None,))
+            worker.begin()
+            # No name for what is built: where nobody knows it any more when it is sent, it need not be copied.
+            worker.write(items.build_in_worker(epoch, index) + (None,))
         # Also what is no error: `multiprocessing.Pool` has the caller raise it, too.
         except BaseException as error:  # noqa: BLE001
-            worker.finish((None, None, _sendable(error)))
+            worker.write((None, None, _sendable(error)))
+        worker.finish()
 
 
 def _sendable(error):

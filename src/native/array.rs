@@ -12,8 +12,8 @@
 //! Source: `PyArrayObject_fields` in ndarraytypes.h of numpy; tried with 1.18.5 and 2.4.6.
 
 use std::cmp::Reverse;
-use std::convert::Infallible;
 use std::ffi::c_int;
+use std::ptr;
 use std::slice;
 
 use pyo3::exceptions::PyBufferError;
@@ -234,25 +234,48 @@ pub(crate) fn filled<'py, E>(
     Ok(fill(bytes).map(|()| array))
 }
 
-/// A new array of bytes.
-pub(crate) fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let dtype = Numpy::get(py)?.dtype_of(py, "|u1")?;
-    let fill = |out: &mut [u8]| {
-        out.copy_from_slice(bytes);
-        Ok::<_, Infallible>(())
-    };
-    filled(py, &[bytes.len()], &dtype, bytes.len(), fill)?.map_err(|never| match never {})
+/// A new array of a copy of its elements.
+///
+/// Args:
+///     `strides`: without gaps, as of [`Layout::dense_strides`].
+///     `bytes`: the elements, in the order in which they lie in memory.
+pub(crate) fn copied<'py>(
+    dtype: &Bound<'py, PyAny>,
+    shape: &[isize],
+    strides: &[isize],
+    bytes: &[u8],
+) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = Numpy::get(dtype.py())?;
+    let class = numpy.ndarray.bind(dtype.py());
+    // SAFETY: numpy gives it memory for as many elements as the shape has; with these strides they lie within it.
+    let array = unsafe {
+        numpy
+            .c
+            .new_array(class, dtype, shape, strides, ptr::null_mut())
+    }?;
+    let layout = Layout::of(&array)?;
+    let is_dense = layout.strides == strides && layout.dense_strides() == strides;
+    if layout.has_references || !is_dense || layout.size != bytes.len() {
+        return Err(inconsistent());
+    }
+    if layout.size > 0 {
+        // SAFETY: by `is_dense`, `size` bytes lie there, which may be written; nobody else knows the array yet, and any
+        // bytes are elements of it, since it holds no references.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), layout.data, bytes.len()) };
+    }
+    Ok(array)
 }
 
 /// An array, and in which order its elements lie in memory.
 pub(crate) struct Layout<'py> {
     array: Bound<'py, PyAny>,
     data: *mut u8,
-    shape: Vec<usize>,
+    shape: Vec<isize>,
     strides: Vec<isize>,
     flags: c_int,
     element: usize,
     size: usize,
+    has_references: bool,
 }
 
 impl<'py> Layout<'py> {
@@ -271,12 +294,11 @@ impl<'py> Layout<'py> {
             let shape = unsafe { slice::from_raw_parts(fields.shape, rank) };
             // SAFETY: as above.
             let strides = unsafe { slice::from_raw_parts(fields.strides, rank) };
-            let shape = shape.iter().map(|size| size.cast_unsigned()).collect();
-            (shape, strides.to_vec())
+            (shape.to_vec(), strides.to_vec())
         };
         let size = shape
             .iter()
-            .copied()
+            .map(|size| size.cast_unsigned())
             .try_fold(elements.size, usize::checked_mul)
             .ok_or_else(inconsistent)?;
         Ok(Self {
@@ -287,6 +309,7 @@ impl<'py> Layout<'py> {
             flags: fields.flags,
             element: elements.size,
             size,
+            has_references: elements.are_references,
         })
     }
 
@@ -301,8 +324,14 @@ impl<'py> Layout<'py> {
     }
 
     /// The sizes of its dimensions, outermost first.
-    pub(crate) fn shape(&self) -> &[usize] {
+    pub(crate) fn shape(&self) -> &[isize] {
         &self.shape
+    }
+
+    /// Where its elements are, if they lie there without gaps.
+    pub(crate) fn address(&self) -> Option<usize> {
+        let is_dense = self.flags & (C_CONTIGUOUS | F_CONTIGUOUS) != 0;
+        (is_dense && !self.data.is_null()).then(|| self.data.addr())
     }
 
     /// Bytes of its elements.
@@ -326,7 +355,7 @@ impl<'py> Layout<'py> {
         let mut stride = self.element.cast_signed();
         for dimension in dimensions.into_iter().rev() {
             strides[dimension] = stride;
-            stride = stride.wrapping_mul(self.shape[dimension].max(1).cast_signed());
+            stride = stride.wrapping_mul(self.shape[dimension].max(1));
         }
         strides
     }
@@ -336,7 +365,7 @@ impl<'py> Layout<'py> {
         if self.size == 0 {
             return true;
         }
-        if self.flags & (C_CONTIGUOUS | F_CONTIGUOUS) == 0 || self.data.is_null() {
+        if self.address().is_none() {
             return false;
         }
         // SAFETY: as in `View::read`: numpy says that `size` bytes lie there without gaps, and the array is alive.
@@ -345,6 +374,6 @@ impl<'py> Layout<'py> {
     }
 }
 
-fn inconsistent() -> PyErr {
+pub(crate) fn inconsistent() -> PyErr {
     PyBufferError::new_err("numpy does not say where an array's memory is")
 }

@@ -15,6 +15,7 @@ mod in_place;
 mod live;
 mod log;
 mod numpy;
+mod numpy_c;
 mod pool;
 mod preemption;
 mod trial;

@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::array;
+use crate::numpy_c::NumpyC;
 
 /// The kinds of dtypes whose elements are numbers of numpy's own.
 const NUMBERS: &str = "biufc";
@@ -18,6 +19,7 @@ static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
 
 /// What is used of numpy.
 pub(crate) struct Numpy {
+    pub(crate) c: NumpyC,
     pub(crate) ndarray: Py<PyType>,
     pub(crate) generic: Py<PyType>,
     pub(crate) float32: Py<PyType>,
@@ -54,6 +56,8 @@ pub(crate) struct Elements {
     pub(crate) size: usize,
     /// Whether they are numbers of numpy's own: truth values, integers, floats or complex numbers.
     pub(crate) are_numbers: bool,
+    /// Whether they are, or hold, references to Python objects.
+    pub(crate) are_references: bool,
 }
 
 /// A dtype of a text.
@@ -76,6 +80,7 @@ impl Numpy {
                 .call1((0,))?
                 .call_method0("__reduce__")?;
             let known = Self {
+                c: NumpyC::load(py)?,
                 ndarray: class("ndarray")?,
                 generic: class("generic")?,
                 float32: class("float32")?,
@@ -144,6 +149,7 @@ impl Numpy {
         let elements = Elements {
             size: dtype.getattr("itemsize")?.extract()?,
             are_numbers: NUMBERS.contains(&kind),
+            are_references: dtype.getattr("hasobject")?.extract()?,
         };
         let address = dtype.as_ptr().addr();
         self.elements.insert(address, (dtype.unbind(), elements));

@@ -162,8 +162,14 @@ impl Trial {
 
     /// A pool for the worker processes of a data set, without any as yet: see [`Pool::new`].
     #[staticmethod]
-    fn pool(window: u32, leases: u32, dumps: Py<PyAny>, loads: Py<PyAny>) -> PyResult<Pool> {
-        Pool::new(window, leases, dumps, loads)
+    fn pool(
+        window: u32,
+        leases: u32,
+        workers: u32,
+        dumps: Py<PyAny>,
+        loads: Py<PyAny>,
+    ) -> PyResult<Pool> {
+        Pool::new(window, leases, workers, dumps, loads)
     }
 
     /// A file in memory that forked children share: its descriptor, which the caller closes. Python 3.7 has none.

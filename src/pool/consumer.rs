@@ -66,16 +66,24 @@ impl Consumer {
         self.process == process::id() && self.owner(task).load(Ordering::SeqCst) == task + 1
     }
 
-    /// Has a task built. Returns whether its place was empty; otherwise nothing is done.
-    pub fn publish(&self, task: u64, wanted: Wanted) -> bool {
-        let place = self.place(task);
-        let is_empty = self.arena.ring().task(place) == Task::Empty;
-        if is_empty {
+    /// Has tasks built, the first of which has this number. Returns how many: they end where a place is not empty.
+    pub fn publish(&self, first: u64, wanted: impl IntoIterator<Item = Wanted>) -> u32 {
+        let mut published = 0;
+        for wanted in wanted {
+            let task = first + u64::from(published);
+            let place = self.place(task);
+            if self.arena.ring().task(place) != Task::Empty {
+                break;
+            }
             self.owner(task).store(task + 1, Ordering::SeqCst);
             self.arena.want(place, wanted);
             self.arena.ring().publish(place);
+            published += 1;
         }
-        is_empty
+        if published > 0 {
+            self.arena.ring().announce(published);
+        }
+        published
     }
 
     /// Takes back a task that is not under way, or with which no worker has begun yet. Returns whether it could.

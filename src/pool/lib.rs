@@ -22,7 +22,7 @@ pub mod watch;
 pub mod word;
 pub mod worker;
 
-pub use arena::{Arena, Wanted};
+pub use arena::{Arena, Bytes, Wanted};
 pub use consumer::{Consumer, Lease};
 pub use ring::{Awaited, Ring, Shape, Task};
 pub use watch::Watch;

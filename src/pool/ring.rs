@@ -10,14 +10,15 @@
 //!
 //! slot      free --own--> owned(worker) --take--> leased --release--> free
 //!             ^               |
-//!             +--- recover ---+                                   unless a built task names it
+//!             +---------------+     recover, unless a built task names it; disown
 //! ```
 //!
 //! Every step is one change of one word, so a worker may die between any two of them: what it held is told by the words
 //! themselves. That it died is for the consumer to learn elsewhere; then it calls [`Ring::recover`].
 //!
 //! **There is always a free slot** for who has claimed a task: a place that is not empty accounts for one slot at most,
-//! and its own for none yet; so with `window + leases` slots one is free, as long as no more than `leases` are leased.
+//! and its own for none yet; so with `window + leases + spares` slots one is free, as long as no more than `leases` are
+//! leased, and workers hold on to no more than `spares` besides.
 //!
 //! **Nobody sleeps through news.** Workers sleep on `work`, which changes with every task that becomes ready; the
 //! consumer on `bell`, which changes when the task it awaits is built. Who sleeps announces it first and looks again then;
@@ -46,12 +47,14 @@ pub struct Shape {
     pub window: u32,
     /// How many batches the consumer may hold on to.
     pub leases: u32,
+    /// How many slots workers may hold on to, beside those that they build in.
+    pub spares: u32,
 }
 
 impl Shape {
     /// How many slots there are.
     pub fn slots(self) -> u32 {
-        self.window + self.leases
+        self.window + self.leases + self.spares
     }
 
     /// How many words a ring of this shape consists of, all of them zero at first.
@@ -198,12 +201,18 @@ impl<'a, W: Word> Ring<'a, W> {
     // -- the consumer --------------------------------------------------------------------------------------------------
 
     /// A task may be built now. Its place is empty; what is to be built was written down before.
+    ///
+    /// Workers that sleep are told by [`Ring::announce`].
     pub fn publish(&self, place: u32) {
         debug_assert_eq!(self.task(place), Task::Empty);
         self.task_word(place).store(Task::Ready.word());
+    }
+
+    /// So many tasks were published: wakes workers for them.
+    pub fn announce(&self, count: u32) {
         self.words[WORK].add(1);
         if self.words[IDLE].load() > 0 {
-            self.words[WORK].wake(1);
+            self.words[WORK].wake(count);
         }
     }
 
@@ -343,6 +352,12 @@ impl<'a, W: Word> Ring<'a, W> {
                     .slot_word(slot)
                     .replace(Slot::Free.word(), Slot::Owned(worker).word())
         })
+    }
+
+    /// A slot that a worker owns is not needed.
+    pub fn disown(&self, slot: u32) {
+        debug_assert!(matches!(self.slot(slot), Slot::Owned(_)));
+        self.slot_word(slot).store(Slot::Free.word());
     }
 
     /// A task is built, in a slot that the worker owns.

@@ -1,104 +1,104 @@
-#![expect(unsafe_code, reason = "a capsule holds a pointer")]
+#![expect(unsafe_code, reason = "arrays over memory that is not numpy's")]
 //! Memory of a pool as numpy sees it.
 //!
-//! numpy is told where it is by its protocol for C (`__array_struct__`): that costs a third of what the one for Python
-//! does, and is asked for once a batch.
-//!
-//! **Invariant of the unsafe code.** What the capsule points to lives as long as its [`Memory`], which whoever asked for
-//! the capsule holds; numpy does as long as the array lives.
-//!
-//! Source: `PyArrayInterface` in ndarraytypes.h of numpy; "The array interface protocol" in its documentation.
-
-use std::ffi::c_int;
+//! **Invariant of the unsafe code.** The bytes of a batch are there as long as its [`Memory`], which every array over
+//! them holds.
 
 use pedl_pool::Lease;
-use pyo3::ffi::PyCapsule_New;
+use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::array::{Layout, inconsistent};
 use crate::numpy::Numpy;
 
-/// `NPY_ARRAY_C_CONTIGUOUS | F_CONTIGUOUS | ALIGNED | NOTSWAPPED | WRITEABLE`.
-const FLAGS: c_int = 0x1 | 0x2 | 0x100 | 0x200 | 0x400;
-
-/// `PyArrayInterface` of numpy, of one dimension. Pointers are numbers, since nobody here follows them.
-#[repr(C)]
-struct Interface {
-    two: c_int,
-    rank: c_int,
-    kind: u8,
-    item_size: c_int,
-    flags: c_int,
-    shape: usize,
-    strides: usize,
-    data: usize,
-    description: usize,
-}
-
-/// Bytes that arrays of numpy are views of. What it holds is held as long as there is such an array.
+/// The bytes of a batch, which are leased as long as there is an array over them.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct Memory {
-    interface: Box<Interface>,
-    /// What `shape` and `strides` of the interface point to.
-    _dimension: Box<[isize; 2]>,
-    _lease: Option<Lease>,
+    lease: Lease,
 }
 
 impl Memory {
-    /// An array of the bytes of a batch, from one of them on.
-    pub(crate) fn of_lease(
-        py: Python<'_>,
-        lease: Lease,
-        begin: usize,
-    ) -> PyResult<Bound<'_, PyAny>> {
-        let length = lease.bytes().len().saturating_sub(begin);
-        let address = lease.as_ptr().expose_provenance() + begin;
-        Self::array(py, address, length, Some(lease))
+    /// The memory of a batch that was taken.
+    pub(crate) fn of_lease(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { lease })
     }
 
-    /// An array of bytes; who asks for it sees to it that nobody uses it once they are gone.
-    pub(crate) fn of_slice<'py>(py: Python<'py>, bytes: &mut [u8]) -> PyResult<Bound<'py, PyAny>> {
-        let address = bytes.as_mut_ptr().expose_provenance();
-        Self::array(py, address, bytes.len(), None)
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.lease.bytes()
     }
+}
 
-    fn array(
-        py: Python<'_>,
-        address: usize,
-        length: usize,
-        lease: Option<Lease>,
-    ) -> PyResult<Bound<'_, PyAny>> {
-        let dimension = Box::new([length.cast_signed(), 1]);
-        let interface = Box::new(Interface {
-            two: 2,
-            rank: 1,
-            kind: b'u',
-            item_size: 1,
-            flags: FLAGS,
-            shape: (&raw const dimension[0]).expose_provenance(),
-            strides: (&raw const dimension[1]).expose_provenance(),
-            data: address,
-            description: 0,
-        });
-        let memory = Self {
-            interface,
-            _dimension: dimension,
-            _lease: lease,
+/// An array of elements that lie in a batch.
+///
+/// Args:
+///     `at`: where they begin.
+///     `dtype`: not of Python objects.
+///     `strides`: without gaps, as of [`Layout::dense_strides`].
+pub(crate) fn array_in<'py>(
+    memory: &Bound<'py, Memory>,
+    dtype: &Bound<'py, PyAny>,
+    shape: &[isize],
+    strides: &[isize],
+    at: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = memory.py();
+    let lease = &memory.get().lease;
+    let numpy = Numpy::get(py)?;
+    check(dtype, shape, strides, lease.bytes().len().checked_sub(at))?;
+    let class = numpy.ndarray.bind(py);
+    let data = lease.as_ptr().wrapping_add(at);
+    // SAFETY: `check` has made sure that the elements lie in the batch; any bytes are elements, and the array holds the
+    // batch before anybody else knows the array.
+    let array = unsafe { numpy.c.new_array(class, dtype, shape, strides, data) }?;
+    numpy.c.set_base(&array, memory.as_any())?;
+    Ok(array)
+}
+
+/// Copies the elements of an array to a place that has room for them, in the order of [`Layout::dense_strides`].
+pub(crate) fn copy_into(out: &mut [u8], layout: &Layout<'_>) -> PyResult<()> {
+    let py = layout.array().py();
+    let (dtype, strides) = (layout.dtype()?, layout.dense_strides());
+    check(&dtype, layout.shape(), &strides, Some(out.len()))?;
+    let numpy = Numpy::get(py)?;
+    let class = numpy.ndarray.bind(py);
+    // SAFETY: as above, but for who holds the memory: the array is gone before this returns, as nobody else gets to
+    // know it but `copyto` of numpy, which does not keep it.
+    let copy = unsafe {
+        numpy
+            .c
+            .new_array(class, &dtype, layout.shape(), &strides, out.as_mut_ptr())
+    }?;
+    py.import(intern!(py, "numpy"))?
+        .call_method1(intern!(py, "copyto"), (copy, layout.array()))?;
+    Ok(())
+}
+
+/// Whether so many bytes hold the elements of an array, and may.
+fn check(
+    dtype: &Bound<'_, PyAny>,
+    shape: &[isize],
+    strides: &[isize],
+    length: Option<usize>,
+) -> PyResult<()> {
+    let numpy = Numpy::get(dtype.py())?;
+    let elements = numpy.elements_of(dtype.as_ptr().addr(), || Ok(dtype.clone()))?;
+    let mut needed = Some(elements.size);
+    for (&size, &stride) in shape.iter().zip(strides) {
+        let (Ok(size), Ok(stride)) = (usize::try_from(size), usize::try_from(stride)) else {
+            return Err(inconsistent());
         };
-        let memory = Bound::new(py, memory)?;
-        Numpy::get(py)?.asarray.bind(py).call1((memory,))
+        // Where there are no elements, too, which leaves room to spare.
+        let reach = size.saturating_sub(1).checked_mul(stride);
+        needed = needed
+            .zip(reach)
+            .and_then(|(one, other)| one.checked_add(other));
     }
-}
-
-#[pymethods]
-impl Memory {
-    /// What numpy asks for.
-    #[getter(__array_struct__)]
-    fn array_struct<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let interface = (&raw const *self.interface).cast_mut().cast();
-        // SAFETY: the pointer is not null, there is no destructor, and by the invariant above it is valid as long as
-        // anybody may follow it.
-        let capsule = unsafe { PyCapsule_New(interface, std::ptr::null(), None) };
-        // SAFETY: it is a new reference, or null and an exception is set.
-        unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+    let is_within = needed
+        .zip(length)
+        .is_some_and(|(needed, length)| needed <= length);
+    if elements.are_references || !is_within {
+        return Err(inconsistent());
     }
+    Ok(())
 }

@@ -1,11 +1,14 @@
 //! What a worker sends: a value of Python, with the elements of its arrays beside it.
 //!
 //! ```text
-//! 0    length of the structure, 8 bytes
-//! 8    where the elements begin: a multiple of 64
-//! 16   the structure: nodes, depth first
-//! ..   the elements of each array, each at a multiple of 64, as what computes likes them best
+//! 0    where the structure begins, 8 bytes
+//! 8    its length
+//! 16   bytes of all elements
+//! 64   the elements of each array, each at a multiple of 64, as what computes likes them best
+//! ..   the structure: nodes, depth first
 //! ```
+//!
+//! Elements may be there already, of arrays that were built in the slot ([`Region`]).
 //!
 //! Lists, tuples, dicts, numbers, texts, scalars and arrays have nodes of their own; they are taken by their exact types.
 //! What is anything else is a pickle, out of which arrays are taken too. An array that occurs twice is sent once, and is
@@ -20,20 +23,18 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use crate::array::Layout;
+use crate::array::{self, Layout};
 use crate::convert::{text_bytes, text_of};
 use crate::error::Error;
 use crate::numpy::Numpy;
-use crate::pool::memory::Memory;
+use crate::pool::memory::{self, Memory};
+use crate::pool::region::{ALIGNMENT, Region};
 
 /// Deeper values are pickled, which has limits of its own.
 const MAX_DEPTH: usize = 50;
 
-/// What comes before the structure.
-const HEAD: usize = 16;
-
-/// Where arrays may begin.
-const ALIGNMENT: usize = 64;
+/// What comes before the elements, rounded up.
+pub(crate) const HEAD: usize = ALIGNMENT;
 
 const NONE: u8 = 0;
 const FALSE: u8 = 1;
@@ -62,23 +63,40 @@ pub(crate) struct Pickling {
 /// A value that is to be sent.
 pub(crate) struct Message<'a, 'py> {
     pickling: &'a Pickling,
+    region: &'a mut Region,
     structure: Vec<u8>,
+    /// Those whose elements are to be copied, and where to.
     arrays: Vec<(Layout<'py>, usize)>,
-    /// By address; they are kept alive by `arrays`.
+    /// Which array of the message one is, by address.
     known: HashMap<usize, usize>,
-    /// Bytes of all elements, with the gaps between arrays.
-    size: usize,
+    /// Keeps them alive, so that their addresses stay their own.
+    alive: Vec<Bound<'py, PyAny>>,
+    /// Bytes of all elements.
+    elements: usize,
+    /// Where the next elements go.
+    end: usize,
 }
 
 impl<'a, 'py> Message<'a, 'py> {
     /// Takes a value apart. Its arrays are not copied.
-    pub(crate) fn of(value: &Bound<'py, PyAny>, pickling: &'a Pickling) -> PyResult<Self> {
+    ///
+    /// Args:
+    ///     `region`: knows which of them were built in the slot.
+    pub(crate) fn of(
+        value: &Bound<'py, PyAny>,
+        pickling: &'a Pickling,
+        region: &'a mut Region,
+    ) -> PyResult<Self> {
+        let end = region.end().max(HEAD);
         let mut message = Self {
             pickling,
+            region,
             structure: Vec::with_capacity(512),
             arrays: Vec::new(),
             known: HashMap::new(),
-            size: 0,
+            alive: Vec::new(),
+            elements: 0,
+            end,
         };
         message.node(value, 0)?;
         Ok(message)
@@ -86,34 +104,20 @@ impl<'a, 'py> Message<'a, 'py> {
 
     /// Bytes of the whole message.
     pub(crate) fn len(&self) -> usize {
-        self.begin_of_elements() + self.size
-    }
-
-    fn begin_of_elements(&self) -> usize {
-        (HEAD + self.structure.len()).next_multiple_of(ALIGNMENT)
+        self.end + self.structure.len()
     }
 
     /// Writes the message.
-    pub(crate) fn write(&self, py: Python<'py>, out: &mut [u8]) -> PyResult<()> {
-        let begin = self.begin_of_elements();
-        out[..8].copy_from_slice(&(self.structure.len() as u64).to_le_bytes());
-        out[8..HEAD].copy_from_slice(&(begin as u64).to_le_bytes());
-        out[HEAD..HEAD + self.structure.len()].copy_from_slice(&self.structure);
-        let elements = &mut out[begin..];
+    pub(crate) fn write(&self, out: &mut [u8]) -> PyResult<()> {
+        let head = [self.end, self.structure.len(), self.elements];
+        for (place, number) in out.chunks_exact_mut(8).zip(head) {
+            place.copy_from_slice(&(number as u64).to_le_bytes());
+        }
+        out[self.end..self.len()].copy_from_slice(&self.structure);
         for (layout, at) in &self.arrays {
-            let place = &mut elements[*at..*at + layout.size()];
+            let place = &mut out[*at..*at + layout.size()];
             if !layout.copy_to(place) {
-                let memory = Memory::of_slice(py, place)?;
-                let copy = array_in(
-                    py,
-                    &memory,
-                    layout.shape(),
-                    &layout.dtype()?,
-                    0,
-                    &layout.dense_strides(),
-                )?;
-                py.import(intern!(py, "numpy"))?
-                    .call_method1(intern!(py, "copyto"), (copy, layout.array()))?;
+                memory::copy_into(place, layout)?;
             }
         }
         Ok(())
@@ -203,7 +207,7 @@ impl<'a, 'py> Message<'a, 'py> {
             return self.pickle(array);
         }
         let layout = Layout::of(array)?;
-        self.known.insert(array.as_ptr().addr(), self.arrays.len());
+        self.known.insert(array.as_ptr().addr(), self.known.len());
         self.structure.push(ARRAY);
         match name {
             Some(name) => self.bytes(STR, name.text.as_bytes()),
@@ -212,18 +216,26 @@ impl<'a, 'py> Message<'a, 'py> {
         }
         self.count(layout.shape().len());
         for &size in layout.shape() {
-            self.count(size);
+            self.count(size.cast_unsigned());
         }
         for stride in layout.dense_strides() {
             self.structure.extend((stride as i64).to_le_bytes());
         }
-        let at = self.size.next_multiple_of(ALIGNMENT);
+        let built = layout
+            .address()
+            .and_then(|address| self.region.place_of(address, layout.size()));
+        let at = built.unwrap_or(self.end);
         self.count(at);
         self.count(layout.size());
-        self.size = at
-            .checked_add(layout.size())
-            .ok_or_else(|| PyMemoryError::new_err("a batch is larger than any memory"))?;
-        self.arrays.push((layout, at));
+        self.elements = self.elements.saturating_add(layout.size());
+        if built.is_none() {
+            self.end = at
+                .checked_add(layout.size())
+                .and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
+                .ok_or_else(|| PyMemoryError::new_err("a batch is larger than any memory"))?;
+            self.arrays.push((layout, at));
+        }
+        self.alive.push(array.clone());
         Ok(())
     }
 
@@ -258,45 +270,66 @@ impl<'a, 'py> Message<'a, 'py> {
     }
 }
 
-/// The parts of a message: its structure, and where its elements begin.
-pub(crate) fn parts(message: &[u8]) -> PyResult<(&[u8], usize)> {
-    let mut head = message;
-    let (Some(length), Some(begin)) = (take_count(&mut head), take_count(&mut head)) else {
-        return Err(malformed());
-    };
-    let structure = message.get(HEAD..HEAD + length).ok_or_else(malformed)?;
-    Ok((structure, begin))
+/// How many bytes of elements a message has.
+pub(crate) fn elements(message: &[u8]) -> PyResult<usize> {
+    let mut sizes = message.get(16..).ok_or_else(malformed)?;
+    take_count(&mut sizes).ok_or_else(malformed)
 }
 
-/// Builds the value of a message.
-///
-/// Args:
-///     `structure`: as of [`parts`].
-///     `elements`: an array of the bytes from where the elements begin; arrays are views of it.
-pub(crate) fn value<'py>(
-    structure: &[u8],
-    elements: &Bound<'py, PyAny>,
+/// Builds the value of a message. Its arrays are copies.
+pub(crate) fn copy<'py>(
+    py: Python<'py>,
+    message: &[u8],
     pickling: &Pickling,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut reading = Reading {
-        rest: structure,
-        elements,
-        pickling,
-        arrays: Vec::new(),
-    };
-    reading.node()
+    Reading::of(py, message, None, pickling)?.node()
+}
+
+/// Builds the value of a message. Its arrays are views.
+pub(crate) fn view<'py>(
+    memory: &Bound<'py, Memory>,
+    pickling: &Pickling,
+) -> PyResult<Bound<'py, PyAny>> {
+    let message = memory.get().bytes();
+    Reading::of(memory.py(), message, Some(memory), pickling)?.node()
 }
 
 struct Reading<'a, 'py> {
+    py: Python<'py>,
+    message: &'a [u8],
     rest: &'a [u8],
-    elements: &'a Bound<'py, PyAny>,
+    memory: Option<&'a Bound<'py, Memory>>,
     pickling: &'a Pickling,
     arrays: Vec<Bound<'py, PyAny>>,
 }
 
-impl<'py> Reading<'_, 'py> {
+impl<'a, 'py> Reading<'a, 'py> {
+    fn of(
+        py: Python<'py>,
+        message: &'a [u8],
+        memory: Option<&'a Bound<'py, Memory>>,
+        pickling: &'a Pickling,
+    ) -> PyResult<Self> {
+        let mut head = message;
+        let (Some(begin), Some(length)) = (take_count(&mut head), take_count(&mut head)) else {
+            return Err(malformed());
+        };
+        let rest = message
+            .get(begin..)
+            .and_then(|rest| rest.get(..length))
+            .ok_or_else(malformed)?;
+        Ok(Self {
+            py,
+            message,
+            rest,
+            memory,
+            pickling,
+            arrays: Vec::new(),
+        })
+    }
+
     fn node(&mut self) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.elements.py();
+        let py = self.py;
         Ok(match self.byte()? {
             NONE => py.None().into_bound(py),
             FALSE => PyBool::new(py, false).to_owned().into_any(),
@@ -342,7 +375,7 @@ impl<'py> Reading<'_, 'py> {
     }
 
     fn array(&mut self) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.elements.py();
+        let py = self.py;
         // The sender numbered it before what is within it.
         let dtype = match self.byte()? {
             STR => {
@@ -353,25 +386,24 @@ impl<'py> Reading<'_, 'py> {
             _ => return Err(malformed()),
         };
         let rank = self.count()?;
-        let shape = (0..rank)
-            .map(|_| self.count())
-            .collect::<PyResult<Vec<_>>>()?;
-        let strides = (0..rank)
-            .map(|_| isize::try_from(i64::from_le_bytes(self.eight()?)).map_err(|_| malformed()))
-            .collect::<PyResult<Vec<_>>>()?;
-        let at = self.count()?;
-        let array = if self.count()? == 0 {
+        let shape = self.sizes(rank)?;
+        let strides = self.sizes(rank)?;
+        let (at, size) = (self.count()?, self.count()?);
+        let array = if size == 0 {
             let shape = PyTuple::new(py, shape)?;
             Numpy::get(py)?.ndarray.bind(py).call1((shape, dtype))?
+        } else if let Some(memory) = self.memory {
+            memory::array_in(memory, &dtype, &shape, &strides, at)?
         } else {
-            array_in(py, self.elements, &shape, &dtype, at, &strides)?
+            let bytes = self.message.get(at..).and_then(|rest| rest.get(..size));
+            array::copied(&dtype, &shape, &strides, bytes.ok_or_else(malformed)?)?
         };
         self.arrays.push(array.clone());
         Ok(array)
     }
 
     fn pickle(&mut self) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.elements.py();
+        let py = self.py;
         let pickle = PyBytes::new(py, self.sized()?);
         let arrays = PyList::empty(py);
         for _ in 0..self.count()? {
@@ -404,29 +436,17 @@ impl<'py> Reading<'_, 'py> {
         take_count(&mut self.rest).ok_or_else(malformed)
     }
 
-    fn sized(&mut self) -> PyResult<&[u8]> {
+    fn sizes(&mut self, rank: usize) -> PyResult<Vec<isize>> {
+        let size = |eight| isize::try_from(i64::from_le_bytes(eight)).map_err(|_| malformed());
+        (0..rank).map(|_| size(self.eight()?)).collect()
+    }
+
+    fn sized(&mut self) -> PyResult<&'a [u8]> {
         let length = self.count()?;
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or_else(malformed)?;
         self.rest = rest;
         Ok(bytes)
     }
-}
-
-/// An array whose elements lie in another array, which is one of bytes.
-fn array_in<'py>(
-    py: Python<'py>,
-    bytes: &Bound<'py, PyAny>,
-    shape: &[usize],
-    dtype: &Bound<'py, PyAny>,
-    at: usize,
-    strides: &[isize],
-) -> PyResult<Bound<'py, PyAny>> {
-    let shape = PyTuple::new(py, shape)?;
-    let strides = PyTuple::new(py, strides)?;
-    Numpy::get(py)?
-        .ndarray
-        .bind(py)
-        .call1((shape, dtype, bytes, at, strides))
 }
 
 fn take_count(rest: &mut &[u8]) -> Option<usize> {

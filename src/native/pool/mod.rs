@@ -4,21 +4,23 @@
 //! |---|---|
 //! | [`message`] | how a value of Python is written into a slot, and read |
 //! | [`memory`] | how arrays are views of a slot, which is leased as long as there is one |
+//! | [`region`] | how arrays have their memory in a slot from the start |
 //!
 //! Who starts workers, and what they build, is said in `py_hooks/advice/worker_processes.py`.
 
 mod memory;
 mod message;
+mod region;
 
 use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::fd::IntoRawFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pedl_pool::{Arena, Asked, Awaited, Claim, Consumer, Shape, Task, Wanted, Watch, Woken};
+use pedl_pool::{Arena, Asked, Awaited, Bytes, Claim, Consumer, Shape, Task, Wanted, Watch, Woken};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -30,6 +32,9 @@ use message::{Message, Pickling};
 
 /// Batches whose elements are less than this are copied: that takes less time than leasing them does.
 const LEASED_BYTES: usize = 1 << 16;
+
+/// How often a slot may be kept by what was built in it. Then it is what this data set does, and nothing is built there.
+const MAX_KEPT: u32 = 3;
 
 /// A wait is over at the latest then. A signal handler that lets calls go on ends only waits that have an end.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -52,17 +57,24 @@ impl Pool {
     /// Args:
     ///     `window`: how many tasks may be under way.
     ///     `leases`: how many batches may be held on to without being copied, and one more.
+    ///     `workers`: how many there are at a time.
     ///     `dumps`, `loads`: see [`Pickling`].
     pub(crate) fn new(
         window: u32,
         leases: u32,
+        workers: u32,
         dumps: Py<PyAny>,
         loads: Py<PyAny>,
     ) -> PyResult<Self> {
         if window == 0 || leases == 0 {
             return Err(PyValueError::new_err("a pool without places"));
         }
-        let arena = Arc::new(Arena::create(Shape { window, leases })?);
+        let shape = Shape {
+            window,
+            leases,
+            spares: workers,
+        };
+        let arena = Arc::new(Arena::create(shape)?);
         Ok(Self {
             watch: Watch::start(Arc::clone(&arena))?,
             consumer: Consumer::new(arena),
@@ -74,14 +86,18 @@ impl Pool {
 
 #[pymethods]
 impl Pool {
-    /// Has a task built. False, and nothing is done, where that of a window before is not taken yet.
-    fn publish(&self, task: u64, epoch: i64, index: u64, state: u64) -> bool {
-        let wanted = Wanted {
+    /// Has tasks built for these indices, the first of which has this number.
+    ///
+    /// Returns:
+    ///     For how many of them: they end with one whose place is that of a task which is not taken yet.
+    fn publish(&self, first: u64, epoch: i64, indices: Vec<u64>, state: u64) -> u32 {
+        let wanted = |index| Wanted {
             epoch,
             index,
             state,
         };
-        self.consumer.publish(task, wanted)
+        self.consumer
+            .publish(first, indices.into_iter().map(wanted))
     }
 
     /// Takes a task back; false where a worker has begun with it. Nothing is done where it is not under way.
@@ -114,17 +130,13 @@ impl Pool {
             .consumer
             .take(task)
             .map_err(|(error, length)| no_room(error, length))?;
-        let (structure, begin) = message::parts(lease.bytes())?;
-        let structure = structure.to_vec();
-        let size = lease.bytes().len().saturating_sub(begin);
-        let elements = if size >= LEASED_BYTES && self.consumer.may_keep(&mut lease) {
-            Memory::of_lease(py, lease, begin)?
+        let is_large = message::elements(lease.bytes())? >= LEASED_BYTES;
+        if is_large && self.consumer.may_keep(&mut lease) {
+            let memory = Memory::of_lease(py, lease)?;
+            message::view(&memory, &self.pickling).map(Some)
         } else {
-            let copy = crate::array::bytes_of(py, lease.bytes().get(begin..).unwrap_or_default())?;
-            drop(lease);
-            copy
-        };
-        message::value(&structure, &elements, &self.pickling).map(Some)
+            message::copy(py, lease.bytes(), &self.pickling).map(Some)
+        }
     }
 
     /// As `take`, for what is not needed. Returns whether it was built.
@@ -170,11 +182,20 @@ impl Pool {
     /// Args:
     ///     `number`: of this worker; no other that lives has it.
     ///     `trainer`: the process that trains.
-    fn worker(&self, number: u32, trainer: i32) -> PyResult<PoolWorker> {
+    fn worker(&self, py: Python<'_>, number: u32, trainer: i32) -> PyResult<PoolWorker> {
         end_with(trainer)?;
-        let worker = pedl_pool::Worker::new(Arc::clone(self.consumer.arena()), number);
+        let builds_in_slots = region::install(py)?;
+        let worker = Building {
+            worker: pedl_pool::Worker::new(Arc::clone(self.consumer.arena()), number),
+            claim: None,
+            length: 0,
+            prepared: None,
+            builds_in_slot: false,
+            needed: 0,
+            may_be_kept: if builds_in_slots { MAX_KEPT } else { 0 },
+        };
         Ok(PoolWorker {
-            state: Mutex::new((worker, None)),
+            state: Mutex::new(worker),
             pickling: Arc::clone(&self.pickling),
         })
     }
@@ -216,8 +237,24 @@ impl Pool {
 /// One worker process of a pool.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct PoolWorker {
-    state: Mutex<(pedl_pool::Worker, Option<Claim>)>,
+    state: Mutex<Building>,
     pickling: Arc<Pickling>,
+}
+
+/// What a worker is at.
+struct Building {
+    worker: pedl_pool::Worker,
+    claim: Option<Claim>,
+    /// Bytes that were written for it.
+    length: usize,
+    /// The slot in which arrays are built, or one that some of them have kept.
+    prepared: Option<Bytes>,
+    /// Whether it is for what is built now.
+    builds_in_slot: bool,
+    /// Bytes of a slot that the next item is expected to build there.
+    needed: usize,
+    /// How often that may still happen.
+    may_be_kept: u32,
 }
 
 #[pymethods]
@@ -226,10 +263,10 @@ impl PoolWorker {
     fn claim(&self, py: Python<'_>) -> PyResult<Option<(i64, u64, u64)>> {
         loop {
             let asked = py.detach(|| {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let asked = state.0.claim();
+                let mut state = self.lock();
+                let asked = state.worker.claim();
                 if let Asked::Claim(claim) = asked {
-                    state.1 = Some(claim);
+                    state.claim = Some(claim);
                 }
                 asked
             });
@@ -243,24 +280,80 @@ impl PoolWorker {
         }
     }
 
-    /// Sends what was built for the task that was claimed last. Where that fails, something else may be sent.
-    fn finish(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let message = Message::of(value, &self.pickling)?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (worker, claim) = &mut *state;
-        let claimed = claim.ok_or_else(|| PyValueError::new_err("no task was claimed"))?;
+    /// What this thread makes from now on is what was asked for: its arrays may be built where they are sent from.
+    fn begin(&self) {
+        self.lock().begin();
+    }
+
+    /// Writes down what was built for the task that was claimed last. Where that fails, something else may be written.
+    fn write(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut region = region::close();
+        let message = Message::of(value, &self.pickling, &mut region)?;
         let length = message.len();
-        let sent = worker.finish(claimed, length, |out| {
-            message.write(py, out).map_err(Failed::Write)
-        });
-        match sent {
+        let mut state = self.lock();
+        if state.claim.is_none() {
+            return Err(PyValueError::new_err("no task was claimed"));
+        }
+        let written = state
+            .worker
+            .write(length, |out| message.write(out).map_err(Failed::Write));
+        match written {
             Ok(()) => {
-                *claim = None;
+                state.length = length;
+                state.needed = state.needed.max(region.learn());
                 Ok(())
             }
             Err(Failed::Write(error)) => Err(error),
             Err(Failed::Room(error)) => Err(no_room(error, length)),
         }
+    }
+
+    /// Sends what was written. Nobody knows the value any more, unless the data set has kept it.
+    fn finish(&self) -> PyResult<()> {
+        let mut state = self.lock();
+        let claim = state.claim.take();
+        let claim = claim.ok_or_else(|| PyValueError::new_err("nothing was written"))?;
+        state.finish(claim).map_err(|error| {
+            let length = state.length;
+            state.claim = Some(claim);
+            no_room(error, length)
+        })
+    }
+}
+
+impl PoolWorker {
+    fn lock(&self) -> MutexGuard<'_, Building> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Building {
+    fn begin(&mut self) {
+        self.builds_in_slot = false;
+        if !region::in_use() {
+            self.prepared = None;
+            self.worker.take_back();
+            if self.needed > 0 && self.may_be_kept > 0 {
+                // Without memory for it, it is built elsewhere.
+                let length = message::HEAD + self.needed;
+                self.prepared = self.worker.prepare(length).ok();
+                self.builds_in_slot = self.prepared.is_some();
+            }
+        }
+        let slot = self.prepared.as_ref().filter(|_| self.builds_in_slot);
+        let slot = slot.map(|bytes| (bytes.as_ptr().expose_provenance(), bytes.len()));
+        region::begin(slot, message::HEAD);
+    }
+
+    fn finish(&mut self, claim: Claim) -> io::Result<()> {
+        if self.builds_in_slot && region::in_use() {
+            // Something has kept an array, which goes on having its memory there.
+            self.builds_in_slot = false;
+            self.may_be_kept -= 1;
+            self.worker.set_aside(self.length)?;
+        }
+        self.worker.finish(claim, self.length);
+        Ok(())
     }
 }
 

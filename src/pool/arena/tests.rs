@@ -8,6 +8,7 @@ use crate::ring::{Claimed, Shape};
 const SHAPE: Shape = Shape {
     window: 4,
     leases: 2,
+    spares: 0,
 };
 
 /// The memory as another process sees it: by the same file, mapped elsewhere.
@@ -39,6 +40,7 @@ fn what_one_process_writes_the_other_reads() {
     };
     arena.want(3, wanted);
     arena.ring().publish(3);
+    arena.ring().announce(1);
     assert_eq!(other.ring().claim(7), Claimed::Place(3));
     assert_eq!(other.wanted(3), wanted);
     assert_eq!(other.wanted(2), Wanted::default());

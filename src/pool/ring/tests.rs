@@ -149,6 +149,7 @@ impl Pool {
                 let place = published % self.shape.window;
                 self.wanted[place as usize].with_mut(|wanted| write(wanted, published));
                 ring.publish(place);
+                ring.announce(1);
                 published += 1;
             }
             let place = number % self.shape.window;
@@ -201,6 +202,7 @@ fn check(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -
 const SHAPE: Shape = Shape {
     window: 2,
     leases: 1,
+    spares: 0,
 };
 
 #[test]
@@ -264,6 +266,7 @@ fn what_was_withdrawn_is_built_by_nobody() {
         let pool = Pool::new(SHAPE);
         let ring = pool.ring();
         ring.publish(0);
+        ring.announce(1);
         let worker = {
             let pool = Arc::clone(&pool);
             thread::spawn(move || pool.work(0, Death::Never))

@@ -15,6 +15,7 @@ use crate::word::Woken;
 const SHAPE: Shape = Shape {
     window: 1,
     leases: 1,
+    spares: 0,
 };
 
 fn process() -> Child {
@@ -36,7 +37,7 @@ fn a_consumer_that_waits_is_told_who_has_ended() {
     let arena = Arc::new(Arena::create(SHAPE).expect("there is room"));
     let consumer = Consumer::new(Arc::clone(&arena));
     let watch = Watch::start(arena).expect("there is a thread");
-    assert!(consumer.publish(0, Wanted::default()));
+    assert_eq!(consumer.publish(0, [Wanted::default()]), 1);
     let mut workers = [process(), process()];
     for (number, worker) in (0..).zip(&workers) {
         let pid = Pid::from_child(worker);

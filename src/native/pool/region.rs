@@ -1,0 +1,331 @@
+#![expect(unsafe_code, reason = "numpy takes the memory of arrays from here")]
+//! Arrays that are built where they will be read: numpy's large arrays have their memory in a slot.
+//!
+//! Which ones tells the item before: allocations are numbered while an item is built, and what was delivered had most
+//! of the memory of some of them. Only these get memory in the slot, so that nothing lies there but what is delivered;
+//! an item that is built in another way is copied into the slot, as the first one is.
+//!
+//! A slot is handed over once no array of this process has memory in it any more. Where the data set keeps one (a
+//! cache), the slot stays with the worker, and what is in it is copied to another.
+//!
+//! Before numpy 1.22 arrays cannot be told where to have their memory; then everything is copied.
+//!
+//! **Invariant of the unsafe code.** What [`begin`] is given stays mapped, and is this process's alone, until [`in_use`]
+//! says that no array has memory there.
+//!
+//! Source: NEP 49 of numpy, "Data allocation strategies".
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::numpy::Numpy;
+use crate::numpy_c::Allocator;
+
+/// Where arrays may begin.
+pub(crate) const ALIGNMENT: usize = 64;
+
+/// Smaller arrays are copied: that takes no longer than to know them.
+const SMALLEST: usize = 1 << 14;
+
+/// How many allocations of an item are numbered.
+const NUMBERED: u32 = u64::BITS;
+
+/// What numpy would use without us.
+static USUAL: OnceLock<Allocator> = OnceLock::new();
+
+static MEMORY: Mutex<Building> = Mutex::new(Building {
+    is_open: false,
+    has_slot: false,
+    base: 0,
+    end: 0,
+    next: 0,
+    number: 0,
+    wanted: 0,
+    blocks: Vec::new(),
+});
+
+/// Memory of one array, by address.
+#[derive(Clone, Copy)]
+struct Block {
+    address: usize,
+    size: usize,
+    number: u32,
+    is_in_slot: bool,
+    is_delivered: bool,
+}
+
+struct Building {
+    /// Whether an item is being built.
+    is_open: bool,
+    /// Whether the slot is for this item.
+    has_slot: bool,
+    /// The slot, also one of an item before that is still in use.
+    base: usize,
+    end: usize,
+    /// Where the next array goes.
+    next: usize,
+    /// Of the next large allocation.
+    number: u32,
+    /// Bits of the allocations that go into the slot.
+    wanted: u64,
+    /// The large ones of this item, and what an earlier one has left in the slot.
+    blocks: Vec<Block>,
+}
+
+/// The large allocations of an item that was built, and which of them it delivers.
+#[derive(Default)]
+pub(crate) struct Region {
+    base: usize,
+    end: usize,
+    blocks: Vec<Block>,
+}
+
+impl Region {
+    /// Where the free part of the slot begins; 0 where nothing was built in one.
+    pub(crate) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Notes that these bytes are delivered. Returns where in the slot they are, if they may stay there.
+    pub(crate) fn place_of(&mut self, address: usize, size: usize) -> Option<usize> {
+        let block = self.blocks.iter_mut().find(|block| {
+            block.address <= address && address + size <= block.address + block.size
+        })?;
+        // A small part is not worth all of it. Two arrays of one block would share their memory, and where arrays begin
+        // must not tell how they were sent.
+        let is_aligned = (address - block.address).is_multiple_of(ALIGNMENT);
+        if block.is_delivered || size < block.size / 2 || !is_aligned {
+            return None;
+        }
+        block.is_delivered = true;
+        block.is_in_slot.then(|| address - self.base)
+    }
+
+    /// The next item is expected to deliver what this one does. Returns how many bytes of a slot that takes.
+    pub(crate) fn learn(&self) -> usize {
+        let mut memory = lock();
+        memory.wanted = 0;
+        let mut needed = 0;
+        for block in self.blocks.iter().filter(|block| block.is_delivered) {
+            memory.wanted |= 1 << block.number;
+            needed += block.size.next_multiple_of(ALIGNMENT);
+        }
+        needed
+    }
+}
+
+/// Has arrays of this thread ask here for memory from now on; returns whether they do.
+pub(crate) fn install(py: Python<'_>) -> PyResult<bool> {
+    let numpy = Numpy::get(py)?;
+    let Some(usual) = numpy.c.allocator(py)? else {
+        return Ok(false);
+    };
+    if USUAL.set(usual).is_ok() {
+        let ours = Allocator {
+            context: ptr::null_mut(),
+            malloc,
+            calloc,
+            realloc,
+            free,
+        };
+        // SAFETY: they answer with memory of the allocator before, or with memory that is nobody else's, by the
+        // invariant above; what they share is behind a lock.
+        unsafe { numpy.c.set_allocator(py, ours) }?;
+    }
+    Ok(true)
+}
+
+/// An item is built from now on.
+///
+/// Args:
+///     `slot`: address and length of memory for what is delivered, where arrays begin behind `head` bytes. Nothing of
+///         a slot before is in use.
+pub(crate) fn begin(slot: Option<(usize, usize)>, head: usize) {
+    let mut memory = lock();
+    memory.is_open = true;
+    memory.number = 0;
+    memory.has_slot = slot.is_some();
+    if let Some((base, length)) = slot {
+        debug_assert!(!memory.is_in_use(), "a slot is taken for another");
+        memory.blocks.clear();
+        memory.base = base;
+        memory.end = base + length;
+        memory.next = base + head;
+    } else {
+        memory.blocks.retain(|block| block.is_in_slot);
+        memory.next = memory.end;
+    }
+}
+
+/// The item is built: nothing is put into the slot any more.
+pub(crate) fn close() -> Region {
+    let mut memory = lock();
+    memory.is_open = false;
+    let is_new = |block: &&Block| memory.has_slot || !block.is_in_slot;
+    Region {
+        base: memory.base,
+        end: if memory.has_slot {
+            memory.next - memory.base
+        } else {
+            0
+        },
+        blocks: memory.blocks.iter().filter(is_new).copied().collect(),
+    }
+}
+
+/// Whether arrays have memory in the slot.
+pub(crate) fn in_use() -> bool {
+    lock().is_in_use()
+}
+
+impl Building {
+    fn is_in_use(&self) -> bool {
+        self.blocks.iter().any(|block| block.is_in_slot)
+    }
+
+    /// Memory in the slot for the next large allocation, if it is to be there and has room.
+    fn place(&mut self, size: usize) -> Option<usize> {
+        let number = self.number;
+        self.number = (number + 1).min(NUMBERED);
+        let is_wanted = number < NUMBERED && self.wanted >> number & 1 == 1;
+        let end = self
+            .next
+            .checked_add(size.checked_next_multiple_of(ALIGNMENT)?)?;
+        if !is_wanted || end > self.end {
+            return None;
+        }
+        let address = self.next;
+        self.next = end;
+        self.blocks.push(Block {
+            address,
+            size,
+            number,
+            is_in_slot: true,
+            is_delivered: false,
+        });
+        Some(address)
+    }
+
+    /// The allocation that has just been numbered is elsewhere.
+    fn note(&mut self, address: usize, size: usize) {
+        if let Some(number) = self.number.checked_sub(1)
+            && self.number < NUMBERED
+        {
+            self.blocks.push(Block {
+                address,
+                size,
+                number,
+                is_in_slot: false,
+                is_delivered: false,
+            });
+        }
+    }
+
+    /// Memory is free again. Returns how large it was, if it was in the slot.
+    fn forget(&mut self, address: usize) -> Option<usize> {
+        let place = self
+            .blocks
+            .iter()
+            .position(|block| block.address == address)?;
+        let block = self.blocks.swap_remove(place);
+        block.is_in_slot.then_some(block.size)
+    }
+
+    /// How much there is at an address in the slot.
+    fn size_at(&self, address: usize) -> Option<usize> {
+        let is_there = |block: &&Block| block.address == address && block.is_in_slot;
+        self.blocks.iter().find(is_there).map(|block| block.size)
+    }
+}
+
+fn lock() -> MutexGuard<'static, Building> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn usual() -> &'static Allocator {
+    USUAL.get().expect("it was set before ours")
+}
+
+/// What both `malloc` and `calloc` do; `usual` allocates elsewhere, where `place` is none.
+fn allocate(
+    size: usize,
+    in_slot: impl FnOnce(*mut c_void),
+    elsewhere: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if size < SMALLEST {
+        return elsewhere();
+    }
+    let mut memory = lock();
+    if !memory.is_open {
+        drop(memory);
+        return elsewhere();
+    }
+    if let Some(address) = memory.place(size) {
+        drop(memory);
+        let address = ptr::with_exposed_provenance_mut(address);
+        in_slot(address);
+        return address;
+    }
+    let address = elsewhere();
+    if !address.is_null() {
+        memory.note(address.expose_provenance(), size);
+    }
+    address
+}
+
+unsafe extern "C" fn malloc(_context: *mut c_void, size: usize) -> *mut c_void {
+    let elsewhere = || {
+        let usual = usual();
+        // SAFETY: as numpy would call it.
+        unsafe { (usual.malloc)(usual.context, size) }
+    };
+    allocate(size, |_| {}, elsewhere)
+}
+
+unsafe extern "C" fn calloc(_context: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    let in_slot = |address: *mut c_void| {
+        // SAFETY: `place` gave so many bytes there to nobody else.
+        unsafe { ptr::write_bytes(address.cast::<u8>(), 0, count * size) };
+    };
+    let elsewhere = || {
+        let usual = usual();
+        // SAFETY: as numpy would call it.
+        unsafe { (usual.calloc)(usual.context, count, size) }
+    };
+    allocate(count.saturating_mul(size), in_slot, elsewhere)
+}
+
+unsafe extern "C" fn realloc(
+    _context: *mut c_void,
+    address: *mut c_void,
+    size: usize,
+) -> *mut c_void {
+    let usual = usual();
+    let Some(before) = lock().size_at(address.addr()) else {
+        lock().forget(address.addr());
+        // SAFETY: it is memory of this allocator, since it is none of ours.
+        return unsafe { (usual.realloc)(usual.context, address, size) };
+    };
+    // SAFETY: as numpy would call it.
+    let moved = unsafe { (usual.malloc)(usual.context, size) };
+    if !moved.is_null() {
+        let count = before.min(size);
+        // SAFETY: both have so many bytes, and are different memory.
+        unsafe { ptr::copy_nonoverlapping(address.cast::<u8>(), moved.cast(), count) };
+        lock().forget(address.addr());
+    }
+    moved
+}
+
+unsafe extern "C" fn free(_context: *mut c_void, address: *mut c_void, size: usize) {
+    // What numpy takes for the size is that of the allocation.
+    if size >= SMALLEST && lock().forget(address.addr()).is_some() {
+        return;
+    }
+    let usual = usual();
+    // SAFETY: it is memory of this allocator, since it is none of ours.
+    unsafe { (usual.free)(usual.context, address, size) };
+}

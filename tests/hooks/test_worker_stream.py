@@ -1,0 +1,115 @@
+"""What items draw in a worker process comes from their keys, whichever way they draw it."""
+
+import multiprocessing
+
+import pytest
+
+from py_hooks.advice.data import Items
+from py_hooks.advice.random_streams import WorkerStream, mix
+
+numpy = pytest.importorskip("numpy")
+
+KEY = (1, 2)
+
+
+class Draws:
+    """Item `index` is what `draw(index)` draws, and how often it was built."""
+
+    def __init__(self, draw):
+        self.draw = draw
+        self.builds = []
+
+    def __getitem__(self, index):
+        self.builds.append(index)
+        return self.draw(index)
+
+
+def past_the_dispatchers(index):
+    """As scipy and scikit-learn draw; only some items."""
+    return numpy.random.mtrand._rand.random_sample(2).tolist() if index in (3, 5) else None
+
+
+def words_of_one_turn(index):
+    """As many as the generator makes at once, so that it stands where it stood."""
+    return numpy.random.mtrand._rand.random_sample(312).tolist() if index == 3 else None
+
+
+def draws_and_fails(index):
+    """The first item that draws fails by it."""
+    if index == 3:
+        raise ValueError(numpy.random.mtrand._rand.random_sample())
+
+
+def by_the_stream(_index):
+    """As the dispatchers do, which ask for the stream of the thread."""
+    from py_hooks.advice import random_streams
+
+    return random_streams._LOCAL.stream.numpy.random_sample(2).tolist()
+
+
+def _work(draw, is_seen, indices, connection):
+    numpy.random.mtrand._rand.seed(99)
+    if not is_seen:
+        WorkerStream._is_known = True
+    items = Items.__new__(Items)
+    items.key, items.dataset, items._owned = ("items",) + KEY, Draws(draw), None
+    built = []
+    for index in indices:
+        try:
+            built.append(items.build_in_worker(0, index)[0])
+        except ValueError as error:
+            built.append(error.args)
+    connection.send((built, items.dataset.builds))
+
+
+def built_by_a_worker(draw, indices, is_seen=True):
+    """The items, and the numbers of those that were built, in their order.
+
+    Args:
+        draw: makes an item of its index.
+        indices: of the items, in the order in which they are asked for.
+        is_seen: whether it is seen where the global generator is.
+    """
+    here, there = multiprocessing.Pipe()
+    worker = multiprocessing.get_context("fork").Process(target=_work, args=(draw, is_seen, indices, there))
+    worker.start()
+    there.close()
+    answer = here.recv()
+    worker.join()
+    return answer
+
+
+def generator_of(index):
+    """Draws what the item's stream does."""
+    return numpy.random.RandomState(mix("numpy", "items", *KEY, 0, index) % (1 << 32))
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_what_goes_past_the_dispatchers_draws_from_the_key(is_seen):
+    built, builds = built_by_a_worker(past_the_dispatchers, range(7), is_seen)
+    expected = [generator_of(index).random_sample(2).tolist() if index in (3, 5) else None for index in range(7)]
+    assert built == expected
+    # Once it is known that items draw so, none is built twice.
+    assert builds == ([0, 1, 2, 3, 3, 4, 5, 6] if is_seen else list(range(7)))
+
+
+@pytest.mark.stack("keras")
+def test_an_item_that_draws_a_whole_turn_is_noticed():
+    built, builds = built_by_a_worker(words_of_one_turn, [1, 3])
+    assert built == [None, generator_of(3).random_sample(312).tolist()]
+    assert builds == [1, 3, 3]
+
+
+@pytest.mark.stack("keras")
+def test_an_item_that_draws_and_fails_is_built_again():
+    built, builds = built_by_a_worker(draws_and_fails, [1, 3, 4])
+    assert built == [None, (generator_of(3).random_sample(),), None]
+    assert builds == [1, 3, 3, 4]
+
+
+@pytest.mark.stack("keras")
+def test_what_the_dispatchers_draw_needs_no_second_time():
+    built, builds = built_by_a_worker(by_the_stream, range(3))
+    assert built == [generator_of(index).random_sample(2).tolist() for index in range(3)]
+    assert builds == [0, 1, 2]
