@@ -15,7 +15,7 @@ import sys
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import generators, worker_processes
-from py_hooks.advice.data import Items, SequencePass
+from py_hooks.advice.item_epochs import ItemEpochs
 from py_hooks.keras.packages import PACKAGES
 
 _LOOPS = tuple(package + ".engine.training_generator" for package in PACKAGES)
@@ -66,83 +66,24 @@ class _EmptyItems:
 EMPTY_ITEMS = _EmptyItems()
 
 
-class ItemStream:
-    """The items of a data set, epoch after epoch, as an enqueuer yields them: without those that are None.
-
-    Args:
-        dataset: a `Sequence`.
-        workers: threads or processes that build ahead; with 0 the consumer builds.
-        ahead: how many items may be under way.
-        shuffle: whether every epoch has an order of its own.
-        notifies: whether the end of an epoch calls `on_epoch_end`; where not, the framework's loop calls it.
-        in_processes: whether the workers are processes.
-    """
-
-    def __init__(self, dataset, workers, ahead, shuffle, notifies, in_processes=False):
-        key = recorder.CALLS.streams.new_key()
-        self._dataset = dataset
-        self._number = key[-1]
-        self._items = Items(dataset, key, workers, in_processes)
-        self._ahead = ahead
-        self._shuffle = shuffle
-        self._notifies = notifies
-        self._epoch = 0
-        self._length = 0
-        self._taken = 0
-        self._pass = None
-        self.closed = False
-
-    def __iter__(self):
-        return self
+class ItemStream(ItemEpochs):
+    """The items of a data set, epoch after epoch, as an enqueuer yields them: without those that are None."""
 
     def __next__(self):
         from py_hooks.keras.graph import recorded_batch_size
 
-        calls = recorder.CALLS
-        if self.closed:
-            raise StopIteration
-        size = recorded_batch_size(calls) if sys._getframe(1).f_globals.get("__name__") in _LOOPS else 0
+        size = recorded_batch_size(recorder.CALLS) if sys._getframe(1).f_globals.get("__name__") in _LOOPS else 0
         item = None
         while item is None:
-            self._begin_epoch()
-            place = self._number, self._epoch, self._taken
-            item = self._skip(size, EMPTY_ITEMS.has(*place)) if size else next(self._pass)
-            self._taken += 1
+            place = (self.number,) + self.begin_next()
+            item = self._skip(size, EMPTY_ITEMS.has(*place)) if size else self.take()
             if item is None:
                 EMPTY_ITEMS.note(*place)
         return item
 
-    def _begin_epoch(self):
-        """Lets the next epoch begin, if the last one is over or there was none."""
-        self.join_end_of_epoch()
-        if self._pass is None:
-            self._length = len(self._dataset)
-            self._taken = 0
-            order = self._items.order(self._length, self._epoch, self._shuffle)
-            self._pass = SequencePass(self._items, self._epoch, order, self._ahead)
-
     def _skip(self, size, is_empty):
-        self._pass.skip()
+        self.skip()
         return None if is_empty else (SkippedBatch(size), SkippedBatch(size))
-
-    def join_end_of_epoch(self):
-        """Ends the epoch, if its last item was taken."""
-        if self._pass is not None and self._taken == self._length:
-            self._pass.close()
-            self._pass = None
-            self._items.end_epoch(self._taken)
-            if self._notifies:
-                self._items.notify(self._dataset.on_epoch_end, self._epoch)
-            self._epoch += 1
-
-    def close(self):
-        """Lets the workers go."""
-        if not self.closed:
-            self.closed = True
-            if self._pass is not None:
-                self._pass.close()
-                self._items.end_epoch(self._taken)
-            self._items.close()
 
 
 class GeneratorStream:

@@ -3,13 +3,16 @@
     pool.py table PEDL_RUN             all of it, in the environment of this Python: prints the table
     pool.py ring MB BATCHES copy|own   the limit: a ring in shared memory with no Python objects in it; the batch is
                                        copied into it, or built there
-    pool.py loader MB BATCHES          what Keras takes batches from in a `fit`, without the `fit`
+    pool.py loader MB BATCHES copy|own what Keras takes batches from in a `fit`, without the `fit`; with pedl-run they
+                                       are copied into shared memory, or built there, where numpy can (1.22 and later)
+    pool.py torch MB BATCHES           a `DataLoader` of torch's, where there is one
     pool.py fit MB BATCHES             a whole script: a fit of a model with next to nothing to compute
 
 All have `WORKERS` workers that build the same batches: an array of MB megabytes, in which the number of the batch
 stands, and a small one. What is taken is checked. The last line is the answer, in seconds a batch.
 """
 
+import importlib.util
 import mmap
 import multiprocessing
 import os
@@ -34,20 +37,32 @@ SHARE_OF_KERAS = 10
 # Plain Keras 2 hangs at times, where a forked worker clears away a session of TensorFlow 1.
 LIMIT_S = 90
 
+ROW = "{:<8}" + "{:>8}" + "{:>11}" * 8
+
 # A table is the median of so many runs of each, in turns.
 RUNS = 3
 
 
 class Batches:
-    """Builds a batch."""
+    """Builds a batch.
 
-    def __init__(self, megabytes):
+    Args:
+        megabytes: of its larger array.
+        way: `copy` for a data set that keeps its last batch, which has to be copied then.
+    """
+
+    def __init__(self, megabytes, way="own"):
         self.image = numpy.arange(int(megabytes * 1e6 / 4), dtype="float32")
+        self.way = way
+        self.last = None
 
     def build(self, index):
         """The arrays of a batch, new ones."""
+        self.last = None
         image = self.image.copy()
         image[0] = index
+        if self.way == "copy":
+            self.last = image
         return image, numpy.zeros(64, "float32")
 
 
@@ -101,7 +116,7 @@ def ring(megabytes, count, way):
 # -- Keras -------------------------------------------------------------------------------------------------------------
 
 
-def sequence(megabytes, count):
+def sequence(megabytes, count, way="own"):
     """The data set for Keras, and how it is told of workers where it is."""
     import keras
 
@@ -112,7 +127,7 @@ def sequence(megabytes, count):
         def __init__(self, **kwargs):
             if is_keras_3:
                 super().__init__(**kwargs)
-            self.batches = Batches(megabytes)
+            self.batches = Batches(megabytes, way)
 
         def __len__(self):
             return count
@@ -123,9 +138,9 @@ def sequence(megabytes, count):
     return (Data(**settings), {}) if is_keras_3 else (Data(), settings)
 
 
-def loader(megabytes, count):
+def loader(megabytes, count, way):
     """Seconds a batch of what the framework's loop takes batches from."""
-    data, settings = sequence(megabytes, count)
+    data, settings = sequence(megabytes, count, way)
     if settings:
         from keras.utils import OrderedEnqueuer
 
@@ -140,6 +155,11 @@ def loader(megabytes, count):
         adapter._standardize_batch = lambda batch: batch
         adapter.on_epoch_begin()
         batches = iter(adapter._get_iterator())
+    take(batches, count)
+
+
+def take(batches, count):
+    """Prints the seconds a batch of an iterator, and ends the process."""
     # Not to the end: the last ones may all be there already.
     for index in range(count - AHEAD):
         if index == WARM_UP:
@@ -148,6 +168,26 @@ def loader(megabytes, count):
     taken = time.perf_counter() - begun
     print(taken / (count - AHEAD - WARM_UP), flush=True)
     os._exit(0)
+
+
+def torch_loader(megabytes, count):
+    """Seconds a batch of torch's own."""
+    import torch
+
+    class Data(torch.utils.data.Dataset):
+        def __init__(self):
+            self.batches = Batches(megabytes)
+
+        def __len__(self):
+            return count
+
+        def __getitem__(self, index):
+            return self.batches.build(index)
+
+    batches = torch.utils.data.DataLoader(
+        Data(), batch_size=None, num_workers=WORKERS, prefetch_factor=AHEAD // WORKERS
+    )
+    take(iter(batches), count)
 
 
 def fit(megabytes, count):
@@ -206,24 +246,15 @@ def median(numbers):
 
 
 def table(executable):
-    """Prints what is measured, in us a batch, and the ratios that count."""
+    """Prints what is measured, and the ratios that count."""
     import keras
 
     print("keras {}, python {}.{}, numpy {}".format(keras.__version__, *sys.version_info[:2], numpy.__version__))
-    heads = ("MB", "ring, copied", "ring, in place", "pedl-run", "GB/s", "of copied", "of in place", "keras", "x keras")
-    print(("{:>6}" + "{:>16}" * 8).format(*heads))
+    print("us a batch; ratios are of the same run")
+    heads = ("MB", "ring", "pedl-run", "ratio", "GB/s", "keras", "x keras", "torch", "x torch")
+    print(ROW.format("", *heads))
     for megabytes, count in SIZES:
-        copied, own, ours, theirs = [], [], [], []
-        for _ in range(RUNS):
-            copied.append(run(["ring", megabytes, count, "copy"])[0])
-            own.append(run(["ring", megabytes, count, "own"])[0])
-            ours.append(run(["loader", megabytes, count], executable)[0])
-            theirs.append(run(["loader", megabytes, max(4 * WARM_UP, count // SHARE_OF_KERAS)])[0])
-        copied, own, ours, theirs = map(median, (copied, own, ours, theirs))
-        cells = ["{:.1f}".format(seconds * 1e6) for seconds in (copied, own, ours)]
-        cells += ["{:.2f}".format(megabytes / 1e3 / ours), "{:.2f}".format(copied / ours), "{:.2f}".format(own / ours)]
-        cells += ["{:.1f}".format(theirs * 1e6), "{:.1f}".format(theirs / ours)]
-        print(("{:>6}" + "{:>16}" * 8).format(megabytes, *cells), flush=True)
+        row(executable, megabytes, count)
     print("a whole script, in s; inf is one that hung: {:>8}{:>16}{:>16}".format("pedl-run", "python", "ratio"))
     for megabytes, batches in SIZES:
         count = max(4 * WARM_UP, batches // SHARE_OF_KERAS)
@@ -236,10 +267,38 @@ def table(executable):
         print("{:<22}{:>28.2f}{:>16.2f}{:>16.2f}".format(shown, ours, theirs, theirs / ours), flush=True)
 
 
+def row(executable, megabytes, count):
+    """Prints what batches of one size take."""
+    few = max(4 * WARM_UP, count // SHARE_OF_KERAS)
+    builds_in_place = tuple(map(int, numpy.__version__.split(".")[:2])) >= (1, 22)
+    ways = ["copy", "own"] if builds_in_place else ["copy"]
+    peers = {"keras": ["loader", megabytes, few, "own"]}
+    if importlib.util.find_spec("torch") is not None:
+        peers["torch"] = ["torch", megabytes, few]
+    words = [(kind, way) for way in ways for kind in ("ring", "loader")]
+    found = {word: [] for word in words + list(peers)}
+    for _ in range(RUNS):
+        for kind, way in words:
+            found[kind, way].append(run([kind, megabytes, count, way], executable if kind == "loader" else None)[0])
+        for name, peer in peers.items():
+            found[name].append(run(peer)[0])
+    found = {word: median(numbers) for word, numbers in found.items()}
+    for way in ways:
+        limit, ours = found["ring", way], found["loader", way]
+        cells = [limit * 1e6, ours * 1e6, limit / ours, megabytes / 1e3 / ours]
+        cells += [cell for name in peers for cell in (found[name] * 1e6, found[name] / ours)]
+        shown = ["{:.2f}".format(cell) for cell in cells] + [""] * (8 - len(cells))
+        print(ROW.format("copied" if way == "copy" else "in place", megabytes, *shown), flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "table":
         table(sys.argv[2])
-    elif sys.argv[1] == "ring":
-        print(ring(float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
     else:
-        {"loader": loader, "fit": fit}[sys.argv[1]](float(sys.argv[2]), int(sys.argv[3]))
+        megabytes, count = float(sys.argv[2]), int(sys.argv[3])
+        if sys.argv[1] == "ring":
+            print(ring(megabytes, count, sys.argv[4]))
+        elif sys.argv[1] == "loader":
+            loader(megabytes, count, sys.argv[4])
+        else:
+            {"torch": torch_loader, "fit": fit}[sys.argv[1]](megabytes, count)

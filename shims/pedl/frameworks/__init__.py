@@ -1,0 +1,1 @@
+"""What a model definition takes from `pedl` for its framework."""

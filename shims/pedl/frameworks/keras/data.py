@@ -1,0 +1,164 @@
+"""Data sets of Keras, and who builds their batches.
+
+Example:
+    train = InMemorySequence(images, labels, batch_size=32)
+    return KerasDataAdapter(train, workers=4, use_multiprocessing=True), InMemorySequence(*test, batch_size=32)
+"""
+import operator
+
+from pedl._context import context
+from pedl.errors import NotUnderHost
+from pedl.frameworks.keras._sequences import sequence_classes
+
+
+class KerasDataAdapter:
+    """A `Sequence`, and the threads or processes that build its batches.
+
+    Batches come in the order of their indices, once each in every epoch, and `on_epoch_end` of the `Sequence` is called
+    at the end of every one, as in Keras's `fit_generator`. What they draw at random does not depend on the workers.
+
+    Args:
+        sequence: a `Sequence` of Keras or `tf.keras`, or what has `__getitem__` and `__len__` as one has.
+        workers: the most threads or processes that build batches; with 0 whoever takes a batch builds it.
+        use_multiprocessing: processes instead of threads.
+        max_queue_size: the most batches that are built, or being built, before they are taken.
+
+    Raises:
+        TypeError: an argument of another kind.
+        ValueError: less than 0 workers, or no place for a batch.
+    """
+
+    def __init__(self, sequence, workers=1, use_multiprocessing=False, max_queue_size=10):
+        if not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
+            raise TypeError(
+                f"KerasDataAdapter takes a Sequence, which has `__getitem__` and `__len__`; "
+                f"it was given an object of class `{type(sequence).__name__}`"
+            )
+        self.sequence = sequence
+        self.workers = _count("workers", workers, 0)
+        self.use_multiprocessing = bool(use_multiprocessing)
+        self.max_queue_size = _count("max_queue_size", max_queue_size, 1)
+        self._batches = None
+
+    def __len__(self):
+        """Batches of an epoch."""
+        return len(self.sequence)
+
+    def start(self, batch_offset=0, is_validation=False):
+        """Begins with the first epoch.
+
+        Args:
+            batch_offset: how many batches to leave out, which are not built; more than an epoch has are several epochs.
+            is_validation: one pass, at whose end the `Sequence` is not told, instead of epoch after epoch.
+
+        Raises:
+            NotUnderHost: the script does not run under pedl-run.
+            RuntimeError: it was started before, and not stopped since.
+        """
+        context()
+        if self._batches is not None:
+            raise RuntimeError("this KerasDataAdapter was started already: call its `stop` first")
+        try:
+            from py_hooks.advice import data_adapter
+        except ImportError:
+            raise NotUnderHost("KerasDataAdapter builds batches in the process of a trial, which this is not") from None
+        offset = _count("batch_offset", batch_offset, 0)
+        self._batches = data_adapter.start(self, offset, bool(is_validation))
+
+    def get_iterator(self):
+        """An iterator over the batches. There is one, however often it is asked for.
+
+        Raises:
+            RuntimeError: it was not started.
+        """
+        if self._batches is None:
+            raise RuntimeError("this KerasDataAdapter has no batches yet: call its `start` first")
+        return self._batches
+
+    def stop(self, timeout=None):
+        """Ends the workers, once what they build now is built. May be called at any time.
+
+        Args:
+            timeout: is ignored.
+        """
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.close()
+
+
+class InMemorySequence(*sequence_classes()):
+    """A `Sequence` over arrays.
+
+    Args:
+        data: an array, or a list, tuple or dict of arrays; or anything else with a length that slices can be taken of,
+            such as a list of rows. All have as many rows.
+        labels: the same; or None where there are none, and batches are of the data alone.
+        batch_size: rows of a batch, at least 1.
+        sample_weight: an array with a weight for each row; or None.
+        drop_leftovers: leaves out the last batch where it has fewer rows than others.
+
+    Raises:
+        ValueError: numbers of rows differ, or there is nothing in a batch.
+    """
+
+    def __init__(self, data, labels, batch_size, sample_weight=None, drop_leftovers=False):
+        super().__init__()
+        parts = [("data", data)]
+        if labels is not None:
+            parts.append(("labels", labels))
+        if sample_weight is not None:
+            parts.append(("sample_weight", sample_weight))
+        self._parts = [part for _, part in parts]
+        self._batch_size = _count("batch_size", batch_size, 1)
+        self._drop_leftovers = bool(drop_leftovers)
+        lengths = [(name, len(array)) for name, part in parts for array in _arrays(part)]
+        if not lengths:
+            raise ValueError("InMemorySequence was given no array")
+        self._rows = lengths[0][1]
+        for name, rows in lengths:
+            if rows != self._rows:
+                raise ValueError(f"InMemorySequence takes arrays of as many rows: data has {self._rows}, {name} has {rows}")
+
+    def __len__(self):
+        """Batches of an epoch."""
+        leftovers = 0 if self._drop_leftovers else self._batch_size - 1
+        return (self._rows + leftovers) // self._batch_size
+
+    def __getitem__(self, index):
+        """The batch at an index: data, labels where there are some, and weights where there are some."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"batch {index} of an InMemorySequence that has {len(self)}")
+        rows = slice(index * self._batch_size, min((index + 1) * self._batch_size, self._rows))
+        batch = tuple(_rows_of(part, rows) for part in self._parts)
+        return batch if len(batch) > 1 else batch[0]
+
+
+def _arrays(part):
+    if isinstance(part, dict):
+        return list(part.values())
+    return list(part) if _is_several(part) else [part]
+
+
+def _is_several(part):
+    """Whether it is several arrays: a list of anything else is rows."""
+    return isinstance(part, (list, tuple)) and bool(part) and all(hasattr(array, "shape") for array in part)
+
+
+def _rows_of(part, rows):
+    if isinstance(part, dict):
+        return {name: array[rows] for name, array in part.items()}
+    if _is_several(part):
+        return type(part)(array[rows] for array in part)
+    return part[rows]
+
+
+def _count(name, value, least):
+    if isinstance(value, bool):
+        raise TypeError(f"{name} is a number; it was given {value!r}")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number; it was given {value!r}") from None
+    if count < least:
+        raise ValueError(f"{name} is at least {least}; it was given {count}")
+    return count
