@@ -57,6 +57,8 @@ class Items:
         self.must_be_built = False
         self._is_probed = not recorder.CALLS.trial.exact
         self._owned = None
+        # In a worker: its stream, and the attributes of the data set as they were after the item before.
+        self._stream_of_worker = self._before = None
         self._passes = weakref.WeakSet()
         self._processes = None
         self.started = 0
@@ -118,19 +120,26 @@ class Items:
     def build_in_worker(self, epoch, index):
         """As `build`, in a worker process; with the name of an attribute that it changed, or None."""
         _LOCAL.item = epoch, index
-        with WorkerStream(*self.key, epoch, index) as stream:
-            try:
-                built = self._compared(stream, index)
-            except BaseException:
-                if not stream.is_missed():
-                    raise
-            else:
-                if not stream.is_missed():
-                    return built
-            return self._compared(stream, index)
+        stream = self._stream_of_worker
+        if stream is None:
+            stream = self._stream_of_worker = WorkerStream()
+            # Nothing else is done in this thread.
+            stream.__enter__()
+        stream.begin(self.key + (epoch, index))
+        try:
+            built = self._compared(stream, index)
+        except BaseException:
+            if not stream.is_missed():
+                raise
+        else:
+            if not stream.is_missed():
+                return built
+        return self._compared(stream, index)
 
     def _compared(self, stream, index):
-        before = self._attributes()
+        before = self._before
+        if before is None:
+            before = self._before = self._attributes()
         if self._owned is None:
             self._owned = owned_generators.find(self.dataset)
         if not self._owned:
@@ -138,11 +147,14 @@ class Items:
         else:
             with self._keyed(stream.key):
                 item = self.dataset[index]
-        return item, self._first_change(before)
+        changed = self._first_change(before)
+        if changed is not _SAME:
+            self._before = None
+        return item, changed or None
 
-    def forget_generators(self):
-        """What the data set draws from may be other objects than before."""
-        self._owned = None
+    def is_updated(self):
+        """In a worker: attributes of the data set are others than before, and it may draw from other generators."""
+        self._before = self._owned = None
 
     def _building(self, stream_class, epoch, index):
         return _Building((epoch, index), stream_class(*(self.key + (epoch, index))))
@@ -184,7 +196,7 @@ class Items:
     def _watched(self, index):
         before, position = self._attributes(), recorder.CALLS.position()
         item = self.dataset[index]
-        self.notice(self._first_change(before))
+        self.notice(self._first_change(before) or None)
         if recorder.CALLS.position() != position and recorder.CALLS.recordable():
             # What it computes, or writes, has its records.
             self.must_be_built = True
@@ -209,12 +221,12 @@ class Items:
         return dict(getattr(self.dataset, "__dict__", ()))
 
     def _first_change(self, before):
-        """The name of an attribute whose value is another one than before, or None."""
+        """The name of an attribute whose value is another one than before, or None; `_SAME` where it is no other object."""
         # What can change without being bound anew is not compared, and this is done for every item.
         now = getattr(self.dataset, "__dict__", before)
         try:
             if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
-                return None
+                return _SAME
         except RuntimeError:
             # Another thread binds attributes meanwhile.
             pass
@@ -255,6 +267,8 @@ def _length(dataset):
 
 _PLAIN = {bool, int, float, str, bytes, type(None)}
 _NONE = object()
+# No attribute has changed at all.
+_SAME = ""
 
 
 # Items that have worker processes, and the order in which they got them.
@@ -341,7 +355,10 @@ class SequencePass:
     def __next__(self):
         begun = perf_counter()
         with self._lock:
-            item = self._next()
+            if len(self._building) > self._fewest and not self._is_over:
+                item = self._workers.take(self._items, self._building.popleft()[1])
+            else:
+                item = self._next()
         calls = recorder.CALLS
         # Who takes items ahead of it is not who trains.
         if get_ident() == calls.main_thread:
@@ -354,11 +371,10 @@ class SequencePass:
             raise StopIteration
         if not self._items.workers:
             return self._items.build(self._epoch, next(self._order))
-        if len(self._building) <= self._fewest:
-            # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
-            ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
-            if len(self._building) < ahead:
-                self._submit(ahead - len(self._building))
+        # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
+        ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
+        if len(self._building) < ahead:
+            self._submit(ahead - len(self._building))
         if not self._building:
             self._is_over = True
             self._release(waits=True)

@@ -106,8 +106,8 @@ class WorkerStream(PrivateStream):
     too. Of `random` there is nothing but its functions, so its generator is made when one of them is called.
 
     To set the generator takes longer than to build a small item, and few items draw. So it is set when a dispatcher is
-    called; whether something went past them before shows at its end (`is_missed`), and then the item is built again.
-    From then on, and where it cannot be seen, every stream sets the generator when it begins.
+    called; whether something went past them before shows at the end of the item (`is_missed`), which then is built again.
+    From then on, and where it cannot be seen, the generator is set whenever the stream begins with a key.
     """
 
     __slots__ = ("_mark",)
@@ -116,15 +116,18 @@ class WorkerStream(PrivateStream):
     _where = None
     _is_known = False
 
-    def __enter__(self):
+    def begin(self, key):
+        """The stream is that of another key from now on."""
+        self.key = key
+        self._numpy = self._python = None
         if not WorkerStream._is_known:
             WorkerStream._is_known = True
             WorkerStream._where = _position_of(sys.modules["numpy"].random.mtrand._rand)
-        if WorkerStream._where is None:
+        where = WorkerStream._where
+        if where is None:
             self._set()
         else:
-            self._mark = WorkerStream._where()
-        return PrivateStream.__enter__(self)
+            self._mark = where()
 
     @property
     def numpy(self):
@@ -136,7 +139,7 @@ class WorkerStream(PrivateStream):
     def is_missed(self):
         """Whether something has drawn from the global generator that was not set to the stream.
 
-        It is now, and will be from the start in all streams to come.
+        It is now, and will be from the start for all keys to come.
         """
         if self._numpy is not None or WorkerStream._where() == self._mark:
             return False

@@ -101,22 +101,20 @@ class ItemProcesses:
 
     def take(self, items, task):
         """Waits for the item that is built for a task."""
-        with self._lock:
-            pool, limit_s = self._pool, self._limit_s
-            if pool is None or not pool.is_under_way(task):
-                raise RuntimeError(
-                    "pedl: items of a data set are asked for in a process that its workers know nothing of"
-                )
-            try:
-                sent = pool.take(task, limit_s)
-                while sent is None:
+        pool = self._pool
+        if pool is None or not pool.is_under_way(task):
+            raise RuntimeError("pedl: items of a data set are asked for in a process that its workers know nothing of")
+        try:
+            sent = pool.take(task, self._limit_s)
+            while sent is None:
+                with self._lock:
                     self._hear_news(items)
-                    sent = pool.take(task, limit_s)
-            except BaseException:
-                if pool.is_under_way(task):
-                    self.cancel(task)
-                raise
-            self._idle_deaths = 0
+                sent = pool.take(task, self._limit_s)
+        except BaseException:
+            if pool.is_under_way(task):
+                self.cancel(task)
+            raise
+        self._idle_deaths = 0
         item, changed, error = sent
         if error is not None:
             raise _received(*error)
@@ -287,7 +285,7 @@ def _work(items, pool, number, trainer, update, crash):
         epoch, index, state = task
         try:
             if update.read(items.dataset, state):
-                items.forget_generators()
+                items.is_updated()
             worker.begin()
             # No name for what is built: where nobody knows it any more when it is sent, it need not be copied.
             worker.write(items.build_in_worker(epoch, index) + (None,))

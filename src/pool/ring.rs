@@ -345,8 +345,10 @@ impl<'a, W: Word> Ring<'a, W> {
 
     /// Owns a free slot; `None` where others were faster each time, which may be tried again at once.
     pub fn own(&self, worker: u32) -> Option<u32> {
-        // From the first on, so that few are in use, and those are warm.
-        (0..self.shape.slots()).find(|&slot| {
+        // From one on that is each worker's own, so that few are in use, and those are in the worker's caches.
+        let (slots, workers) = (self.shape.slots(), self.shape.spares.max(1));
+        let first = slots * (worker % workers) / workers;
+        (first..slots).chain(0..first).find(|&slot| {
             self.slot(slot) == Slot::Free
                 && self
                     .slot_word(slot)

@@ -52,7 +52,8 @@ def _work(draw, is_seen, indices, connection):
     if not is_seen:
         WorkerStream._is_known = True
     items = Items.__new__(Items)
-    items.key, items.dataset, items._owned = ("items",) + KEY, Draws(draw), None
+    items.key, items.dataset = ("items",) + KEY, Draws(draw)
+    items._owned = items._before = items._stream_of_worker = None
     built = []
     for index in indices:
         try:
