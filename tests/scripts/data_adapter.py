@@ -30,6 +30,8 @@ class Noisy(pedl.frameworks.keras.data.InMemorySequence):
         self.ends = 0
 
     def __getitem__(self, index):
+        # As long as something real takes, so that one worker alone cannot do it all.
+        time.sleep(0.01)
         inputs, targets, weights = super().__getitem__(index)
         inputs["noise"] = np.random.random_sample(len(targets))
         inputs["builder"] = [os.getpid(), threading.get_ident(), time.monotonic_ns()]
