@@ -57,8 +57,6 @@ def test_workers_live_through_a_fit_and_end_with_it(undisturbed):
 
 @pytest.mark.parametrize("words", [(0,), (1,), (4,), (1, "threads"), (2, "threads"), (4, "threads")], ids=str)
 def test_what_is_delivered_is_the_same_with_any_workers(run_of, undisturbed, words):
-    if words == (0,) and "keras2" in os.environ["PEDL_STACK"]:
-        pytest.skip("without workers Keras 2 calls `on_epoch_end` by itself, outside of the item stream")
     ended = run_of(words[0], "none", *words[1:]).run().check()
     assert ended.hashes == undisturbed[0].hashes
     assert "LEFT 0" in ended.stdout
@@ -157,6 +155,33 @@ def test_a_trial_goes_on_with_another_number_of_workers(run_of, undisturbed, wor
     run.environment["WORKERS"] = str(workers)
     ended = run.run().check()
     assert ended.hashes == undisturbed[0].hashes
+    assert run.trial.count("resumed") == 1
+
+
+@pytest.mark.parametrize("words", [(1, "processes"), (2, "processes"), (4, "processes"), (2, "threads"), (4, "threads")])
+def test_augmented_images_are_the_same_with_any_workers(script_run, tmp_path, words):
+    file = tmp_path / "seeds.yaml"
+    file.write_text(CONFIGURATION)
+    script = support.SCRIPTS / "augmented_images.py"
+    ended = [
+        script_run(script, *settings, options=["--config", file, "--exact"]).run().check()
+        for settings in [(0, "threads"), words]
+    ]
+    assert ended[0].hashes == ended[1].hashes
+
+
+@pytest.mark.parametrize(("workers", "way"), [("1", "processes"), ("3", "processes"), ("2", "threads")])
+def test_augmented_images_go_on_with_other_workers(script_run, tmp_path, workers, way):
+    file = tmp_path / "seeds.yaml"
+    file.write_text(CONFIGURATION)
+    script = support.SCRIPTS / "augmented_images.py"
+    options = ["--config", file, "--exact"]
+    whole = script_run(script, 2, "processes", options=options).run().check()
+    options += ["--checkpoint-seconds", "0.05"]
+    run = script_run(script, "2", "processes", options=options, environment={"WORKERS": "2", "WAY": "processes"})
+    run.start_and_kill()
+    run.environment.update(WORKERS=workers, WAY=way)
+    assert run.run().check().hashes == whole.hashes
     assert run.trial.count("resumed") == 1
 
 

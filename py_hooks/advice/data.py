@@ -61,19 +61,25 @@ class Items:
         self._stream_of_worker = self._before = None
         self._passes = weakref.WeakSet()
         self._processes = None
+        self._at_close = []
         self.started = 0
 
     def processes(self, window):
         """The worker processes, which see the data set as it is now; up to `window` items may be under way."""
         if self._processes is None:
             self._processes = ItemProcesses(self.workers, window, recorder.CALLS.trial.worker_timeout)
-            self.started = next(_STARTS)
-            _RUNNING.add(self)
+            self._close_with_call()
         self._processes.refresh(self)
         return self._processes
 
+    def _close_with_call(self):
+        self.started = next(_STARTS)
+        _RUNNING.add(self)
+
     def close(self):
         """Nobody takes items any more, or not for now: worker processes end. A pass that goes on starts others."""
+        while self._at_close:
+            self._at_close.pop()()
         if self._processes is not None:
             for items_pass in list(self._passes):
                 items_pass.put_back()
@@ -163,11 +169,21 @@ class Items:
         return owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key))
 
     def notify(self, hook, epoch):
-        """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a stream of its own."""
+        """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a stream of its own. Returns what it does."""
         with PrivateStream(*(self.key + (hook.__name__, epoch))) as stream:
             self._owned = owned_generators.find(self.dataset)
             with self._keyed(stream.key):
-                hook()
+                return hook()
+
+    def replace(self, name, stand_in):
+        """Until it is closed, an attribute of the data set is what `stand_in` makes of it, where it may have attributes."""
+        before = getattr(self.dataset, name, None)
+        attributes = getattr(self.dataset, "__dict__", None)
+        if before is None or attributes is None or name in attributes:
+            return
+        attributes[name] = stand_in(before)
+        self._at_close.append(lambda: attributes.pop(name, None))
+        self._close_with_call()
 
     def end_epoch(self, taken, goes_on=False):
         """An epoch is over, and the data set may be told so next: nothing is being built when this returns.
@@ -271,18 +287,18 @@ _NONE = object()
 _SAME = ""
 
 
-# Items that have worker processes, and the order in which they got them.
+# Items that have to be closed, such as those with worker processes, and the order in which they began.
 _RUNNING = weakref.WeakSet()
 _STARTS = itertools.count(1)
 
 
 def started():
-    """How often worker processes were started."""
+    """How often items began that have to be closed."""
     return max((items.started for items in _RUNNING), default=0)
 
 
 def close_started_since(before):
-    """Ends worker processes that are there for a call of the framework's, which has ended.
+    """Closes items that are there for a call of the framework's, which has ended.
 
     Args:
         before: what `started` returned before the call.

@@ -19,7 +19,8 @@ from py_hooks.advice.item_epochs import ItemEpochs
 from py_hooks.keras.packages import PACKAGES
 
 _LOOPS = tuple(package + ".engine.training_generator" for package in PACKAGES)
-_SEQUENCES = tuple(package + ".utils.data_utils" for package in PACKAGES)
+# Whose `__iter__` goes through the items in their order, epoch after epoch. That of image iterators, too.
+_SEQUENCES = tuple(package + ".utils.data_utils" for package in PACKAGES) + ("keras_preprocessing.image.iterator",)
 
 
 class SkippedBatch:
@@ -147,11 +148,18 @@ def iter_sequence_infinite(original, seq):
     """`iter_sequence_infinite`: items built by the consumer. A data set with an order of its own keeps it."""
     if type(seq).__iter__.__module__ not in _SEQUENCES:
         return original(seq)
-    return ItemStream(seq, workers=0, ahead=1, shuffle=False, notifies=False)
+    return _consumed(seq)
 
 
 def iterate_sequence(original, seq):
     """`Sequence.__iter__` of Keras before 2.2.3, where Keras's loop asks for it: items built by the consumer."""
     if sys._getframe(2).f_globals.get("__name__") not in _LOOPS:
         return original(seq)
-    return ItemStream(seq, workers=0, ahead=1, shuffle=False, notifies=False)
+    return _consumed(seq)
+
+
+def _consumed(dataset):
+    """The items of a data set that the consumer builds. Keras's loop itself tells it of the end of an epoch."""
+    stream = ItemStream(dataset, workers=0, ahead=1, shuffle=False, notifies=False)
+    stream.stand_in(_LOOPS)
+    return stream
