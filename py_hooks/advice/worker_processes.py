@@ -38,6 +38,9 @@ _LEASES = 5
 # Seconds that workers which build something that nobody needs any more may take to end, and then to end by a signal.
 _GRACE_SECONDS = 1
 
+# How much more readily the kernel kills a worker than the process that trains: half of all memory counts for as much.
+_OOM_SCORE = 500
+
 # Of what a worker wrote when it crashed.
 _MAX_TRACEBACK_BYTES = 1 << 16
 
@@ -277,6 +280,7 @@ def _work(items, pool, number, trainer, update, crash):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGABRT, signal.SIG_DFL)
     faulthandler.enable(crash)
+    _be_killed_first()
     worker = pool.worker(number, trainer)
     while True:
         task = worker.claim()
@@ -293,6 +297,14 @@ def _work(items, pool, number, trainer, update, crash):
         except BaseException as error:  # noqa: BLE001
             worker.write((None, None, _sendable(error)))
         worker.finish()
+
+
+def _be_killed_first():
+    """Where memory is short: a worker is replaced, and what it was building is built again."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
+        score = int(file.read())
+        file.seek(0)
+        file.write(str(min(1000, score + _OOM_SCORE)))
 
 
 def _sendable(error):

@@ -34,6 +34,7 @@ mod summary;
 mod supported;
 mod test;
 mod wheel;
+mod workers;
 
 use std::env;
 use std::ffi::OsString;
@@ -136,6 +137,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--stack NAME]...",
         help: "what worker processes deliver, beside a bare ring in shared memory and Keras's own",
         run: pool::run,
+    },
+    Command {
+        name: "workers",
+        arguments: "[--stack NAME]... [--kills 1000] [--epochs 2000] [--minutes 10]",
+        help: "worker processes that are killed, and that are left alone for many epochs; takes an hour",
+        run: workers::run,
     },
     Command {
         name: "checkpoints",

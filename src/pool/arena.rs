@@ -27,6 +27,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ring::{Ring, Shape};
+use crate::room;
 
 /// Bytes between the beginnings of two slots in the file: what one batch can have at most.
 pub const SLOT_BYTES: u64 = 1 << 40;
@@ -232,7 +233,7 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// There is not so much memory, on the machine or in a control group (`room`).
     pub(crate) fn reserve(&self, slot: u32, length: usize) -> io::Result<()> {
         let reserved = self.arena.reserved(slot);
         let grains = length.div_ceil(GRAIN);
@@ -248,6 +249,9 @@ impl Slots {
         let grains = grains.max(before + before / 4);
         let words = u32::try_from(grains).map_err(|_| out_of_memory())?;
         let (from, to) = (before as u64 * GRAIN as u64, grains as u64 * GRAIN as u64);
+        if room::left().is_some_and(|left| to - from > left) {
+            return Err(out_of_memory());
+        }
         loop {
             let place = offset_of(slot) + from;
             match rustix::fs::fallocate(

@@ -12,12 +12,14 @@
 //! | [`consumer`] | what the process that trains does: tasks are published, and batches taken |
 //! | [`worker`] | what a worker does: tasks are claimed, and batches written |
 //! | [`watch`] | which worker has ended |
+//! | `room` | how much memory there is left |
 //!
 //! Nothing here prints, starts a process or ends one.
 
 pub mod arena;
 pub mod consumer;
 pub mod ring;
+mod room;
 pub mod watch;
 pub mod word;
 pub mod worker;

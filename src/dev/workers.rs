@@ -1,0 +1,86 @@
+//! `cargo dev workers`: worker processes over a long time, and what becomes of those that are killed.
+//!
+//! What is measured is told by `tests/workers.py`, which does the work with the Python of each stack, and by
+//! `src/pool/tests/stress.rs`, which has no Python in it. What the runs leave is kept below the target directory in
+//! `workers/`, until the next time.
+
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Options;
+use crate::environment::Environment;
+use crate::failure::{Failure, Result};
+use crate::interpreter::Interpreter;
+use crate::matrix::Matrix;
+use crate::process::{Ended, Output, Running};
+use crate::repository::Repository;
+
+/// The tag of the stacks that may be chosen, and those that are where the command line names none.
+const TAG: &str = "keras";
+const STACKS: [&str; 2] = ["keras3-jax", "keras2-tensorflow1"];
+
+/// Minutes of stress without Python, where the command line says nothing.
+const MINUTES: u64 = 10;
+
+/// A thousand kills twice, and two thousand epochs, on a machine that is busy with other things.
+const LIMIT: Duration = Duration::from_secs(3 * 60 * 60);
+
+/// Runs all parts and prints what they find; says whether everything is within its bounds.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
+    let options = Options::parse(arguments, &["stack", "kills", "epochs", "minutes"])?.no_rest()?;
+    let repository = Repository::find();
+    let matrix = Matrix::read(&repository)?;
+    let mut names: Vec<&str> = options.all("stack").collect();
+    if names.is_empty() {
+        names.extend(STACKS);
+    }
+    let minutes = options.all("minutes").last().map_or(Ok(MINUTES), |text| {
+        text.parse()
+            .map_err(|_| Failure::usage(format!("`{text}` is no number of minutes")))
+    })?;
+    let mut is_good = minutes == 0 || stress(&repository, minutes)?;
+    let executable = repository.build()?;
+    let target = executable.ancestors().nth(2).unwrap_or(repository.root());
+    for stack in matrix.chosen(&names, TAG)? {
+        let Some(interpreter) = Interpreter::find(&stack.python) else {
+            let wanted = stack.python.join(", ");
+            println!("\n{}: skipped, no Python {wanted} was found", stack.name);
+            continue;
+        };
+        let environment = Environment::of(stack, &interpreter)?;
+        println!("\n{}", stack.name);
+        let mut command = environment.command();
+        command
+            .arg("-u")
+            .arg(repository.root().join("tests/workers.py"))
+            .arg("--directory")
+            .arg(target.join("workers").join(&stack.name))
+            .env("PEDL_RUN", &executable);
+        for name in ["kills", "epochs"] {
+            for value in options.all(name) {
+                command.arg(format!("--{name}={value}"));
+            }
+        }
+        is_good &= ends_well(command)?;
+    }
+    Ok(is_good)
+}
+
+/// Two worker processes without Python, for so long.
+fn stress(repository: &Repository, minutes: u64) -> Result<bool> {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(repository.root())
+        .args(["test", "--release", "--quiet", "--package", "pedl-pool"])
+        .args(["--test", "stress", "--", "--nocapture"])
+        .env("PEDL_STRESS_SECONDS", (60 * minutes).to_string());
+    ends_well(command)
+}
+
+fn ends_well(command: Command) -> Result<bool> {
+    let mut running = Running::start(command, Output::Copy)?;
+    let ended = running.wait(LIMIT)?;
+    running.text();
+    Ok(matches!(ended, Ended::Exited(status) if status.success()))
+}
