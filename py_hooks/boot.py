@@ -161,6 +161,16 @@ class _Process:
         module.signal = install
         trial.watch_signals()
 
+    def serve_batches(self, module):
+        """`pedl` was imported: its `KerasDataAdapter` asks here for what builds its batches."""
+
+        def start_batches(adapter, offset, is_validation):
+            from py_hooks.advice import data_adapter
+
+            return data_adapter.start(adapter, offset, is_validation)
+
+        module.start_batches = start_batches
+
     def watch_torch(self, module):
         from py_hooks.torch import optimizers
 
@@ -209,6 +219,7 @@ def start(launch_text):
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
+    finder.when_imported("pedl._context", process.serve_batches)
     finder.when_imported("torch.optim.optimizer", process.watch_torch)
     finder.when_imported("tf_keras.src.engine.training", process.watch_tf_keras)
     if process.trial.hyperparameters != "{}":

@@ -126,7 +126,7 @@ def test_k8_arguments_and_defaults(data):
         ({"sequence": iter([])}, TypeError, "takes a Sequence"),
         ({"workers": -1}, ValueError, "workers is at least 0; it was given -1"),
         ({"workers": 1.5}, TypeError, "workers is a whole number; it was given 1.5"),
-        ({"workers": True}, TypeError, "workers is a number; it was given True"),
+        ({"workers": True}, TypeError, "workers is a whole number; it was given True"),
         ({"max_queue_size": 0}, ValueError, "max_queue_size is at least 1; it was given 0"),
     ],
 )
@@ -144,6 +144,8 @@ def test_an_adapter_needs_a_trial_to_build_batches(data):
         adapter.get_iterator()
     with pytest.raises(pedl.NotUnderHost):
         adapter.start()
+    with pytest.raises(ValueError, match="batch_offset is 3; a validation is one pass of 2 batches"):
+        adapter.start(batch_offset=3, is_validation=True)
     adapter.stop()
 
 
@@ -176,6 +178,8 @@ def test_in_memory_sequence_takes_several_inputs_and_weights(data):
     assert data.InMemorySequence(rows, None, 2)[2].tolist() == [4]
     with pytest.raises(ValueError, match="data has 5, labels has 4"):
         data.InMemorySequence(rows, rows[1:], 2)
+    with pytest.raises(ValueError, match=r"data\['a'\] has 5, data\['b'\] has 3"):
+        data.InMemorySequence({"a": rows, "b": rows[2:]}, None, 2)
 
 
 def test_in_memory_sequence_is_one_for_the_framework(data):

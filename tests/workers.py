@@ -173,11 +173,13 @@ def report(run, ended, moments, kills):
             stops.append(max(later - sooner for sooner, later in zip(around, around[1:])) / 1e9)
     gaps = sorted((later - sooner) / 1e9 for sooner, later in zip(ends, ends[1:]))
     stops.sort()
+    next_ends.sort()
     told = len(re.findall("of the data set was ended by SIGKILL", ended.stderr))
     return {
         "kills": len(moments),
         "told": told,
         "batches": len(ends),
+        "median_next_end_s": next_ends[len(next_ends) // 2],
         "median_stop_s": stops[len(stops) // 2],
         "stop_of_95_of_100_s": stops[len(stops) * 95 // 100],
         "longest_stop_s": stops[-1],

@@ -115,7 +115,7 @@ class Items:
 
     def build(self, epoch, index):
         """The item at `index`, as the data set makes it in that epoch."""
-        with self._building(PrivateStream, epoch, index) as stream:
+        with self._building(epoch, index) as stream:
             if self._owned is None:
                 self._owned = owned_generators.find(self.dataset)
             if not self._owned:
@@ -135,10 +135,10 @@ class Items:
         try:
             built = self._compared(stream, index)
         except BaseException:
-            if not stream.is_missed():
+            if not stream.catch_up():
                 raise
         else:
-            if not stream.is_missed():
+            if not stream.catch_up():
                 return built
         return self._compared(stream, index)
 
@@ -158,12 +158,12 @@ class Items:
             self._before = None
         return item, changed or None
 
-    def is_updated(self):
-        """In a worker: attributes of the data set are others than before, and it may draw from other generators."""
+    def forget_dataset(self):
+        """In a worker: the data set is about to be used with other attributes, and may draw from other generators."""
         self._before = self._owned = None
 
-    def _building(self, stream_class, epoch, index):
-        return _Building((epoch, index), stream_class(*(self.key + (epoch, index))))
+    def _building(self, epoch, index):
+        return _Building((epoch, index), PrivateStream(*(self.key + (epoch, index))))
 
     def _keyed(self, key):
         return owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key))
@@ -175,7 +175,7 @@ class Items:
             with self._keyed(stream.key):
                 return hook()
 
-    def replace(self, name, stand_in):
+    def replace_attribute(self, name, stand_in):
         """Until it is closed, an attribute of the data set is what `stand_in` makes of it, where it may have attributes."""
         before = getattr(self.dataset, name, None)
         attributes = getattr(self.dataset, "__dict__", None)

@@ -89,7 +89,7 @@ class ItemEpochs:
         Args:
             loops: names of the modules that do; to others it is what it was.
         """
-        self._items.replace("on_epoch_end", lambda hook: _EndOfEpoch(self._items, hook, loops))
+        self._items.replace_attribute("on_epoch_end", lambda hook: _EndOfEpoch(self._items, hook, loops))
 
     def close(self):
         """Lets the workers go."""

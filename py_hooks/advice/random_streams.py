@@ -106,7 +106,7 @@ class WorkerStream(PrivateStream):
     too. Of `random` there is nothing but its functions, so its generator is made when one of them is called.
 
     To set the generator takes longer than to build a small item, and few items draw. So it is set when a dispatcher is
-    called; whether something went past them before shows at the end of the item (`is_missed`), which then is built again.
+    called; whether something went past them before shows at the end of the item (`catch_up`), which then is built again.
     From then on, and where it cannot be seen, the generator is set whenever the stream begins with a key.
     """
 
@@ -136,10 +136,11 @@ class WorkerStream(PrivateStream):
             self._set()
         return self._numpy
 
-    def is_missed(self):
-        """Whether something has drawn from the global generator that was not set to the stream.
+    def catch_up(self):
+        """Sets the generator, if something has drawn from it that was not the stream; and from the start for all keys to come.
 
-        It is now, and will be from the start for all keys to come.
+        Returns:
+            Whether what was built has to be built again.
         """
         if self._numpy is not None or WorkerStream._where() == self._mark:
             return False

@@ -2,8 +2,8 @@
 
 They start when the first item is asked for, all at once, as copies of the process that trains, and live until nobody
 takes items of the data set any more: a whole `fit`. What they build lies in memory that they share with the trainer
-(`Trial.pool`), where it is read without being copied. In a worker the global generators are set for each item to the
-states that a private stream of its key would have, so that what goes past the dispatchers draws the same.
+(`Trial.pool`), where it is read. In a worker numpy's global generator is set to the stream of an item once the item draws,
+and an item that drew from it before that is built again, so that what goes past the dispatchers draws the same.
 
 What happens to the data set in the process that trains (`on_epoch_end`, a callback that sets an attribute) reaches the
 workers before they build the first item of the next pass: the attributes that changed are sent to them; where that
@@ -289,14 +289,19 @@ def _work(items, pool, number, trainer, update, crash):
         epoch, index, state = task
         try:
             if update.read(items.dataset, state):
-                items.is_updated()
+                items.forget_dataset()
             worker.begin()
             # No name for what is built: where nobody knows it any more when it is sent, it need not be copied.
             worker.write(items.build_in_worker(epoch, index) + (None,))
         # Also what is no error: `multiprocessing.Pool` has the caller raise it, too.
         except BaseException as error:  # noqa: BLE001
             worker.write((None, None, _sendable(error)))
-        worker.finish()
+        try:
+            worker.finish()
+        except MemoryError as error:
+            # There is none for a copy of what the data set has kept.
+            worker.write((None, None, _sendable(error)))
+            worker.finish()
 
 
 def _be_killed_first():

@@ -8,6 +8,19 @@ from pedl.errors import NotUnderHost
 VARIABLE = "PEDL_CONTEXT"
 
 
+def start_batches(adapter, offset, is_validation):
+    """Begins to build the batches of a `KerasDataAdapter`. In the process that trains the host puts its own in the place of this.
+
+    Raises:
+        NotUnderHost: always.
+    """
+    context()
+    raise NotUnderHost(
+        "batches are built in the process that trains; this is another one, which the script has started\n"
+        "  start the adapter in the script itself"
+    )
+
+
 def context():
     """The trial's id, seed, experiment and hyperparameters.
 

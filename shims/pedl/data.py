@@ -1,6 +1,6 @@
 """Batch loaders, as the first model definitions had them: a data set that gives any range of its rows.
 
-`KerasDataAdapter(as_sequence(loader, batch_size))` and the trial classes take them.
+`KerasDataAdapter(as_sequence(loader, batch_size))` takes them.
 
 Example:
     train = ArrayBatchLoader(images, labels)
@@ -89,7 +89,7 @@ class SliceBatchLoader(BatchLoader):
 
 
 class _Rows:
-    """A `Sequence` over a loader."""
+    """The batches of a loader, by index."""
 
     def __init__(self, loader, batch_size):
         self._loader = loader

@@ -135,7 +135,7 @@ static COMMANDS: &[Command] = &[
     Command {
         name: "pool",
         arguments: "[--stack NAME]...",
-        help: "what worker processes deliver, beside a bare ring in shared memory and Keras's own",
+        help: "what worker processes deliver, beside a bare ring in shared memory, Keras's own and torch's",
         run: pool::run,
     },
     Command {

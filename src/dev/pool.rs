@@ -1,4 +1,4 @@
-//! `cargo dev pool`: what worker processes deliver, beside a bare ring in shared memory and Keras's own.
+//! `cargo dev pool`: what worker processes deliver, beside a bare ring in shared memory, Keras's own and torch's.
 //!
 //! `tests/bench/pool.py` measures and prints, once for each stack, with the executable that was built. All that is
 //! compared is measured in turns, in one run. Numbers depend on the machine, so none of them is a failure.

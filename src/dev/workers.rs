@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     })?;
     let mut is_good = minutes == 0 || stress(&repository, minutes)?;
     let executable = repository.build()?;
-    let target = executable.ancestors().nth(2).unwrap_or(repository.root());
+    let target = repository.target_directory()?;
+    let mut ran = 0;
     for stack in matrix.chosen(&names, TAG)? {
         let Some(interpreter) = Interpreter::find(&stack.python) else {
             let wanted = stack.python.join(", ");
@@ -63,15 +64,18 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             }
         }
         is_good &= ends_well(command)?;
+        ran += 1;
+    }
+    if ran == 0 {
+        return Err(Failure::new("no stack was run".to_owned()));
     }
     Ok(is_good)
 }
 
 /// Two worker processes without Python, for so long.
 fn stress(repository: &Repository, minutes: u64) -> Result<bool> {
-    let mut command = Command::new("cargo");
+    let mut command = repository.cargo();
     command
-        .current_dir(repository.root())
         .args(["test", "--release", "--quiet", "--package", "pedl-pool"])
         .args(["--test", "stress", "--", "--nocapture"])
         .env("PEDL_STRESS_SECONDS", (60 * minutes).to_string());
@@ -82,5 +86,9 @@ fn ends_well(command: Command) -> Result<bool> {
     let mut running = Running::start(command, Output::Copy)?;
     let ended = running.wait(LIMIT)?;
     running.text();
-    Ok(matches!(ended, Ended::Exited(status) if status.success()))
+    let is_good = matches!(ended, Ended::Exited(status) if status.success());
+    if !is_good {
+        println!("it ended with {}", ended.describe());
+    }
+    Ok(is_good)
 }

@@ -256,7 +256,11 @@ pub(crate) fn copied<'py>(
     let layout = Layout::of(&array)?;
     let is_dense = layout.strides == strides && layout.dense_strides() == strides;
     if layout.has_references || !is_dense || layout.size != bytes.len() {
-        return Err(inconsistent());
+        return Err(PyBufferError::new_err(format!(
+            "an array of {} bytes was sent as {}",
+            layout.size,
+            bytes.len()
+        )));
     }
     if layout.size > 0 {
         // SAFETY: by `is_dense`, `size` bytes lie there, which may be written; nobody else knows the array yet, and any

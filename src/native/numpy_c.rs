@@ -108,8 +108,12 @@ impl NumpyC {
         // SAFETY: by the invariant above, here and below; the first place has not changed since there is a table.
         let version: GetVersion = unsafe { table.at(GET_ABI_VERSION) };
         // SAFETY: it only returns a number.
-        if !ABIS.contains(&(unsafe { version() } & ABI_MASK)) {
-            return Err(inconsistent());
+        let version = unsafe { version() };
+        if !ABIS.contains(&(version & ABI_MASK)) {
+            return Err(PyImportError::new_err(format!(
+                "pedl: numpy's binary interface is {version:#x}; those of numpy 1 and 2 are known, 0x1000000 and 0x2000000: \
+                 install one of these"
+            )));
         }
         // SAFETY: as above.
         let version: GetVersion = unsafe { table.at(GET_FEATURE_VERSION) };
@@ -218,7 +222,9 @@ impl NumpyC {
         allocator: Allocator,
     ) -> PyResult<()> {
         let Some((set, _)) = self.handlers else {
-            return Err(inconsistent());
+            return Err(PyImportError::new_err(
+                "pedl: numpy before 1.22 has one allocator",
+            ));
         };
         let mut name = [0; 127];
         for (place, byte) in name.iter_mut().zip(*b"pedl") {

@@ -249,7 +249,7 @@ impl Slots {
         let grains = grains.max(before + before / 4);
         let words = u32::try_from(grains).map_err(|_| out_of_memory())?;
         let (from, to) = (before as u64 * GRAIN as u64, grains as u64 * GRAIN as u64);
-        if room::left().is_some_and(|left| to - from > left) {
+        if room::available_bytes().is_some_and(|left| to - from > left) {
             return Err(out_of_memory());
         }
         loop {

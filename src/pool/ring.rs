@@ -17,8 +17,8 @@
 //! themselves. That it died is for the consumer to learn elsewhere; then it calls [`Ring::recover`].
 //!
 //! **There is always a free slot** for who has claimed a task: a place that is not empty accounts for one slot at most,
-//! and its own for none yet; so with `window + leases + spares` slots one is free, as long as no more than `leases` are
-//! leased, and workers hold on to no more than `spares` besides.
+//! and its own for none yet; so with `window + leases + workers` slots one is free, as long as no more than `leases`
+//! are leased, and no worker holds on to more than one besides.
 //!
 //! **Nobody sleeps through news.** Workers sleep on `work`, which changes with every task that becomes ready; the
 //! consumer on `bell`, which changes when the task it awaits is built. Who sleeps announces it first and looks again then;
@@ -47,14 +47,14 @@ pub struct Shape {
     pub window: u32,
     /// How many batches the consumer may hold on to.
     pub leases: u32,
-    /// How many slots workers may hold on to, beside those that they build in.
-    pub spares: u32,
+    /// How many workers there are, each of which may hold on to a slot beside the one that it builds in.
+    pub workers: u32,
 }
 
 impl Shape {
     /// How many slots there are.
     pub fn slots(self) -> u32 {
-        self.window + self.leases + self.spares
+        self.window + self.leases + self.workers
     }
 
     /// How many words a ring of this shape consists of, all of them zero at first.
@@ -346,7 +346,7 @@ impl<'a, W: Word> Ring<'a, W> {
     /// Owns a free slot; `None` where others were faster each time, which may be tried again at once.
     pub fn own(&self, worker: u32) -> Option<u32> {
         // From one on that is each worker's own, so that few are in use, and those are in the worker's caches.
-        let (slots, workers) = (self.shape.slots(), self.shape.spares.max(1));
+        let (slots, workers) = (self.shape.slots(), self.shape.workers.max(1));
         let first = slots * (worker % workers) / workers;
         (first..slots).chain(0..first).find(|&slot| {
             self.slot(slot) == Slot::Free

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Bytes that may be reserved before the kernel has to kill somebody; nothing where that cannot be told.
-pub(crate) fn left() -> Option<u64> {
+pub(crate) fn available_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let machine = fs::read_to_string("/proc/meminfo")
         .ok()
@@ -52,20 +52,20 @@ fn left_in(line: &str, root: &Path) -> Option<u64> {
 
 /// How the files of a group are called.
 struct Names {
-    most: &'static str,
-    used: &'static str,
+    limit: &'static str,
+    usage: &'static str,
     /// In `memory.stat`: what is in files that are read again when they are needed.
     cache: &'static str,
 }
 
 const V1: Names = Names {
-    most: "memory.limit_in_bytes",
-    used: "memory.usage_in_bytes",
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
     cache: "total_inactive_file",
 };
 const V2: Names = Names {
-    most: "memory.max",
-    used: "memory.current",
+    limit: "memory.max",
+    usage: "memory.current",
     cache: "inactive_file",
 };
 
@@ -78,10 +78,10 @@ impl Names {
                 .parse::<u64>()
                 .ok()
         };
-        let (most, used) = (number(self.most)?, number(self.used)?);
+        let (limit, usage) = (number(self.limit)?, number(self.usage)?);
         let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
         let cache = number_after(&stat, self.cache).unwrap_or(0);
-        Some(most.saturating_sub(used.saturating_sub(cache)))
+        Some(limit.saturating_sub(usage.saturating_sub(cache)))
     }
 }
 

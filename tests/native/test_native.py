@@ -4,6 +4,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -328,9 +329,15 @@ def test_the_types_name_what_there_is(native):
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     public = {name for name in dir(native) if isinstance(getattr(native, name), type)}
     assert set(classes) == public
-    defined = {node.name for node in classes["Trial"].body if isinstance(node, ast.FunctionDef)}
-    there = {name for name in vars(native.Trial) if not name.startswith("_")}
-    assert defined - {"__new__"} == there
+    for name in ("Trial", "Pool", "PoolWorker"):
+        defined = {node.name: node.args.args for node in classes[name].body if isinstance(node, ast.FunctionDef)}
+        kind = getattr(native, name)
+        there = {member for member in vars(kind) if not member.startswith("_")}
+        assert set(defined) - {"__new__"} == there
+        if name != "Trial":
+            for member in there:
+                words = re.findall("[a-z_]+", getattr(kind, member).__text_signature__)
+                assert [argument.arg for argument in defined[member]] == words, member
 
 
 def test_the_quick_checksum_of_a_batch(native):

@@ -302,29 +302,45 @@ def test_only_what_is_delivered_lies_in_the_pool(line):
 
 @builds_in_place
 def test_zeros_are_zeros_where_something_was_before(line):
+    shared = []
+
+    def build(make):
+        array = make()
+        shared.append(is_shared(array))
+        return array
+
     makers = [lambda: numpy.full(50000, 7.0), lambda: numpy.zeros(50000)]
     for turn in range(20):
-        array = line.build(makers[turn % 2])
+        array = line.build(lambda turn=turn: build(makers[turn % 2]))
         assert (array == (0 if turn % 2 else 7)).all()
         del array
+    assert shared == [False] + [True] * 19
 
 
 @builds_in_place
 def test_arrays_may_change_their_size_while_they_are_built(line):
     def build(array):
-        array.resize(2 * len(array), refcheck=False)
+        if make.number > 1:
+            array.resize(2 * len(array), refcheck=False)
         return array
 
     make = Maker(build)
-    for number in range(1, 6):
+    line.build(make)
+    for number in range(2, 6):
         array = line.build(make)
         assert (array[:50000] == number).all()
         assert not array[50000:].any()
+    # What is resized moves out of the slot, and is not expected there again.
+    assert make.shared == [False, True, False, False, False]
 
 
 @builds_in_place
-@pytest.mark.parametrize("sizes", [range(10000, 400000, 30011), range(400000, 10000, -30011), [50000, 300000] * 6])
-def test_items_of_different_sizes(line, sizes):
+@pytest.mark.parametrize(
+    ("sizes", "in_place"),
+    # What is larger than all before has no room in a slot.
+    [(range(10000, 400000, 30011), 0), (range(400000, 10000, -30011), 12), ([50000, 300000] * 6, 10)],
+)
+def test_items_of_different_sizes(line, sizes, in_place):
     make = Maker()
     for number, size in enumerate(sizes, 1):
         make.size = size
@@ -332,16 +348,26 @@ def test_items_of_different_sizes(line, sizes):
         assert array.shape == (size,)
         assert (array == number).all()
         del array
+    assert sum(make.shared) == in_place
 
 
 @builds_in_place
 def test_the_order_of_elements_is_kept_in_place_too(line):
     orders = {"F": lambda array: array.reshape(500, 100).copy("F"), "gaps": lambda array: array[::2]}
     for order in orders.values():
-        make = Maker(order)
+        shared = []
+
+        def build(array, order=order, shared=shared):
+            array = order(array)
+            shared.append(is_shared(array))
+            return array
+
+        make = Maker(build)
         for number in range(1, 5):
             expected = order(numpy.full(50000, number, "float32"))
             same(expected, line.build(make))
+        # What has gaps is not sent as it lies there.
+        assert shared == [False] + [order is orders["F"]] * 3
 
 
 @builds_in_place
@@ -359,8 +385,10 @@ def test_a_cached_array_is_sent_as_it_is(line):
 @builds_in_place
 def test_what_fails_while_it_is_built_in_place_leaves_the_pool_usable(line):
     make = Maker()
-    for number in range(1, 8):
-        assert (line.build(make) == number).all()
+    for _ in range(4):
+        # What fails delivers nothing; so what comes behind it is expected to deliver nothing, either.
+        for _ in range(2):
+            assert (line.build(make) == make.number).all()
         assert line.pool.publish(line.task, 3, [line.task], 5) == 1
         line.worker.claim()
         line.worker.begin()
@@ -373,4 +401,5 @@ def test_what_fails_while_it_is_built_in_place_leaves_the_pool_usable(line):
         del array
         assert line.pool.take(line.task, None) == "ValueError"
         line.task += 1
-        make.number = number
+    # Each time the array outlived what was sent.
+    assert make.shared == [False, True] * 3 + [False, False]

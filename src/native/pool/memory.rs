@@ -2,14 +2,15 @@
 //! Memory of a pool as numpy sees it.
 //!
 //! **Invariant of the unsafe code.** The bytes of a batch are there as long as its [`Memory`], which every array over
-//! them holds.
+//! them holds; but for the one in [`copy_into`], which is gone before its bytes are.
 
 use pedl_pool::Lease;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::array::{Layout, inconsistent};
+use crate::array::Layout;
 use crate::numpy::Numpy;
+use crate::pool::message::malformed;
 
 /// The bytes of a batch, which are leased as long as there is an array over them.
 #[pyclass(module = "_pedl", frozen)]
@@ -45,10 +46,10 @@ pub(crate) fn array_in<'py>(
     let py = memory.py();
     let lease = &memory.get().lease;
     let numpy = Numpy::get(py)?;
-    check(dtype, shape, strides, lease.bytes().len().checked_sub(at))?;
+    check_fits(dtype, shape, strides, lease.bytes().len().checked_sub(at))?;
     let class = numpy.ndarray.bind(py);
     let data = lease.as_ptr().wrapping_add(at);
-    // SAFETY: `check` has made sure that the elements lie in the batch; any bytes are elements, and the array holds the
+    // SAFETY: `check_fits` has made sure that the elements lie in the batch; any bytes are elements, and the array holds the
     // batch before anybody else knows the array.
     let array = unsafe { numpy.c.new_array(class, dtype, shape, strides, data) }?;
     numpy.c.set_base(&array, memory.as_any())?;
@@ -59,7 +60,7 @@ pub(crate) fn array_in<'py>(
 pub(crate) fn copy_into(out: &mut [u8], layout: &Layout<'_>) -> PyResult<()> {
     let py = layout.array().py();
     let (dtype, strides) = (layout.dtype()?, layout.dense_strides());
-    check(&dtype, layout.shape(), &strides, Some(out.len()))?;
+    check_fits(&dtype, layout.shape(), &strides, Some(out.len()))?;
     let numpy = Numpy::get(py)?;
     let class = numpy.ndarray.bind(py);
     // SAFETY: as above, but for who holds the memory: the array is gone before this returns, as nobody else gets to
@@ -74,8 +75,8 @@ pub(crate) fn copy_into(out: &mut [u8], layout: &Layout<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether so many bytes hold the elements of an array, and may.
-fn check(
+/// Fails unless so many bytes hold the elements of an array, which are no Python objects.
+fn check_fits(
     dtype: &Bound<'_, PyAny>,
     shape: &[isize],
     strides: &[isize],
@@ -86,9 +87,9 @@ fn check(
     let mut needed = Some(elements.size);
     for (&size, &stride) in shape.iter().zip(strides) {
         let (Ok(size), Ok(stride)) = (usize::try_from(size), usize::try_from(stride)) else {
-            return Err(inconsistent());
+            return Err(malformed());
         };
-        // Where there are no elements, too, which leaves room to spare.
+        // At least one element, also of an array without any.
         let reach = size.saturating_sub(1).checked_mul(stride);
         needed = needed
             .zip(reach)
@@ -98,7 +99,7 @@ fn check(
         .zip(length)
         .is_some_and(|(needed, length)| needed <= length);
     if elements.are_references || !is_within {
-        return Err(inconsistent());
+        return Err(malformed());
     }
     Ok(())
 }

@@ -33,7 +33,12 @@ use crate::pool::region::{ALIGNMENT, Region};
 /// Deeper values are pickled, which has limits of its own.
 const MAX_DEPTH: usize = 50;
 
-/// What comes before the elements, rounded up.
+/// The words before the elements.
+const STRUCTURE_AT: usize = 0;
+const STRUCTURE_LENGTH_AT: usize = 8;
+const ELEMENTS_AT: usize = 16;
+
+/// Bytes before the elements: three words, and what is missing to where arrays may begin.
 pub(crate) const HEAD: usize = ALIGNMENT;
 
 const NONE: u8 = 0;
@@ -109,9 +114,12 @@ impl<'a, 'py> Message<'a, 'py> {
 
     /// Writes the message.
     pub(crate) fn write(&self, out: &mut [u8]) -> PyResult<()> {
-        let head = [self.end, self.structure.len(), self.elements];
-        for (place, number) in out.chunks_exact_mut(8).zip(head) {
-            place.copy_from_slice(&(number as u64).to_le_bytes());
+        for (at, number) in [
+            (STRUCTURE_AT, self.end),
+            (STRUCTURE_LENGTH_AT, self.structure.len()),
+            (ELEMENTS_AT, self.elements),
+        ] {
+            out[at..at + 8].copy_from_slice(&(number as u64).to_le_bytes());
         }
         out[self.end..self.len()].copy_from_slice(&self.structure);
         for (layout, at) in &self.arrays {
@@ -272,8 +280,12 @@ impl<'a, 'py> Message<'a, 'py> {
 
 /// How many bytes of elements a message has.
 pub(crate) fn elements(message: &[u8]) -> PyResult<usize> {
-    let mut sizes = message.get(16..).ok_or_else(malformed)?;
-    take_count(&mut sizes).ok_or_else(malformed)
+    word_at(message, ELEMENTS_AT)
+}
+
+fn word_at(message: &[u8], at: usize) -> PyResult<usize> {
+    let mut rest = message.get(at..).unwrap_or_default();
+    take_count(&mut rest).ok_or_else(malformed)
 }
 
 /// Builds the value of a message. Its arrays are copies.
@@ -310,10 +322,8 @@ impl<'a, 'py> Reading<'a, 'py> {
         memory: Option<&'a Bound<'py, Memory>>,
         pickling: &'a Pickling,
     ) -> PyResult<Self> {
-        let mut head = message;
-        let (Some(begin), Some(length)) = (take_count(&mut head), take_count(&mut head)) else {
-            return Err(malformed());
-        };
+        let begin = word_at(message, STRUCTURE_AT)?;
+        let length = word_at(message, STRUCTURE_LENGTH_AT)?;
         let rest = message
             .get(begin..)
             .and_then(|rest| rest.get(..length))
@@ -455,6 +465,6 @@ fn take_count(rest: &mut &[u8]) -> Option<usize> {
     u64::from_le_bytes(*eight).try_into().ok()
 }
 
-fn malformed() -> PyErr {
+pub(crate) fn malformed() -> PyErr {
     Error::new_err("a worker process sent something that is no batch")
 }

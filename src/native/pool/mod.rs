@@ -72,7 +72,7 @@ impl Pool {
         let shape = Shape {
             window,
             leases,
-            spares: workers,
+            workers,
         };
         let arena = Arc::new(Arena::create(shape)?);
         Ok(Self {
@@ -185,7 +185,7 @@ impl Pool {
     fn worker(&self, py: Python<'_>, number: u32, trainer: i32) -> PyResult<PoolWorker> {
         end_with(trainer)?;
         let builds_in_slots = region::install(py)?;
-        let worker = Building {
+        let worker = WorkerState {
             worker: pedl_pool::Worker::new(Arc::clone(self.consumer.arena()), number),
             claim: None,
             length: 0,
@@ -237,12 +237,12 @@ impl Pool {
 /// One worker process of a pool.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct PoolWorker {
-    state: Mutex<Building>,
+    state: Mutex<WorkerState>,
     pickling: Arc<Pickling>,
 }
 
 /// What a worker is at.
-struct Building {
+struct WorkerState {
     worker: pedl_pool::Worker,
     claim: Option<Claim>,
     /// Bytes that were written for it.
@@ -251,7 +251,7 @@ struct Building {
     prepared: Option<Bytes>,
     /// Whether it is for what is built now.
     builds_in_slot: bool,
-    /// Bytes of a slot that the next item is expected to build there.
+    /// The most bytes that an item would have built in a slot, so far.
     needed: usize,
     /// How often that may still happen.
     may_be_kept: u32,
@@ -308,7 +308,7 @@ impl PoolWorker {
         }
     }
 
-    /// Sends what was written. Nobody knows the value any more, unless the data set has kept it.
+    /// Sends what was written. The caller holds no reference to it any more.
     fn finish(&self) -> PyResult<()> {
         let mut state = self.lock();
         let claim = state.claim.take();
@@ -322,12 +322,12 @@ impl PoolWorker {
 }
 
 impl PoolWorker {
-    fn lock(&self) -> MutexGuard<'_, Building> {
+    fn lock(&self) -> MutexGuard<'_, WorkerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Building {
+impl WorkerState {
     fn begin(&mut self) {
         self.builds_in_slot = false;
         if !region::in_use() {
@@ -354,6 +354,17 @@ impl Building {
         }
         self.worker.finish(claim, self.length);
         Ok(())
+    }
+}
+
+impl Drop for WorkerState {
+    fn drop(&mut self) {
+        if region::in_use() {
+            // Arrays outlive it.
+            mem::forget(self.prepared.take());
+        } else {
+            region::release_slot();
+        }
     }
 }
 

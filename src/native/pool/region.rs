@@ -1,9 +1,10 @@
 #![expect(unsafe_code, reason = "numpy takes the memory of arrays from here")]
 //! Arrays that are built where they will be read: numpy's large arrays have their memory in a slot.
 //!
-//! Which ones tells the item before: allocations are numbered while an item is built, and what was delivered had most
-//! of the memory of some of them. Only these get memory in the slot, so that nothing lies there but what is delivered;
-//! an item that is built in another way is copied into the slot, as the first one is.
+//! Which ones tells the item before: its first 64 allocations of 16 KiB or more are numbered, and those of which it
+//! delivered at least half, as one array without gaps, are expected to be delivered again. Only these get memory in the
+//! slot, so that nothing lies there but what is delivered; an item that is built in another way is copied into the slot, as
+//! the first one is. So is an array that was resized while it was built.
 //!
 //! A slot is handed over once no array of this process has memory in it any more. Where the data set keeps one (a
 //! cache), the slot stays with the worker, and what is in it is copied to another.
@@ -17,6 +18,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::prelude::*;
@@ -36,7 +38,10 @@ const NUMBERED: u32 = u64::BITS;
 /// What numpy would use without us.
 static USUAL: OnceLock<Allocator> = OnceLock::new();
 
-static MEMORY: Mutex<Building> = Mutex::new(Building {
+/// Where the slot is, for who only asks whether an address lies in it.
+static SLOT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+static ALLOCATIONS: Mutex<Allocations> = Mutex::new(Allocations {
     is_open: false,
     has_slot: false,
     base: 0,
@@ -57,7 +62,8 @@ struct Block {
     is_delivered: bool,
 }
 
-struct Building {
+/// The large allocations of the item that is being built.
+struct Allocations {
     /// Whether an item is being built.
     is_open: bool,
     /// Whether the slot is for this item.
@@ -106,11 +112,11 @@ impl Region {
 
     /// The next item is expected to deliver what this one does. Returns how many bytes of a slot that takes.
     pub(crate) fn learn(&self) -> usize {
-        let mut memory = lock();
-        memory.wanted = 0;
+        let mut allocations = lock();
+        allocations.wanted = 0;
         let mut needed = 0;
         for block in self.blocks.iter().filter(|block| block.is_delivered) {
-            memory.wanted |= 1 << block.number;
+            allocations.wanted |= 1 << block.number;
             needed += block.size.next_multiple_of(ALIGNMENT);
         }
         needed
@@ -144,35 +150,40 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<bool> {
 ///     `slot`: address and length of memory for what is delivered, where arrays begin behind `head` bytes. Nothing of
 ///         a slot before is in use.
 pub(crate) fn begin(slot: Option<(usize, usize)>, head: usize) {
-    let mut memory = lock();
-    memory.is_open = true;
-    memory.number = 0;
-    memory.has_slot = slot.is_some();
+    let mut allocations = lock();
+    allocations.is_open = true;
+    allocations.number = 0;
+    allocations.has_slot = slot.is_some();
     if let Some((base, length)) = slot {
-        debug_assert!(!memory.is_in_use(), "a slot is taken for another");
-        memory.blocks.clear();
-        memory.base = base;
-        memory.end = base + length;
-        memory.next = base + head;
+        debug_assert!(!allocations.is_in_use(), "a slot is taken for another");
+        allocations.set_slot(base, base + length);
+        allocations.next = base + head;
+    } else if allocations.is_in_use() {
+        allocations.blocks.retain(|block| block.is_in_slot);
+        allocations.next = allocations.end;
     } else {
-        memory.blocks.retain(|block| block.is_in_slot);
-        memory.next = memory.end;
+        allocations.set_slot(0, 0);
     }
+}
+
+/// The slot is gone. Nothing of it is in use.
+pub(crate) fn release_slot() {
+    lock().set_slot(0, 0);
 }
 
 /// The item is built: nothing is put into the slot any more.
 pub(crate) fn close() -> Region {
-    let mut memory = lock();
-    memory.is_open = false;
-    let is_new = |block: &&Block| memory.has_slot || !block.is_in_slot;
+    let mut allocations = lock();
+    allocations.is_open = false;
+    let is_new = |block: &&Block| allocations.has_slot || !block.is_in_slot;
     Region {
-        base: memory.base,
-        end: if memory.has_slot {
-            memory.next - memory.base
+        base: allocations.base,
+        end: if allocations.has_slot {
+            allocations.next - allocations.base
         } else {
             0
         },
-        blocks: memory.blocks.iter().filter(is_new).copied().collect(),
+        blocks: allocations.blocks.iter().filter(is_new).copied().collect(),
     }
 }
 
@@ -181,7 +192,15 @@ pub(crate) fn in_use() -> bool {
     lock().is_in_use()
 }
 
-impl Building {
+impl Allocations {
+    /// Memory for arrays is there from now on; all that is known of others is forgotten.
+    fn set_slot(&mut self, base: usize, end: usize) {
+        self.blocks.clear();
+        (self.base, self.end, self.next) = (base, end, end);
+        SLOT[0].store(base, Ordering::Relaxed);
+        SLOT[1].store(end, Ordering::Relaxed);
+    }
+
     fn is_in_use(&self) -> bool {
         self.blocks.iter().any(|block| block.is_in_slot)
     }
@@ -225,7 +244,7 @@ impl Building {
     }
 
     /// Memory is free again. Returns how large it was, if it was in the slot.
-    fn forget(&mut self, address: usize) -> Option<usize> {
+    fn remove(&mut self, address: usize) -> Option<usize> {
         let place = self
             .blocks
             .iter()
@@ -233,23 +252,21 @@ impl Building {
         let block = self.blocks.swap_remove(place);
         block.is_in_slot.then_some(block.size)
     }
-
-    /// How much there is at an address in the slot.
-    fn size_at(&self, address: usize) -> Option<usize> {
-        let is_there = |block: &&Block| block.address == address && block.is_in_slot;
-        self.blocks.iter().find(is_there).map(|block| block.size)
-    }
 }
 
-fn lock() -> MutexGuard<'static, Building> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, Allocations> {
+    ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn usual() -> &'static Allocator {
     USUAL.get().expect("it was set before ours")
 }
 
-/// What both `malloc` and `calloc` do; `usual` allocates elsewhere, where `place` is none.
+/// What both `malloc` and `calloc` do.
+///
+/// Args:
+///     `in_slot`: makes memory of the slot ready.
+///     `elsewhere`: allocates where the slot has none for this.
 fn allocate(
     size: usize,
     in_slot: impl FnOnce(*mut c_void),
@@ -258,20 +275,20 @@ fn allocate(
     if size < SMALLEST {
         return elsewhere();
     }
-    let mut memory = lock();
-    if !memory.is_open {
-        drop(memory);
+    let mut allocations = lock();
+    if !allocations.is_open {
+        drop(allocations);
         return elsewhere();
     }
-    if let Some(address) = memory.place(size) {
-        drop(memory);
+    if let Some(address) = allocations.place(size) {
+        drop(allocations);
         let address = ptr::with_exposed_provenance_mut(address);
         in_slot(address);
         return address;
     }
     let address = elsewhere();
     if !address.is_null() {
-        memory.note(address.expose_provenance(), size);
+        allocations.note(address.expose_provenance(), size);
     }
     address
 }
@@ -304,28 +321,37 @@ unsafe extern "C" fn realloc(
     size: usize,
 ) -> *mut c_void {
     let usual = usual();
-    let Some(before) = lock().size_at(address.addr()) else {
-        lock().forget(address.addr());
+    if !is_in_slot(address) {
+        lock().remove(address.addr());
         // SAFETY: it is memory of this allocator, since it is none of ours.
         return unsafe { (usual.realloc)(usual.context, address, size) };
-    };
+    }
     // SAFETY: as numpy would call it.
     let moved = unsafe { (usual.malloc)(usual.context, size) };
     if !moved.is_null() {
+        let before = lock().remove(address.addr()).unwrap_or(0);
         let count = before.min(size);
-        // SAFETY: both have so many bytes, and are different memory.
+        // SAFETY: both have so many bytes, and are different allocations.
         unsafe { ptr::copy_nonoverlapping(address.cast::<u8>(), moved.cast(), count) };
-        lock().forget(address.addr());
     }
     moved
 }
 
 unsafe extern "C" fn free(_context: *mut c_void, address: *mut c_void, size: usize) {
-    // What numpy takes for the size is that of the allocation.
-    if size >= SMALLEST && lock().forget(address.addr()).is_some() {
+    if is_in_slot(address) {
+        lock().remove(address.addr());
         return;
+    }
+    if size >= SMALLEST {
+        lock().remove(address.addr());
     }
     let usual = usual();
     // SAFETY: it is memory of this allocator, since it is none of ours.
     unsafe { (usual.free)(usual.context, address, size) };
+}
+
+/// Whether memory that is in use was given by `place`.
+fn is_in_slot(address: *mut c_void) -> bool {
+    let [begin, end] = SLOT.each_ref().map(|word| word.load(Ordering::Relaxed));
+    (begin..end).contains(&address.addr())
 }

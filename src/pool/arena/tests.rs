@@ -8,7 +8,7 @@ use crate::ring::{Claimed, Shape};
 const SHAPE: Shape = Shape {
     window: 4,
     leases: 2,
-    spares: 0,
+    workers: 0,
 };
 
 /// The memory as another process sees it: by the same file, mapped elsewhere.

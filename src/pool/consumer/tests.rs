@@ -10,7 +10,7 @@ use crate::worker::{Asked, Worker};
 const SHAPE: Shape = Shape {
     window: 4,
     leases: 2,
-    spares: 1,
+    workers: 1,
 };
 
 /// A pool's consumer, and a worker of each number that sees the memory as another process does.

@@ -202,7 +202,7 @@ fn check(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -
 const SHAPE: Shape = Shape {
     window: 2,
     leases: 1,
-    spares: 0,
+    workers: 0,
 };
 
 #[test]

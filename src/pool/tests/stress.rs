@@ -20,7 +20,7 @@ use rustix::process::Pid;
 const SHAPE: Shape = Shape {
     window: 7,
     leases: 4,
-    spares: WORKERS,
+    workers: WORKERS,
 };
 const WORKERS: u32 = 2;
 

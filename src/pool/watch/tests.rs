@@ -15,7 +15,7 @@ use crate::word::Woken;
 const SHAPE: Shape = Shape {
     window: 1,
     leases: 1,
-    spares: 0,
+    workers: 0,
 };
 
 fn process() -> Child {

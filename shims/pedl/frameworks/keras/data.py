@@ -6,8 +6,7 @@ Example:
 """
 import operator
 
-from pedl._context import context
-from pedl.errors import NotUnderHost
+from pedl import _context
 from pedl.frameworks.keras._sequences import sequence_classes
 
 
@@ -53,17 +52,17 @@ class KerasDataAdapter:
 
         Raises:
             NotUnderHost: the script does not run under pedl-run.
-            RuntimeError: it was started before, and not stopped since.
+            RuntimeError: it was started before, and not stopped since; or no framework is imported.
+            ValueError: there are not as many batches.
         """
-        context()
         if self._batches is not None:
             raise RuntimeError("this KerasDataAdapter was started already: call its `stop` first")
-        try:
-            from py_hooks.advice import data_adapter
-        except ImportError:
-            raise NotUnderHost("KerasDataAdapter builds batches in the process of a trial, which this is not") from None
         offset = _count("batch_offset", batch_offset, 0)
-        self._batches = data_adapter.start(self, offset, bool(is_validation))
+        if is_validation and offset > len(self):
+            raise ValueError(f"batch_offset is {offset}; a validation is one pass of {len(self)} batches")
+        if offset and not len(self):
+            raise ValueError(f"batch_offset is {offset}; the Sequence has no batches")
+        self._batches = _context.start_batches(self, offset, bool(is_validation))
 
     def get_iterator(self):
         """An iterator over the batches. There is one, however often it is asked for.
@@ -111,13 +110,15 @@ class InMemorySequence(*sequence_classes()):
         self._parts = [part for _, part in parts]
         self._batch_size = _count("batch_size", batch_size, 1)
         self._drop_leftovers = bool(drop_leftovers)
-        lengths = [(name, len(array)) for name, part in parts for array in _arrays(part)]
+        lengths = [(name + place, len(array)) for name, part in parts for place, array in _arrays(part)]
         if not lengths:
             raise ValueError("InMemorySequence was given no array")
-        self._rows = lengths[0][1]
+        first, self._rows = lengths[0]
         for name, rows in lengths:
             if rows != self._rows:
-                raise ValueError(f"InMemorySequence takes arrays of as many rows: data has {self._rows}, {name} has {rows}")
+                raise ValueError(
+                    f"InMemorySequence takes arrays of as many rows: {first} has {self._rows}, {name} has {rows}"
+                )
 
     def __len__(self):
         """Batches of an epoch."""
@@ -134,9 +135,12 @@ class InMemorySequence(*sequence_classes()):
 
 
 def _arrays(part):
+    """Pairs of where an array is, as it is written behind a name, and the array."""
     if isinstance(part, dict):
-        return list(part.values())
-    return list(part) if _is_several(part) else [part]
+        return [(f"[{name!r}]", array) for name, array in part.items()]
+    if _is_several(part):
+        return [(f"[{place}]", array) for place, array in enumerate(part)]
+    return [("", part)]
 
 
 def _is_several(part):
@@ -154,7 +158,7 @@ def _rows_of(part, rows):
 
 def _count(name, value, least):
     if isinstance(value, bool):
-        raise TypeError(f"{name} is a number; it was given {value!r}")
+        raise TypeError(f"{name} is a whole number; it was given {value!r}")
     try:
         count = operator.index(value)
     except TypeError:
