@@ -95,6 +95,18 @@ def test_no_thread_is_left_behind(delivered):
     assert delivered(2, "threads", 10)["left"] == delivered(0, "threads", 10)["left"]
 
 
+def test_k15_what_cannot_be_sent_to_workers_is_named(script_run):
+    ended = script_run(SCRIPT, 2, "processes", 10, 0, "lambda").run()
+    assert ended.code == 1, ended
+    assert "TypeError: KerasDataAdapter cannot send `Noisy` to worker processes that are started by `spawn`" in ended.stderr
+    assert "its attribute `transform` cannot be pickled" in ended.stderr
+    ended = script_run(SCRIPT, 2, "processes", 10, 0, "spawn").run()
+    assert ended.code == 1, ended
+    assert "RuntimeError: KerasDataAdapter forks its worker processes" in ended.stderr
+    assert "set the start method `fork`, or use threads" in ended.stderr
+    assert script_run(SCRIPT, 2, "threads", 10, 0, "lambda").run().check()
+
+
 # -- without a trial ---------------------------------------------------------------------------------------------------
 
 

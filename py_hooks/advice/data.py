@@ -80,11 +80,12 @@ class Items:
         """Nobody takes items any more, or not for now: worker processes end. A pass that goes on starts others."""
         while self._at_close:
             self._at_close.pop()()
-        if self._processes is not None:
+        # First, so that a thread that goes on asking has no workers that nobody ends.
+        processes, self._processes = self._processes, None
+        if processes is not None:
             for items_pass in list(self._passes):
                 items_pass.put_back()
-            self._processes.close()
-            self._processes = None
+            processes.close()
 
     def __del__(self):
         if not sys.is_finalizing():

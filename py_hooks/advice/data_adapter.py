@@ -1,5 +1,8 @@
 """What `pedl.frameworks.keras.data.KerasDataAdapter` takes its batches from."""
+import pickle
+
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import worker_processes
 from py_hooks.advice.item_epochs import ItemEpochs
 
 
@@ -13,6 +16,8 @@ def start(adapter, offset, is_validation):
     """
     if recorder.CALLS is None:
         raise RuntimeError("KerasDataAdapter needs a framework: import keras or tensorflow before it is started")
+    if adapter.use_multiprocessing and adapter.workers and not worker_processes.are_forked():
+        _refuse(adapter.sequence)
     batches = _OnePass(adapter) if is_validation else _Epochs(adapter)
     for _ in range(offset):
         batches.begin_next()
@@ -47,3 +52,20 @@ class _OnePass(_Epochs):
         if self._pass is not None and self._taken == self._length:
             raise StopIteration
         return _Epochs.begin_next(self)
+
+
+def _refuse(sequence):
+    """The script has chosen that its processes are not forked, which workers are: says so, and what could not be sent."""
+    import multiprocessing
+
+    method = multiprocessing.get_start_method()
+    help = "set the start method `fork`, or use threads (use_multiprocessing=False)"
+    for name, value in sorted(getattr(sequence, "__dict__", {}).items()):
+        try:
+            pickle.dumps(value)
+        except Exception as error:  # noqa: BLE001 - whatever the class of the script's does
+            raise TypeError(
+                f"KerasDataAdapter cannot send `{type(sequence).__name__}` to worker processes that are started by "
+                f"`{method}`: its attribute `{name}` cannot be pickled ({error})\n  {help}"
+            ) from None
+    raise RuntimeError(f"KerasDataAdapter forks its worker processes; this script has set the start method `{method}`\n  {help}")

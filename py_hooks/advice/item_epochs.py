@@ -64,7 +64,14 @@ class ItemEpochs:
 
     def take(self):
         """The next item of the epoch that has begun."""
-        item = next(self._pass)
+        try:
+            item = next(self._pass)
+        except StopIteration:
+            raise
+        except BaseException:
+            # Who goes on behind it goes on with the next one.
+            self._taken += 1
+            raise
         self._taken += 1
         return item
 

@@ -105,12 +105,11 @@ class WorkerStream(PrivateStream):
     So what goes past the dispatchers, as libraries do that ask for `numpy.random.mtrand._rand`, draws from the stream
     too. Of `random` there is nothing but its functions, so its generator is made when one of them is called.
 
-    To set the generator takes longer than to build a small item, and few items draw. So it is set when a dispatcher is
-    called; whether something went past them before shows at the end of the item (`catch_up`), which then is built again.
-    From then on, and where it cannot be seen, the generator is set whenever the stream begins with a key.
+    To set the generator takes longer than to build a small item, and few data sets draw. So it is set for the first item,
+    and from the first one on that draws; an item that has drawn before it was set (`catch_up`) is built again.
     """
 
-    __slots__ = ("_mark",)
+    __slots__ = ("_mark", "_is_late")
 
     # Of this process: tells where numpy's global generator is; None where every stream sets it.
     _where = None
@@ -120,34 +119,43 @@ class WorkerStream(PrivateStream):
         """The stream is that of another key from now on."""
         self.key = key
         self._numpy = self._python = None
-        if not WorkerStream._is_known:
-            WorkerStream._is_known = True
-            WorkerStream._where = _position_of(sys.modules["numpy"].random.mtrand._rand)
-        where = WorkerStream._where
-        if where is None:
+        self._is_late = False
+        if WorkerStream._where is None:
             self._set()
-        else:
-            self._mark = where()
+            if not WorkerStream._is_known:
+                WorkerStream._is_known = True
+                WorkerStream._where = _position_of(self._numpy)
+        if WorkerStream._where is not None:
+            self._mark = WorkerStream._where()
 
     @property
     def numpy(self):
         """The global generator of numpy, set to the stream."""
         if self._numpy is None:
-            self._set()
+            self._is_late = WorkerStream._where() != self._mark
+            self._set_always()
         return self._numpy
 
     def catch_up(self):
-        """Sets the generator, if something has drawn from it that was not the stream; and from the start for all keys to come.
+        """Sets the generator, if something has drawn from it that was not the stream.
 
         Returns:
             Whether what was built has to be built again.
         """
-        if self._numpy is not None or WorkerStream._where() == self._mark:
-            return False
+        where = WorkerStream._where
+        if where is not None and where() != self._mark:
+            self._is_late = self._numpy is None
+            self._set_always()
+        elif self._is_late:
+            self._set()
+        is_late, self._is_late = self._is_late, False
+        if is_late:
+            self._python = None
+        return is_late
+
+    def _set_always(self):
         WorkerStream._where = None
-        self._python = None
         self._set()
-        return True
 
     def _set(self):
         self._numpy = sys.modules["numpy"].random.mtrand._rand
@@ -157,8 +165,9 @@ class WorkerStream(PrivateStream):
 def _position_of(generator):
     """A function that tells where a `RandomState` is, much faster than its state does; None where there is none.
 
-    What it returns is another value after anything was drawn: the generator's position in its 624 words, and the first
-    of them, which is another one when they are through (numpy, `mt19937_state` in mt19937.h).
+    What it returns is another value after anything was drawn but a second gaussian, which the seed takes away: the
+    generator's position in its 624 words, and the first of them, which is another one when they are through (numpy,
+    `mt19937_state` in mt19937.h).
     """
     try:
         import ctypes

@@ -2,8 +2,8 @@
 
 They start when the first item is asked for, all at once, as copies of the process that trains, and live until nobody
 takes items of the data set any more: a whole `fit`. What they build lies in memory that they share with the trainer
-(`Trial.pool`), where it is read. In a worker numpy's global generator is set to the stream of an item once the item draws,
-and an item that drew from it before that is built again, so that what goes past the dispatchers draws the same.
+(`Trial.pool`), where it is read. In a worker numpy's global generator is set to the stream of an item that draws, so that what
+goes past the dispatchers draws the same (`random_streams.WorkerStream`).
 
 What happens to the data set in the process that trains (`on_epoch_end`, a callback that sets an attribute) reaches the
 workers before they build the first item of the next pass: the attributes that changed are sent to them; where that
@@ -104,20 +104,22 @@ class ItemProcesses:
 
     def take(self, items, task):
         """Waits for the item that is built for a task."""
-        pool = self._pool
-        if pool is None or not pool.is_under_way(task):
-            raise RuntimeError("pedl: items of a data set are asked for in a process that its workers know nothing of")
-        try:
-            sent = pool.take(task, self._limit_s)
-            while sent is None:
-                with self._lock:
+        with self._lock:
+            pool, limit_s = self._pool, self._limit_s
+            if pool is None or not pool.is_under_way(task):
+                raise RuntimeError(
+                    "pedl: items of a data set are asked for in a process that its workers know nothing of"
+                )
+            try:
+                sent = pool.take(task, limit_s)
+                while sent is None:
                     self._hear_news(items)
-                sent = pool.take(task, self._limit_s)
-        except BaseException:
-            if pool.is_under_way(task):
-                self.cancel(task)
-            raise
-        self._idle_deaths = 0
+                    sent = pool.take(task, limit_s)
+            except BaseException:
+                if pool.is_under_way(task):
+                    self.cancel(task)
+                raise
+            self._idle_deaths = 0
         item, changed, error = sent
         if error is not None:
             raise _received(*error)

@@ -13,6 +13,7 @@
 //! Source: `__multiarray_api.h` and `ndarraytypes.h` of numpy; compared with those of 1.18.5 and 2.4.6.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::mem;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi::{PyCapsule_GetPointer, PyCapsule_New, PyObject, PyTypeObject};
@@ -245,7 +246,9 @@ impl NumpyC {
         // SAFETY: it is a capsule of a handler, and numpy takes a reference of its own.
         let before = unsafe { set(capsule.as_ptr()) };
         // SAFETY: it is a new reference to the handler before, or null and an exception is set.
-        unsafe { Bound::<PyAny>::from_owned_ptr_or_err(py, before) }?;
+        let before = unsafe { Bound::<PyAny>::from_owned_ptr_or_err(py, before) }?;
+        // Its functions go on being called by ours.
+        mem::forget(before);
         Ok(())
     }
 }

@@ -245,13 +245,16 @@ impl Slots {
         if length as u64 > SLOT_BYTES {
             return Err(out_of_memory());
         }
-        // What grows a little each time is not reserved each time.
-        let grains = grains.max(before + before / 4);
-        let words = u32::try_from(grains).map_err(|_| out_of_memory())?;
-        let (from, to) = (before as u64 * GRAIN as u64, grains as u64 * GRAIN as u64);
-        if room::available_bytes().is_some_and(|left| to - from > left) {
+        // What grows a little each time is not reserved each time, where there is memory for more.
+        let more = grains.max(before + before / 4);
+        let available = room::available_bytes().unwrap_or(u64::MAX);
+        let has_room = |grains: usize| (grains - before) as u64 * GRAIN as u64 <= available;
+        let grains = if has_room(more) { more } else { grains };
+        if !has_room(grains) {
             return Err(out_of_memory());
         }
+        let words = u32::try_from(grains).map_err(|_| out_of_memory())?;
+        let (from, to) = (before as u64 * GRAIN as u64, grains as u64 * GRAIN as u64);
         loop {
             let place = offset_of(slot) + from;
             match rustix::fs::fallocate(

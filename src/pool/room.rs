@@ -55,18 +55,18 @@ struct Names {
     limit: &'static str,
     usage: &'static str,
     /// In `memory.stat`: what is in files that are read again when they are needed.
-    cache: &'static str,
+    cache: [&'static str; 2],
 }
 
 const V1: Names = Names {
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
-    cache: "total_inactive_file",
+    cache: ["total_inactive_file", "total_active_file"],
 };
 const V2: Names = Names {
     limit: "memory.max",
     usage: "memory.current",
-    cache: "inactive_file",
+    cache: ["inactive_file", "active_file"],
 };
 
 impl Names {
@@ -80,7 +80,11 @@ impl Names {
         };
         let (limit, usage) = (number(self.limit)?, number(self.usage)?);
         let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-        let cache = number_after(&stat, self.cache).unwrap_or(0);
+        let cache: u64 = self
+            .cache
+            .iter()
+            .filter_map(|name| number_after(&stat, name))
+            .sum();
         Some(limit.saturating_sub(usage.saturating_sub(cache)))
     }
 }

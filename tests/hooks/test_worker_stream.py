@@ -40,6 +40,20 @@ def draws_and_fails(index):
         raise ValueError(numpy.random.mtrand._rand.random_sample())
 
 
+def past_them_and_then_by_them(index):
+    """The one hides the other, if nobody looks in between."""
+    from py_hooks.advice import random_streams
+
+    if index < 2:
+        return None
+    return [numpy.random.mtrand._rand.random_sample(), random_streams._LOCAL.stream.numpy.random_sample()]
+
+
+def one_gaussian(index):
+    """Of which the generator makes two at a time, and keeps one."""
+    return numpy.random.mtrand._rand.standard_normal() if index != 1 else None
+
+
 def by_the_stream(_index):
     """As the dispatchers do, which ask for the stream of the thread."""
     from py_hooks.advice import random_streams
@@ -49,6 +63,8 @@ def by_the_stream(_index):
 
 def _work(draw, is_seen, indices, connection):
     numpy.random.mtrand._rand.seed(99)
+    # It keeps another gaussian.
+    numpy.random.mtrand._rand.standard_normal()
     if not is_seen:
         WorkerStream._is_known = True
     items = Items.__new__(Items)
@@ -107,6 +123,27 @@ def test_an_item_that_draws_and_fails_is_built_again():
     built, builds = built_by_a_worker(draws_and_fails, [1, 3, 4])
     assert built == [None, (generator_of(3).random_sample(),), None]
     assert builds == [1, 3, 3, 4]
+
+
+@pytest.mark.stack("keras")
+def test_what_goes_past_the_dispatchers_first_is_not_hidden_by_them():
+    built, builds = built_by_a_worker(past_them_and_then_by_them, range(5))
+    assert built == [None, None] + [generator_of(index).random_sample(2).tolist() for index in (2, 3, 4)]
+    assert builds == [0, 1, 2, 2, 3, 4]
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_gaussian_that_was_kept_is_nobodys(first):
+    built, _ = built_by_a_worker(one_gaussian, range(first, 5))
+    assert built == [generator_of(index).standard_normal() if index != 1 else None for index in range(first, 5)]
+
+
+@pytest.mark.stack("keras")
+def test_a_data_set_that_draws_from_its_first_item_on_builds_none_twice():
+    built, builds = built_by_a_worker(one_gaussian, [0, 2, 3])
+    assert built == [generator_of(index).standard_normal() for index in (0, 2, 3)]
+    assert builds == [0, 2, 3]
 
 
 @pytest.mark.stack("keras")

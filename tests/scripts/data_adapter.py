@@ -1,11 +1,14 @@
 """Batches of a `KerasDataAdapter`, without a fit: prints what was delivered, and who built it, as one line of JSON.
 
-    python data_adapter.py WORKERS threads|processes QUEUE [OFFSET] [validation]
+    python data_adapter.py WORKERS threads|processes QUEUE [OFFSET] [validation] [spawn|lambda]
+
+With `spawn` the script has chosen so that its processes are not forked; with `lambda` the data set has one besides.
 """
 
 import hashlib
 import importlib
 import json
+import multiprocessing
 import os
 import sys
 import threading
@@ -47,6 +50,10 @@ def main():
     offset = int(sys.argv[4]) if len(sys.argv) > 4 else 0
     is_validation = "validation" in sys.argv
     data = Noisy()
+    if "spawn" in sys.argv or "lambda" in sys.argv:
+        multiprocessing.set_start_method("spawn")
+    if "lambda" in sys.argv:
+        data.transform = lambda rows: rows
     adapter = KerasDataAdapter(data, workers=workers, use_multiprocessing=way == "processes", max_queue_size=queue)
     adapter.start(batch_offset=offset, is_validation=is_validation)
     hashes, builders, firsts, ends, ahead = [], [], [], [], []

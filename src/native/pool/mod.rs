@@ -191,7 +191,7 @@ impl Pool {
             length: 0,
             prepared: None,
             builds_in_slot: false,
-            needed: 0,
+            needed: [0; 2],
             may_be_kept: if builds_in_slots { MAX_KEPT } else { 0 },
         };
         Ok(PoolWorker {
@@ -251,8 +251,8 @@ struct WorkerState {
     prepared: Option<Bytes>,
     /// Whether it is for what is built now.
     builds_in_slot: bool,
-    /// The most bytes that an item would have built in a slot, so far.
-    needed: usize,
+    /// Bytes that the last two items would have built in a slot.
+    needed: [usize; 2],
     /// How often that may still happen.
     may_be_kept: u32,
 }
@@ -300,11 +300,16 @@ impl PoolWorker {
         match written {
             Ok(()) => {
                 state.length = length;
-                state.needed = state.needed.max(region.learn());
+                state.needed = [state.needed[1], region.learn()];
                 Ok(())
             }
-            Err(Failed::Write(error)) => Err(error),
-            Err(Failed::Room(error)) => Err(no_room(error, length)),
+            Err(failed) => {
+                state.abandon();
+                Err(match failed {
+                    Failed::Write(error) => error,
+                    Failed::Room(error) => no_room(error, length),
+                })
+            }
         }
     }
 
@@ -333,9 +338,10 @@ impl WorkerState {
         if !region::in_use() {
             self.prepared = None;
             self.worker.take_back();
-            if self.needed > 0 && self.may_be_kept > 0 {
+            let needed = self.needed[0].max(self.needed[1]);
+            if needed > 0 && self.may_be_kept > 0 {
                 // Without memory for it, it is built elsewhere.
-                let length = message::HEAD + self.needed;
+                let length = message::HEAD + needed;
                 self.prepared = self.worker.prepare(length).ok();
                 self.builds_in_slot = self.prepared.is_some();
             }
@@ -345,12 +351,24 @@ impl WorkerState {
         region::begin(slot, message::HEAD);
     }
 
+    /// What was built cannot be sent. Something else will be, which must not be written over arrays that are in use.
+    fn abandon(&mut self) {
+        region::abandon();
+        if self.builds_in_slot && region::in_use() {
+            self.builds_in_slot = false;
+            // Without memory for another slot there is none for what is written next, either.
+            let _ = self.worker.set_aside(0);
+        }
+    }
+
     fn finish(&mut self, claim: Claim) -> io::Result<()> {
         if self.builds_in_slot && region::in_use() {
             // Something has kept an array, which goes on having its memory there.
             self.builds_in_slot = false;
             self.may_be_kept -= 1;
-            self.worker.set_aside(self.length)?;
+            self.worker
+                .set_aside(self.length)
+                .inspect_err(|_| region::abandon())?;
         }
         self.worker.finish(claim, self.length);
         Ok(())

@@ -17,6 +17,7 @@
 //! Source: NEP 49 of numpy, "Data allocation strategies".
 
 use std::ffi::c_void;
+use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,6 +44,7 @@ static SLOT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 static ALLOCATIONS: Mutex<Allocations> = Mutex::new(Allocations {
     is_open: false,
+    process: 0,
     has_slot: false,
     base: 0,
     end: 0,
@@ -66,6 +68,8 @@ struct Block {
 struct Allocations {
     /// Whether an item is being built.
     is_open: bool,
+    /// Which process builds: a forked child has a copy of this, and the same slot.
+    process: u32,
     /// Whether the slot is for this item.
     has_slot: bool,
     /// The slot, also one of an item before that is still in use.
@@ -152,6 +156,7 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<bool> {
 pub(crate) fn begin(slot: Option<(usize, usize)>, head: usize) {
     let mut allocations = lock();
     allocations.is_open = true;
+    allocations.process = process::id();
     allocations.number = 0;
     allocations.has_slot = slot.is_some();
     if let Some((base, length)) = slot {
@@ -187,6 +192,11 @@ pub(crate) fn close() -> Region {
     }
 }
 
+/// What is sent next is not what was built in the slot.
+pub(crate) fn abandon() {
+    lock().has_slot = false;
+}
+
 /// Whether arrays have memory in the slot.
 pub(crate) fn in_use() -> bool {
     lock().is_in_use()
@@ -213,7 +223,7 @@ impl Allocations {
         let end = self
             .next
             .checked_add(size.checked_next_multiple_of(ALIGNMENT)?)?;
-        if !is_wanted || end > self.end {
+        if !is_wanted || end > self.end || self.process != process::id() {
             return None;
         }
         let address = self.next;

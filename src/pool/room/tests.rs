@@ -38,7 +38,7 @@ fn the_tightest_group_above_counts_in_version_2() {
             ("job/trial/memory.current", "800\n"),
         ],
     );
-    assert_eq!(left_in("0::/job/trial", &root), Some(150));
+    assert_eq!(left_in("0::/job/trial", &root), Some(160));
     assert_eq!(
         left_in("0::/elsewhere", &root),
         None,
