@@ -283,6 +283,7 @@ def _work(items, pool, number, trainer, update, crash):
     signal.signal(signal.SIGABRT, signal.SIG_DFL)
     faulthandler.enable(crash)
     _be_killed_first()
+    _run_as_batch()
     worker = pool.worker(number, trainer)
     while True:
         task = worker.claim()
@@ -312,6 +313,13 @@ def _be_killed_first():
         score = int(file.read())
         file.seek(0)
         file.write(str(min(1000, score + _OOM_SCORE)))
+
+
+def _run_as_batch():
+    """A worker that gets a task does not take the processor from the process that trains."""
+    with contextlib.suppress(OSError):
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _sendable(error):

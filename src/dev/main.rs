@@ -134,7 +134,7 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "pool",
-        arguments: "[--stack NAME]...",
+        arguments: "[--stack NAME]... [--part batches|scripts|images]...",
         help: "what worker processes deliver, beside a bare ring in shared memory, Keras's own and torch's",
         run: pool::run,
     },

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Measures and prints. Only what cannot be measured is a failure.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    let options = Options::parse(arguments, &["stack"])?.no_rest()?;
+    let options = Options::parse(arguments, &["stack", "part"])?.no_rest()?;
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
     let mut names: Vec<&str> = options.all("stack").collect();
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         println!("\n{}", stack.name);
         let mut command = environment.command();
         command.arg(repository.root().join(SCRIPT)).arg("table");
-        command.arg(&executable);
+        command.arg(&executable).args(options.all("part"));
         let mut running = Running::start(command, Output::Copy)?;
         let ended = running.wait(LIMIT)?;
         if !ended.success() {

@@ -1,6 +1,7 @@
 """What worker processes deliver; `cargo dev pool` runs it, with and without pedl-run.
 
-    pool.py table PEDL_RUN             all of it, in the environment of this Python: prints the table
+    pool.py table PEDL_RUN [PART]...   all of it, in the environment of this Python: prints tables of `batches`, of
+                                       whole `scripts`, and of `images`
     pool.py ring MB BATCHES copy|own   the limit: a ring in shared memory with no Python objects in it; the batch is
                                        copied into it, or built there
     pool.py loader MB BATCHES copy|own what Keras takes batches from in a `fit`, without the `fit`; with pedl-run they
@@ -287,19 +288,29 @@ def median(numbers):
     return sorted(numbers)[len(numbers) // 2]
 
 
-def table(executable):
+def table(executable, *parts):
     """Prints what is measured, and the ratios that count."""
     import keras
 
     print("keras {}, python {}.{}, numpy {}".format(keras.__version__, *sys.version_info[:2], numpy.__version__))
+    for part in parts or ("batches", "scripts", "images"):
+        {"batches": batches, "scripts": scripts, "images": images}[part](executable)
+
+
+def batches(executable):
+    """Prints what batches take, by themselves."""
     print("us a batch; ratios are of the same run")
     heads = ("MB", "ring", "pedl-run", "ratio", "GB/s", "keras", "x keras", "torch", "x torch")
     print(ROW.format("", *heads))
     for megabytes, count in SIZES:
         row(executable, megabytes, count)
+
+
+def scripts(executable):
+    """Prints what a whole script takes."""
     print("a whole script, in s; inf is one that hung: {:>8}{:>16}{:>16}".format("pedl-run", "python", "ratio"))
-    for megabytes, batches in SIZES:
-        count = max(4 * WARM_UP, batches // SHARE_OF_KERAS)
+    for megabytes, batches_of_loaders in SIZES:
+        count = max(4 * WARM_UP, batches_of_loaders // SHARE_OF_KERAS)
         ours, theirs = [], []
         for _ in range(RUNS):
             ours.append(run(["fit", megabytes, count], executable)[1])
@@ -354,7 +365,6 @@ def main(command, *words):
     """Runs one of the commands above."""
     if command == "table":
         table(*words)
-        images(*words)
     elif command == "images":
         {"keras": loader, "torch": torch_loader}[words[0]](Images(), int(words[1]), look_at_images)
     else:
@@ -364,8 +374,8 @@ def main(command, *words):
         elif command == "fit":
             fit(megabytes, count)
         else:
-            batches = Batches(megabytes, words[2] if len(words) > 2 else "own")
-            {"torch": torch_loader, "loader": loader}[command](batches, count, check)
+            built = Batches(megabytes, words[2] if len(words) > 2 else "own")
+            {"torch": torch_loader, "loader": loader}[command](built, count, check)
 
 
 if __name__ == "__main__":
