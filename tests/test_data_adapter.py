@@ -136,6 +136,7 @@ def test_k8_arguments_and_defaults(data):
     [
         ({"sequence": 5}, TypeError, "takes a Sequence.*class `int`"),
         ({"sequence": iter([])}, TypeError, "takes a Sequence"),
+        ({"sequence": [1, 2]}, TypeError, "class `list`\n  arrays become one by `InMemorySequence"),
         ({"workers": -1}, ValueError, "workers is at least 0; it was given -1"),
         ({"workers": 1.5}, TypeError, "workers is a whole number; it was given 1.5"),
         ({"workers": True}, TypeError, "workers is a whole number; it was given True"),
@@ -143,7 +144,7 @@ def test_k8_arguments_and_defaults(data):
     ],
 )
 def test_k8_other_arguments_are_one_clear_error(data, arguments, error, said):
-    settings = dict({"sequence": [1, 2]}, **arguments)
+    settings = dict({"sequence": data.InMemorySequence([1, 2], None, 1)}, **arguments)
     with pytest.raises(error, match=said):
         data.KerasDataAdapter(settings.pop("sequence"), **settings)
 
@@ -151,11 +152,13 @@ def test_k8_other_arguments_are_one_clear_error(data, arguments, error, said):
 def test_an_adapter_needs_a_trial_to_build_batches(data):
     import pedl
 
-    adapter = data.KerasDataAdapter([1, 2])
+    adapter = data.KerasDataAdapter(data.InMemorySequence([1, 2], None, 1))
     with pytest.raises(RuntimeError, match="call its `start` first"):
         adapter.get_iterator()
-    with pytest.raises(pedl.NotUnderHost):
+    with pytest.raises(pedl.NotUnderHost, match="does not run under pedl-run\n  start it with: pedl-run "):
         adapter.start()
+    with pytest.raises(ValueError, match="the `InMemorySequence` of this KerasDataAdapter has no batches"):
+        data.KerasDataAdapter(data.InMemorySequence([], None, 1)).start()
     with pytest.raises(ValueError, match="batch_offset is 3; a validation is one pass of 2 batches"):
         adapter.start(batch_offset=3, is_validation=True)
     adapter.stop()

@@ -68,7 +68,7 @@ def test_what_is_delivered_is_the_same_with_any_workers(run_of, undisturbed, wor
         ("kill", "was ended by SIGKILL while it built item 5"),
         ("segv", "was ended by SIGSEGV while it built item 5"),
         ("exit", "ended with exit code 3 while it built item 5"),
-        ("stuck", "took longer than it may, and was ended while it built item 5"),
+        ("stuck", "took longer than --worker-timeout, and was ended while it built item 5"),
     ],
 )
 def test_a_worker_that_dies_is_replaced_and_its_item_built_again(run_of, undisturbed, fault, told):

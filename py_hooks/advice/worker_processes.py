@@ -245,7 +245,7 @@ class _Process:
         self._process.join()
         code = self._process.exitcode
         if self._is_stuck:
-            return "took longer than it may, and was ended"
+            return "took longer than --worker-timeout, and was ended"
         if code is None or code >= 0:
             return f"ended with exit code {code}"
         with contextlib.suppress(ValueError):

@@ -14,11 +14,19 @@ def start_batches(adapter, offset, is_validation):
     Raises:
         NotUnderHost: always.
     """
-    context()
+    if VARIABLE in os.environ:
+        raise NotUnderHost(
+            "KerasDataAdapter builds batches in the process that trains; this is another one, which the script has started\n"
+            "  start the adapter in the script itself"
+        )
     raise NotUnderHost(
-        "batches are built in the process that trains; this is another one, which the script has started\n"
-        "  start the adapter in the script itself"
+        "KerasDataAdapter builds batches in the process of a trial, and this script does not run under pedl-run\n"
+        f"  start it with: pedl-run {_script()}"
     )
+
+
+def _script():
+    return sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "train.py"
 
 
 def context():
@@ -29,9 +37,8 @@ def context():
     """
     text = os.environ.get(VARIABLE)
     if text is None:
-        script = sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "train.py"
         raise NotUnderHost(
             "this script asks `pedl` about its trial, but it does not run under pedl-run\n"
-            f"  start it with: pedl-run --hp NAME=VALUE {script}"
+            f"  start it with: pedl-run --hp NAME=VALUE {_script()}"
         )
     return json.loads(text)

@@ -28,10 +28,12 @@ class KerasDataAdapter:
     """
 
     def __init__(self, sequence, workers=1, use_multiprocessing=False, max_queue_size=10):
-        if not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
+        is_array = hasattr(sequence, "shape") or isinstance(sequence, (list, tuple, dict, str))
+        if is_array or not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
             raise TypeError(
-                f"KerasDataAdapter takes a Sequence, which has `__getitem__` and `__len__`; "
-                f"it was given an object of class `{type(sequence).__name__}`"
+                "KerasDataAdapter takes a Sequence, whose items are batches; "
+                f"it was given an object of class `{type(sequence).__name__}`\n"
+                "  arrays become one by `InMemorySequence(data, labels, batch_size)`"
             )
         self.sequence = sequence
         self.workers = _count("workers", workers, 0)
@@ -53,15 +55,15 @@ class KerasDataAdapter:
         Raises:
             NotUnderHost: the script does not run under pedl-run.
             RuntimeError: it was started before, and not stopped since; or no framework is imported.
-            ValueError: there are not as many batches.
+            ValueError: there are not as many batches, or none at all.
         """
         if self._batches is not None:
             raise RuntimeError("this KerasDataAdapter was started already: call its `stop` first")
         offset = _count("batch_offset", batch_offset, 0)
         if is_validation and offset > len(self):
             raise ValueError(f"batch_offset is {offset}; a validation is one pass of {len(self)} batches")
-        if offset and not len(self):
-            raise ValueError(f"batch_offset is {offset}; the Sequence has no batches")
+        if not len(self):
+            raise ValueError(f"the `{type(self.sequence).__name__}` of this KerasDataAdapter has no batches")
         self._batches = _context.start_batches(self, offset, bool(is_validation))
 
     def get_iterator(self):
