@@ -51,6 +51,16 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
+    /// Finds or makes the environment of a stack. Without a Python for it there is none, and a line says so.
+    pub(crate) fn of_measured(stack: &Stack) -> Result<Option<Self>> {
+        let Some(interpreter) = Interpreter::find(&stack.python) else {
+            let wanted = stack.python.join(", ");
+            println!("\n{}: skipped, no Python {wanted} was found", stack.name);
+            return Ok(None);
+        };
+        Self::of(stack, &interpreter).map(Some)
+    }
+
     /// Finds or makes the environment of a stack for an interpreter.
     pub(crate) fn of(stack: &Stack, interpreter: &Interpreter) -> Result<Self> {
         let cache = cache_directory()?;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::Options;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result};
-use crate::interpreter::Interpreter;
 use crate::matrix::Matrix;
 use crate::process::{Output, Running};
 use crate::repository::Repository;
@@ -37,12 +36,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     println!("building pedl-run ...");
     let executable = repository.build()?;
     for stack in stacks {
-        let Some(interpreter) = Interpreter::find(&stack.python) else {
-            let wanted = stack.python.join(", ");
-            println!("\n{}: skipped, no Python {wanted} was found", stack.name);
+        let Some(environment) = Environment::of_measured(stack)? else {
             continue;
         };
-        let environment = Environment::of(stack, &interpreter)?;
         println!("\n{}", stack.name);
         let mut command = environment.command();
         command.arg(repository.root().join(SCRIPT)).arg("table");

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::Options;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result};
-use crate::interpreter::Interpreter;
 use crate::matrix::Matrix;
 use crate::process::{Ended, Output, Running};
 use crate::repository::Repository;
@@ -44,12 +43,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let target = repository.target_directory()?;
     let mut ran = 0;
     for stack in matrix.chosen(&names, TAG)? {
-        let Some(interpreter) = Interpreter::find(&stack.python) else {
-            let wanted = stack.python.join(", ");
-            println!("\n{}: skipped, no Python {wanted} was found", stack.name);
+        let Some(environment) = Environment::of_measured(stack)? else {
             continue;
         };
-        let environment = Environment::of(stack, &interpreter)?;
         println!("\n{}", stack.name);
         let mut command = environment.command();
         command
