@@ -187,13 +187,25 @@ class _Process:
         libraries.intercept(self, module)
 
 
+_TRIAL = None
+
+
+def serve():
+    """The program of a worker server, after `start`. Does not return."""
+    from py_hooks.advice import worker_server
+
+    worker_server.main(_TRIAL)
+
+
 def start(launch_text):
     """Prepares this process for the script.
 
     Args:
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
+    global _TRIAL  # noqa: PLW0603 - there is one in a process
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
+    _TRIAL = process.trial
     libraries = sorted({row[0] for row in GENERATIONS})
     for unknown in sorted(set(process.trial.no_hooks).difference(libraries)):
         process.trial.log_error(

@@ -13,8 +13,11 @@ A test without a mark needs no framework and runs on `plain`. Started by hand (`
 with none of these set, pytest runs just those.
 """
 
+import importlib.util
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 import support
@@ -49,6 +52,17 @@ def _stays_with_its_file(item):
     is_of_scripts = os.path.dirname(item.location[0]) == "tests"
     definitions = item._fixtureinfo.name2fixturedefs.values()
     return not is_of_scripts or any(one.scope in ("module", "class", "package") for all in definitions for one in all)
+
+
+@pytest.fixture(scope="session")
+def native():
+    """The module that pedl-run has laid out, loaded into this process."""
+    command = [support.executable(), "--python", sys.executable, "-c", "import _pedl; print(_pedl.__file__)"]
+    path = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+    spec = importlib.util.spec_from_file_location("_pedl", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

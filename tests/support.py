@@ -119,8 +119,13 @@ class Running:
     @property
     def trial_pid(self):
         """The process that trains, below the supervisor; None while there is none."""
-        below = _children(self.pid)
+        below = [pid for pid in _children(self.pid) if not _is_server(pid)]
         return below[0] if below else None
+
+    @property
+    def workers(self):
+        """The worker processes of data sets: below the process that trains, or started by a server beside it."""
+        return sorted(pid for pid in _descendants(self.pid) if _is_worker(pid))
 
     @property
     def stdout(self):
@@ -249,6 +254,16 @@ class Trial:
     def identity(self):
         """What trial.json says."""
         return json.loads(_read(self.directory / "trial.json"))
+
+
+def seeded_configuration(batches_per_step, steps):
+    """A configuration that gives all trials the same seeds, and ends with the first error."""
+    return (
+        f"batches_per_step: {batches_per_step}\n"
+        f"searcher: {{name: single, metric: loss, max_steps: {steps}}}\n"
+        "reproducibility: {experiment_seed: 7}\n"
+        "max_restarts: 0\n"
+    )
 
 
 class ScriptRun:
@@ -429,6 +444,28 @@ def _parents():
         if fields[0] not in (b"Z", b"X"):
             parents[int(name)] = int(fields[1])
     return parents
+
+
+def _is_server(pid):
+    """Whether it starts worker processes."""
+    return b"boot.serve()" in _read_bytes(f"/proc/{pid}/cmdline")
+
+
+def _is_worker(pid):
+    """Whether one of its threads watches the process that started it."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    return any(_read_bytes(f"/proc/{pid}/task/{thread}/comm") == b"pedl-trainer\n" for thread in threads)
+
+
+def _read_bytes(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _children(pid):

@@ -102,7 +102,7 @@ def test_k15_what_cannot_be_sent_to_workers_is_named(script_run):
     assert "its attribute `transform` cannot be pickled" in ended.stderr
     ended = script_run(SCRIPT, 2, "processes", 10, 0, "spawn").run()
     assert ended.code == 1, ended
-    assert "RuntimeError: KerasDataAdapter forks its worker processes" in ended.stderr
+    assert "RuntimeError: KerasDataAdapter starts its worker processes by itself" in ended.stderr
     assert "set the start method `fork`, or use threads" in ended.stderr
     assert script_run(SCRIPT, 2, "threads", 10, 0, "lambda").run().check()
 

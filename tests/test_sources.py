@@ -51,7 +51,7 @@ def test_items_that_are_none_are_left_out_in_a_replay_too(script_run, workers):
 
 
 ODD = support.SCRIPTS / "odd_dataset.py"
-CHANGES = "the data set `Rows` changes its attribute `built` in `__getitem__`"
+CHANGES = "the data set `Rows` changes its attribute `built` while its items are built"
 NOT_TWICE = "the data set `Rows` does not build an item twice in the same way"
 
 
@@ -86,9 +86,13 @@ def test_items_that_jax_draws_for_are_built_again_in_a_replay(script_run, kind):
 
 @pytest.mark.stack("keras3-jax", "keras2")
 def test_without_exact_the_cause_is_told_once(script_run):
-    ended = script_run(ODD, "counts", "3").run().check()
+    run = script_run(ODD, "counts", "3")
+    ended = run.run().check()
     assert ended.stderr.count(CHANGES) == 1
     assert "exact resume: no" in ended.stderr
+    told = [event for event in run.trial.events if event["event"] == "exactness"]
+    assert [event["causes"].count(CHANGES) for event in told][-2:] in ([0, 1], [1])
+    assert [event["exact"] for event in told] == [not event["causes"] for event in told]
 
 
 @pytest.mark.stack("tensorflow2", "tfkeras", "tf.keras")

@@ -14,13 +14,7 @@ SCRIPT = support.SCRIPTS / "worker_faults.py"
 
 EPOCHS, BATCHES = 4, 12
 
-# The same seeds for all trials of these tests.
-CONFIGURATION = f"""
-batches_per_step: {BATCHES}
-searcher: {{name: single, metric: loss, max_steps: {EPOCHS}}}
-reproducibility: {{experiment_seed: 7}}
-max_restarts: 0
-"""
+CONFIGURATION = support.seeded_configuration(BATCHES, EPOCHS)
 
 
 @pytest.fixture
@@ -72,9 +66,12 @@ def test_what_is_delivered_is_the_same_with_any_workers(run_of, undisturbed, wor
     ],
 )
 def test_a_worker_that_dies_is_replaced_and_its_item_built_again(run_of, undisturbed, fault, told):
-    ended = run_of(2, fault, options=["--worker-timeout", "2"]).run().check()
+    run = run_of(2, fault, options=["--worker-timeout", "2"])
+    ended = run.run().check()
     assert ended.hashes == undisturbed[0].hashes
     assert told in ended.stderr
+    (event,) = [event for event in run.trial.events if event["event"] == "worker_ended"]
+    assert f"worker process {event['pid']} of the data set {event['how']} while it built item {event['item']};" in ended.stderr
     assert "LEFT 0" in ended.stdout
 
 
@@ -110,8 +107,8 @@ def test_workers_killed_from_outside_are_missed_for_a_moment(run_of, undisturbed
     run = run_of(2, "none")
     running, killed, built = run.start(), [], [0]
     # One after the other, with other items in between: an item that loses three workers is what is wrong.
-    while running.ends_before(lambda: count_built(run) > built[-1] + 4 and workers_of(running)) is None:
-        for pid in workers_of(running)[-1:]:
+    while running.ends_before(lambda: count_built(run) > built[-1] + 4 and running.workers) is None:
+        for pid in running.workers[-1:]:
             support._kill(pid)
             killed.append(pid)
         built.append(count_built(run))
@@ -133,7 +130,7 @@ def test_no_worker_outlives_the_supervisor(run_of):
     run = run_of(2, "stuck")
     running = run.start()
     running.wait_until((run.directory / "suffered.txt").exists)
-    workers = workers_of(running)
+    workers = running.workers
     assert len(workers) == 2
     os.kill(running.pid, signal.SIGKILL)
     wait_for_the_end_of(workers)
@@ -143,7 +140,7 @@ def test_no_worker_outlives_the_trainer(run_of):
     run = run_of(2, "stuck")
     running = run.start()
     running.wait_until((run.directory / "suffered.txt").exists)
-    workers = workers_of(running)
+    workers = running.workers
     running.kill_trial()
     wait_for_the_end_of(workers)
 
@@ -194,11 +191,6 @@ def test_what_a_callback_changes_reaches_the_workers(script_run, way):
     # What is sent to workers does not cost them their lives.
     count = len(set((processes.directory / "built.txt").read_text().split()))
     assert (count <= 3) == (way in ("attribute", "array"))
-
-
-def workers_of(running):
-    """The processes below the one that trains."""
-    return support._children(running.trial_pid) if running.trial_pid else []
 
 
 def wait_for_the_end_of(processes):

@@ -30,13 +30,6 @@ import support
 
 BATCHES = 12
 
-CONFIGURATION = """
-batches_per_step: {}
-searcher: {{name: single, metric: loss, max_steps: {}}}
-reproducibility: {{experiment_seed: 7}}
-max_restarts: 0
-"""
-
 # Epochs of 12 items of 5 ms, by two workers, for each kill: enough that no item loses three workers by chance.
 EPOCHS_PER_KILL = 3
 
@@ -66,7 +59,7 @@ def make_run(directory, name, epochs):
     shutil.rmtree(str(run_directory), ignore_errors=True)
     run_directory.mkdir(parents=True)
     file = run_directory / "seeds.yaml"
-    file.write_text(CONFIGURATION.format(BATCHES, epochs))
+    file.write_text(support.seeded_configuration(BATCHES, epochs))
     options = ["--config", file, "--exact", "--fresh"]
     words, environment = [2, "none"], {"EPOCHS": str(epochs)}
     return support.ScriptRun(run_directory, support.SCRIPTS / "worker_faults.py", words, options, environment)
@@ -84,7 +77,7 @@ def killed(kills, directory):
     undisturbed = make_run(directory, "undisturbed", epochs).run(LIMIT_S).check()
     run = make_run(directory, "killed", epochs)
     running = run.start()
-    moments = kill_workers(running, kills)
+    moments = kill_workers(run, running, kills)
     ended = running.wait(LIMIT_S).check()
     words = report(run, ended, moments, kills)
     is_equal = undisturbed.hashes == ended.hashes
@@ -98,7 +91,7 @@ def left_alone(epochs, directory):
     samples = []
     while running.ends_within(0.5) is None:
         trainer = running.trial_pid
-        workers = support._children(trainer) if trainer else []
+        workers = running.workers
         if len(workers) == 2:
             with contextlib.suppress(OSError):
                 samples.append(sample(trainer, sorted(workers)))
@@ -148,22 +141,28 @@ def shared_bytes(pid):
     return total
 
 
-def kill_workers(running, kills):
-    """Kills so many; returns the moments in ns."""
+def kill_workers(run, running, kills):
+    """Kills so many, once the framework has compiled what it computes; returns the moments in ns."""
     dice, moments = random.Random(kills), []
+    running.wait_until(lambda: len(batch_ends(run)) > 2 * BATCHES)
     while len(moments) < kills:
         assert running.ends_within(dice.uniform(0.04, 0.1)) is None, "it ended too early"
-        trainer = running.trial_pid
-        workers = support._children(trainer) if trainer else []
+        workers = running.workers
         if len(workers) == 2:
             support._kill(dice.choice(workers))
             moments.append(int(time.monotonic() * 1e9))
     return moments
 
 
+def batch_ends(run):
+    """When batches ended, in ns."""
+    file = run.directory / "ends.txt"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
 def report(run, ended, moments, kills):
     """What the kills did."""
-    ends = [int(line) for line in (run.directory / "ends.txt").read_text().split()]
+    ends = batch_ends(run)
     stops, next_ends = [], []
     for moment in moments:
         after = bisect.bisect(ends, moment)

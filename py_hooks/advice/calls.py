@@ -21,6 +21,7 @@ Invariants
 """
 import contextlib
 import errno
+import json
 import os
 import sys
 import threading
@@ -83,10 +84,6 @@ class _Unrecorded:
         self._calls.depth -= self._depth
 
 
-# What a step has waited for data where nobody says.
-NO_WAIT = None, 0
-
-
 class Calls:
     """The recorder of one process. `CALLS` below is the only one.
 
@@ -106,8 +103,6 @@ class Calls:
         main_thread: identity of the thread whose calls are recorded.
         validation_due: the model is to be validated before the next batch.
         at_last: called after each batch that the plan has no more room behind.
-        data_wait: seconds in which the running step has waited for batches, and how many workers build them; (None, 0)
-            where batches come from no data set.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -124,7 +119,9 @@ class Calls:
         self.epoch = None
         self.entries = []
         self.causes = []
-        self.data_wait = NO_WAIT
+        # The causes that were told last, by one thread at a time; None: nothing was told as yet.
+        self._told = None
+        self._telling = threading.Lock()
         self._takes_checkpoints = True
         # What a recorded call of the script's raised, and the script handled.
         self._raised = None
@@ -135,11 +132,13 @@ class Calls:
         self.at_begin = []
         self.at_resume = []
         self.at_stop = []
+        self.at_settle = []
         self.validation_due = False
         self.at_last = []
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
+        self._kept = {}
         self.sites = {}
         self._codes = []
         self.main_thread = threading.main_thread().ident
@@ -185,7 +184,7 @@ class Calls:
 
         Args:
             cause: a short text.
-            is_told: whether it is said now; else the caller says it, with `exactness`.
+            is_told: whether it is said now; else the caller says it, with `tell_exactness`.
         """
         if cause in self.causes:
             return
@@ -201,19 +200,36 @@ class Calls:
                 "run it without `--exact`, or change what the cause names",
             )
         if self.begun and is_told:
-            self.trial.log(self.exactness())
+            self.tell_exactness()
 
     def _keep_nothing(self):
         """No further checkpoint is taken, and so no signal waits for one."""
         self._takes_checkpoints = False
         self.trial.keep_nothing()
 
-    def exactness(self):
+    def tell_exactness(self):
+        """Says whether the run can be resumed exactly, and notes it in the journal, unless that was told last."""
+        with self._telling:
+            causes = [str(cause) for cause in self.causes]
+            if causes == self._told:
+                return
+            self._told = causes
+            self.trial.log(self._exactness_of(causes))
+            members = {"exact": not causes, "causes": causes, "batch": self.batches}
+            self.trial.event(json.dumps(dict(members, event="exactness")))
+
+    def stand_aside(self):
+        """In a forked child, and in a worker server, nothing is recorded: every call passes through."""
+        self.depth += 1 << 20
+        # Another thread of the parent may have held it.
+        self._telling = threading.Lock()
+
+    def _exactness_of(self, causes):
         """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
-        if not self.causes:
+        if not causes:
             return "exact resume: yes"
         means = "checkpoints are taken all the same" if self._takes_checkpoints else "no checkpoints are taken"
-        return "exact resume: no: {}; {}".format("; ".join(self.causes), means)
+        return "exact resume: no: {}; {}".format("; ".join(causes), means)
 
     # -- places ------------------------------------------------------------------------------------------------
 
@@ -228,6 +244,9 @@ class Calls:
         if known is not None:
             return known
         user = places.user_frame(frame)
+        if user is not None and user is not frame:
+            # That line is known the next time.
+            return self.site_from(user)
         file, line = ("?", 0) if user is None else (user.f_code.co_filename, user.f_lineno)
         site = self.trial.intern(f"{places.display_path(file)}:{line}")
         if user is frame:
@@ -280,11 +299,11 @@ class Calls:
         self.resume()
         return True
 
-    def call(self, kind, identity, live, arguments=0, tensor=None):
+    def call(self, kind, identity, live, arguments=0, tensor=None, raises=()):
         """A whole recorded call: `live()` is called, or in a replay its recorded value is returned.
 
         Its value is converted at once: it may be an array that the next training call donates. Of one that raises there
-        is no record, so no checkpoint is taken behind it.
+        is no record, so no checkpoint is taken behind it; but for what it `raises` in a replay too, by itself.
         """
         if not self.replaying:
             self.depth += 1
@@ -292,7 +311,8 @@ class Calls:
             try:
                 value = live()
             except BaseException as error:
-                self._raised = type(error).__name__
+                if not isinstance(error, raises):
+                    self._raised = type(error).__name__
                 raise
             finally:
                 self.depth -= 1
@@ -336,13 +356,26 @@ class Calls:
         """
         pending, self._pending = self._pending, []
         self.depth += 1
+        for step in self.at_settle:
+            with contextlib.suppress(*self._ours):
+                step()
         if pending:
             with contextlib.suppress(*self._ours):
                 self.trial.append(pending)
         self.trial.settle()
 
+    def note_kept(self, name, size):
+        """So many bytes of the log are for the value of this name."""
+        self._kept[name] = self._kept.get(name, 0) + size
+
     def _refuse_longer_log(self):
-        self.refuse_exactness("the log of calls is over its limit (`--log-limit`)")
+        cause = "the log of calls is over its limit (`--log-limit`)"
+        if any(known.startswith(cause) for known in self.causes):
+            return
+        if self._kept:
+            name, size = max(self._kept.items(), key=lambda each: each[1])
+            cause += f"; the values of `{name}` take {size / 1e6:.1f} MB of it"
+        self.refuse_exactness(cause)
 
     # -- training calls ----------------------------------------------------------------------------------------
 
@@ -420,8 +453,7 @@ class Calls:
     def _do(self, due):
         """Does what is due after a call whose record is appended."""
         if due & STEP_ENDED:
-            self.guarded(self.trial.end_step, self.epoch, *self.data_wait)
-            self.data_wait = NO_WAIT
+            self.guarded(self.trial.end_step, self.epoch)
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
         if due & SIGNAL:
@@ -585,13 +617,10 @@ def start(trial, streams, native_error):
     """Makes the recorder of this process."""
     global CALLS  # noqa: PLW0603 - made once, when the first library is intercepted
     CALLS = Calls(trial, streams, native_error)
-    os.register_at_fork(after_in_child=_stand_aside)
+    if trial.serves is not None:
+        CALLS.stand_aside()
+    os.register_at_fork(after_in_child=CALLS.stand_aside)
     return CALLS
-
-
-def _stand_aside():
-    """In a forked child nothing is recorded: every call passes through."""
-    CALLS.depth += 1 << 20
 
 
 def flush_streams():

@@ -6,22 +6,24 @@ answered call would have seen is never built.
 
 A data set whose items are more than functions of their index shows that by changing its own attributes (a counter)
 while it builds the first of them. Its items are then built in a replay too, all of them in order. Where that is no
-order, with several workers, or comes to light later, it is a cause of "not exact". With `--exact` an item is also built
-twice before the first pass, with another one in between: the two have to be equal.
+order, with several workers, or comes to light later, it is a cause of "not exact"; so is a data set that somebody else
+changes while its items are built, where that shows: by threads, or by workers that start within a pass.
+
+With `--exact` an item is also built twice before the first pass, with another one in between: the two have to be equal.
 """
+import atexit
 import collections
 import itertools
 import operator
 import sys
 import threading
 import weakref
-from threading import get_ident
 from time import perf_counter
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import fingerprint, owned_generators
+from py_hooks.advice import fingerprint, owned_generators, worker_processes
+from py_hooks.advice.dataset_state import DatasetState
 from py_hooks.advice.random_streams import PrivateStream, WorkerStream, mix
-from py_hooks.advice.worker_processes import ItemProcesses
 
 _LOCAL = threading.local()
 
@@ -42,33 +44,39 @@ class Items:
         key: `Streams.new_key()`; every adapter of a data set has its own.
         workers: threads or processes that build them; up to one builds them in order.
         in_processes: whether the workers are processes.
+        probes: with `--exact` an item is built twice before the first pass, to see that it is the same.
 
     Attributes:
         is_known: an item was built, so that `must_be_built` says the truth.
         must_be_built: a replay has to build each item too, in order.
+        left: workers of passes that were dropped, which may be building still.
     """
 
-    def __init__(self, dataset, key, workers=0, in_processes=False):
+    def __init__(self, dataset, key, workers=0, in_processes=False, probes=True):
         self.dataset = dataset
         self.key = ("items",) + key
         self.workers = workers
         self.in_processes = in_processes and workers > 0
         self.is_known = False
         self.must_be_built = False
-        self._is_probed = not recorder.CALLS.trial.exact
+        self._is_probed = not (probes and recorder.CALLS.trial.exact)
         self._owned = None
+        # Attributes of the data set when threads began with what they build now, and its state when a replayed pass began.
+        self._at_begin = self._state_at_begin = None
         # In a worker: its stream, and the attributes of the data set as they were after the item before.
         self._stream_of_worker = self._before = None
         self._passes = weakref.WeakSet()
         self._processes = None
+        self.left = []
         self._at_close = []
         self.started = 0
 
     def processes(self, window):
         """The worker processes, which see the data set as it is now; up to `window` items may be under way."""
         if self._processes is None:
-            self._processes = ItemProcesses(self.workers, window, recorder.CALLS.trial.worker_timeout)
+            self._processes = worker_processes.ItemProcesses(self.workers, window, recorder.CALLS.trial.worker_timeout)
             self._close_with_call()
+        self._compare_with_begin()
         self._processes.refresh(self)
         return self._processes
 
@@ -91,27 +99,65 @@ class Items:
         if not sys.is_finalizing():
             self.close()
 
-    def begin(self, items_pass):
-        """A pass over the data begins: what the data set draws from may be other objects than before."""
+    def begin(self, items_pass, start):
+        """A pass over the data begins, or goes on where `start` items of it were left out."""
         if self.in_processes:
             # They have places for the items of one pass.
             for other in list(self._passes):
                 other.put_back()
         self._passes.add(items_pass)
-        self._owned = None
+        if not start:
+            self.begin_anew()
         if not self._is_probed:
             self._is_probed = True
             self._probe()
 
+    def begin_anew(self):
+        """What is built from here on is built of the data set as it is when the first of it is asked for.
+
+        What it draws from may be other objects than before.
+        """
+        self._owned = self._at_begin = self._state_at_begin = None
+
+    def leave_out(self):
+        """An item is not built; where that is in a replay, the data set was as it is now when workers began."""
+        if self.in_processes and self._state_at_begin is None and recorder.CALLS.replaying:
+            self._state_at_begin = DatasetState(self.dataset)
+
+    def _compare_with_begin(self):
+        """Worker processes start within a pass. In the undisturbed run they have the data set as it was at its begin."""
+        before, self._state_at_begin = self._state_at_begin, None
+        if before is not None:
+            self.notice_differences(before.differences())
+
+    def notice_differences(self, names):
+        """The data set is another one than at the begin of a pass, where an item may see that.
+
+        Args:
+            names: of attributes; an empty one stands for something else.
+        """
+        read = owned_generators.names_read(self._source()) if names else None
+        for name in names:
+            if not name:
+                self._refuse_exactness("what it is made of")
+            elif read is None or name in read:
+                self._refuse_exactness(f"its attribute `{name}`")
+
+    def _refuse_exactness(self, what):
+        name = type(self._source()).__name__
+        recorder.CALLS.refuse_exactness(f"the data set `{name}` changes {what} while its items are built")
+
     def _probe(self):
         """Builds an item twice, and another one in between, to see whether it is a function of its key."""
+        if _length(self.dataset) == 0:
+            return
         first = self.build(_PROBE, 0)
         if self.must_be_built:
             return
         if getattr(self.dataset, "num_batches", None) != 1 and _length(self.dataset) != 1:
             self.build(_PROBE, 1)
         if fingerprint.describe(self.build(_PROBE, 0)) != fingerprint.describe(first):
-            name = type(self.dataset).__name__
+            name = type(self._source()).__name__
             recorder.CALLS.refuse_exactness(f"the data set `{name}` does not build an item twice in the same way")
 
     def build(self, epoch, index):
@@ -132,6 +178,11 @@ class Items:
             stream = self._stream_of_worker = WorkerStream()
             # Nothing else is done in this thread.
             stream.__enter__()
+        if not getattr(self.dataset, "_pedl_has_begun", True):
+            # What it draws and seeds is for nobody's items.
+            stream.begin(self.key + ("worker", epoch, index))
+            self.dataset._pedl_begin()
+            self.forget_dataset()
         stream.begin(self.key + (epoch, index))
         try:
             built = self._compared(stream, index)
@@ -193,11 +244,15 @@ class Items:
             taken: items of the epoch. Image iterators count what was built before, and seed by it.
             goes_on: the pass is for the next epoch too (`steps_per_epoch`): what it has built ahead is built again.
         """
+        if goes_on:
+            self.begin_anew()
         for items_pass in list(self._passes):
             if goes_on:
                 items_pass.put_back()
             elif items_pass.has_begun:
                 items_pass.close()
+        while self.left:
+            self.left.pop().release(waits=True)
         if hasattr(self.dataset, "total_batches_seen"):
             self.dataset.total_batches_seen += taken
 
@@ -212,6 +267,11 @@ class Items:
 
     def _watched(self, index):
         before, position = self._attributes(), recorder.CALLS.position()
+        if self._at_begin is None:
+            self._at_begin = before
+        elif self.workers and not self.must_be_built and self._first_change(self._at_begin):
+            # Threads build ahead, nobody knows how far, of what somebody else changes.
+            self.notice_differences(self._changes(self._at_begin))
         item = self.dataset[index]
         self.notice(self._first_change(before) or None)
         if recorder.CALLS.position() != position and recorder.CALLS.recordable():
@@ -227,30 +287,36 @@ class Items:
         """
         if changed is not None and not self.must_be_built:
             if self.is_known or self.workers > 1 or self.in_processes:
-                recorder.CALLS.refuse_exactness(
-                    f"the data set `{type(self.dataset).__name__}` changes its attribute `{changed}` in `__getitem__`"
-                )
+                self._refuse_exactness(f"its attribute `{changed}`")
             else:
                 self.must_be_built = True
         self.is_known = True
 
+    def _source(self):
+        """The data set of the script: the one that is looked at stands before it."""
+        return getattr(self.dataset, "_pedl_source", self.dataset)
+
     def _attributes(self):
-        return dict(getattr(self.dataset, "__dict__", ()))
+        return dict(getattr(self._source(), "__dict__", ()))
 
     def _first_change(self, before):
         """The name of an attribute whose value is another one than before, or None; `_SAME` where it is no other object."""
         # What can change without being bound anew is not compared, and this is done for every item.
-        now = getattr(self.dataset, "__dict__", before)
+        now = getattr(self._source(), "__dict__", before)
         try:
             if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
                 return _SAME
         except RuntimeError:
             # Another thread binds attributes meanwhile.
             pass
+        return min(self._changes(before), default=None)
+
+    def _changes(self, before):
+        """The names of plain attributes whose values are others than before."""
         before, after = _plain(before), _plain(self._attributes())
         if after == before:
-            return None
-        return min(name for name in set(before) | set(after) if after.get(name, _NONE) != before.get(name, _NONE))
+            return []
+        return sorted(name for name in set(before) | set(after) if after.get(name, _NONE) != before.get(name, _NONE))
 
 
 def _plain(attributes):
@@ -355,31 +421,31 @@ class SequencePass:
         # follow from how many were taken, in a replay too.
         self._fewest = self._ahead - 1
         if items.in_processes:
-            self._fewest = min(self._fewest, max(self._ahead // 2, items.workers))
+            self._fewest = self._ahead - max(1, self._ahead // 3)
         # Pairs of an index, and of what its workers know the item by.
         self._building = collections.deque()
         self._workers = None
+        # What processes build ahead of it; most of its items are given there, without asking this.
+        self._going = recorder.CALLS.trial.ahead(items.workers) if items.in_processes else None
         self._is_over = False
         # A framework takes items in a thread of its own, and does not always wait for it when it ends an epoch.
         self._lock = threading.Lock()
-        items.begin(self)
+        items.begin(self, start)
         for _ in range(start):
             self.skip()
 
     def __iter__(self):
-        return self
+        if self._going is None:
+            return self
+        return self._going.items(self.__next__, self._open)
 
     def __next__(self):
         begun = perf_counter()
         with self._lock:
-            if len(self._building) > self._fewest and not self._is_over:
-                item = self._workers.take(self._items, self._building.popleft()[1])
-            else:
-                item = self._next()
-        calls = recorder.CALLS
-        # Who takes items ahead of it is not who trains.
-        if get_ident() == calls.main_thread:
-            calls.data_wait = (calls.data_wait[0] or 0) + perf_counter() - begun, self._items.workers
+            self._stop()
+            item = self._next()
+            self._go_on()
+        recorder.CALLS.trial.waited(perf_counter() - begun, self._items.workers)
         return item
 
     def _next(self):
@@ -388,23 +454,45 @@ class SequencePass:
             raise StopIteration
         if not self._items.workers:
             return self._items.build(self._epoch, next(self._order))
-        # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
-        ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
-        if len(self._building) < ahead:
-            self._submit(ahead - len(self._building))
+        if len(self._building) <= self._fewest:
+            # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
+            ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
+            if len(self._building) < ahead:
+                self._submit(ahead - len(self._building))
         if not self._building:
             self._is_over = True
             self._release(waits=True)
             raise StopIteration
         return self._workers.take(self._items, self._building.popleft()[1])
 
+    def _go_on(self):
+        """From here on items are given without asking this, where they need nothing but to be taken."""
+        items = self._items
+        if self._going is None or self._workers is None or not items.is_known or recorder.CALLS.replaying:
+            return
+        processes = self._workers
+        self._going.begin(
+            processes.pool, self._order, self._epoch, processes.state, self._building, self._fewest, self._ahead,
+            processes.limit_s,
+        )
+
+    def _stop(self):
+        """From here on this is asked for every item."""
+        if self._going is not None:
+            self._going.end()
+
+    def _open(self, sent):
+        return worker_processes.opened(self._items, sent)
+
     def skip(self):
         """Counts one item as consumed. Raises StopIteration where `next` would."""
         with self._lock:
+            self._stop()
             if self._is_over or self._items.must_be_built or not self._items.is_known:
                 self._next()
                 return
             self.has_begun = True
+            self._items.leave_out()
             if self._building:
                 self._workers.cancel(self._building.popleft()[1])
             else:
@@ -416,10 +504,12 @@ class SequencePass:
         Where items must be built in order, nothing is built ahead; and worker processes have no order to keep.
         """
         with self._lock:
+            self._stop()
             if self._items.must_be_built and not self._items.in_processes:
                 return
             indices = [index for index, _ in self._building]
             self._release(waits=True)
+            self._items.begin_anew()
             self._order = itertools.chain(indices, self._order)
 
     def close(self):
@@ -434,6 +524,7 @@ class SequencePass:
         self._release(waits=False)
 
     def _release(self, waits):
+        self._stop()
         while self._building:
             _, building = self._building.popleft()
             if self._items.must_be_built and not self._items.in_processes:
@@ -442,6 +533,8 @@ class SequencePass:
                 self._workers.cancel(building)
         workers, self._workers = self._workers, None
         if workers is not None:
+            if not waits:
+                self._items.left.append(workers)
             workers.release(waits)
 
     def _submit(self, count):
@@ -450,33 +543,53 @@ class SequencePass:
             return
         if self._workers is None:
             items = self._items
-            self._workers = items.processes(self._ahead) if items.in_processes else _ItemThreads(items.workers)
+            self._workers = items.processes(self._ahead) if items.in_processes else _ItemThreads(items)
         self._building.extend(zip(indices, self._workers.submit(self._items, self._epoch, indices)))
+
+
+# The tasks of each worker thread, also where nobody knows the pass any more.
+_TASKS_OF_THREADS = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _end_threads():
+    # One that comes back to an interpreter that is gone ends the process by SIGABRT.
+    for thread, tasks in list(_TASKS_OF_THREADS.items()):
+        tasks.close()
+        thread.join()
 
 
 class _ItemThreads:
     """The worker threads of one pass."""
 
-    def __init__(self, workers):
-        from concurrent.futures import ThreadPoolExecutor
-
-        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pedl-data")
+    def __init__(self, items):
+        self._tasks = recorder.CALLS.trial.thread_tasks()
+        self._threads = [
+            threading.Thread(target=self._tasks.serve, args=(items.build,), name=f"pedl-data_{number}", daemon=True)
+            for number in range(items.workers)
+        ]
+        for thread in self._threads:
+            _TASKS_OF_THREADS[thread] = self._tasks
+            thread.start()
 
     def submit(self, items, epoch, indices):
-        """Has items built; returns a future for each."""
-        return [self._executor.submit(items.build, epoch, index) for index in indices]
+        """Has items built; returns a task for each."""
+        return self._tasks.submit(epoch, indices)
 
-    def take(self, items, future):
+    def take(self, items, task):
         """Waits for the item."""
-        return future.result()
+        return task.take()
 
-    def cancel(self, future):
+    def cancel(self, task):
         """An item is not needed any more."""
-        future.cancel()
+        task.cancel()
 
     def release(self, waits):
         """The pass is over: lets the threads go, once what they build now is built where it `waits`."""
-        self._executor.shutdown(wait=waits)
+        self._tasks.close()
+        if waits:
+            for thread in self._threads:
+                thread.join()
 
 
 def skip(iterator, count=1):

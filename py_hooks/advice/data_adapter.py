@@ -1,8 +1,6 @@
 """What `pedl.frameworks.keras.data.KerasDataAdapter` takes its batches from."""
-import pickle
-
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import worker_processes
+from py_hooks.advice import sendable, worker_processes
 from py_hooks.advice.item_epochs import ItemEpochs
 
 
@@ -58,14 +56,13 @@ def _refuse(sequence):
     """The script has chosen that its processes are not forked, which workers are: says so, and what could not be sent."""
     import multiprocessing
 
-    method = multiprocessing.get_start_method()
+    name, method = type(sequence).__name__, multiprocessing.get_start_method()
     help = "set the start method `fork`, or use threads (use_multiprocessing=False)"
-    for name, value in sorted(getattr(sequence, "__dict__", {}).items()):
-        try:
-            pickle.dumps(value)
-        except Exception as error:  # noqa: BLE001 - whatever the class of the script's does
-            raise TypeError(
-                f"KerasDataAdapter cannot send `{type(sequence).__name__}` to worker processes that are started by "
-                f"`{method}`: its attribute `{name}` cannot be pickled ({error})\n  {help}"
-            ) from None
-    raise RuntimeError(f"KerasDataAdapter forks its worker processes; this script has set the start method `{method}`\n  {help}")
+    why = sendable.cause_in(sequence)
+    if why is not None:
+        raise TypeError(
+            f"KerasDataAdapter cannot send `{name}` to worker processes that are started by `{method}`: {why}\n  {help}"
+        )
+    raise RuntimeError(
+        f"KerasDataAdapter starts its worker processes by itself; this script has set the start method `{method}`\n  {help}"
+    )

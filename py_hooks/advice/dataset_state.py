@@ -2,62 +2,110 @@
 
 Worker processes are copies of the trainer of the moment when they started. Afterwards the trainer's data set may change:
 `on_epoch_end` shuffles indices, a callback sets an attribute, or a global that `__getitem__` reads. `DatasetState` is a
-mark of everything that a data set can reach, as `owned_generators.py` reaches generators: attributes, containers,
-objects, classes and functions of the script's own, and the names that these use. Attributes that changed are sent
-(`Update`); where anything else changed, or cannot be seen, the workers have to be new copies.
-
-Not seen is what only C code holds, and changes of single elements in arrays of more than 64 MiB, of which evenly spaced
-blocks are read (`fingerprint.checksum`).
+mark of everything that a data set can reach (`marks.py`). Attributes that changed are sent (`Update`), if a copy of them
+is as good: nothing in them is also held by what is not sent (`sharing.py`), draws random numbers, or pickles itself in a
+way of its own. Where anything else changed, or cannot be seen, the workers have to be new copies.
 """
-import functools
-import hashlib
 import io
-import marshal
 import os
 import pickle
-import types
+import sys
 
-from py_hooks.advice import fingerprint, owned_generators, places
-
-# Of objects that are looked at. More take longer than new copies of the trainer do.
-_MAX_OBJECTS = 50000
+from py_hooks.advice import marks, owned_generators, places
+from py_hooks.advice.sharing import Held
 
 # Of what is sent. To copy more takes longer than new copies of the trainer do.
 _MAX_BYTES = 64 << 20
 
-# What a class has by itself; `__slotnames__` it has once one of its objects was pickled.
-_OF_PYTHON = ("__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__")
-
-_PLAIN = {type(None), bool, int, float, complex, str, bytes}
+# By which a class says itself what a copy is made of.
+_OF_PICKLES = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
 class DatasetState:
-    """A data set as it is now, and what has changed since."""
+    """A data set as it is now, and what has changed since.
 
-    def __init__(self, dataset):
+    Args:
+        dataset: of the script.
+        pickler: makes a `Pickler`, for what has changed, of a file and the data set.
+        modules: names of the user's modules that it may use, where each name in them counts.
+    """
+
+    def __init__(self, dataset, pickler=None, modules=()):
         self._dataset = dataset
-        self._marks = _marks(dataset)
+        self._pickler = pickler or Pickler
+        self._modules = modules
+        self._marks = self._look().marks
         self._changed = set()
+
+    def _look(self):
+        return marks.Look(self._dataset, modules=self._modules)
+
+    def differences(self):
+        """The names of attributes that are not what they were when this was asked for `changes`, or made.
+
+        With an empty one where something else is another. What cannot be told counts as different.
+        """
+        return sorted("" if name is marks.AROUND else name for name in self._different(self._look().marks))
+
+    def _different(self, now):
+        before = self._marks
+        names = now.keys() | before.keys()
+        return {name for name in names if now.get(name) != before.get(name) or now.get(name, b"") is None}
 
     def changes(self):
         """Pickled values of all attributes that have changed since the beginning; None where that is not all."""
-        marks = _marks(self._dataset)
-        before, self._marks = self._marks, marks
-        if marks is None or before is None or marks[_AROUND] != before[_AROUND]:
+        look = self._look()
+        changed = self._different(look.marks)
+        before, self._marks = self._marks, look.marks
+        if None in look.marks.values() or marks.AROUND in changed or changed & look.slots:
             return None
-        self._changed |= {name for name in marks.keys() | before.keys() if marks.get(name) != before.get(name)}
-        attributes = vars(self._dataset)
+        if any(_code_of(look.marks.get(name)) != _code_of(before.get(name)) for name in changed & look.marks.keys()):
+            # What classes and functions use is not sent with them.
+            return None
+        self._changed |= changed
+        attributes = getattr(self._dataset, "__dict__", None)
+        if attributes is None:
+            return None
         file = io.BytesIO()
         try:
-            _Pickler(file, self._dataset).dump(
+            pickler = self._pickler(file, self._dataset)
+            pickler.dump(
                 (
                     {name: attributes[name] for name in self._changed if name in attributes},
                     [name for name in self._changed if name not in attributes],
                 )
             )
-        except Exception:  # noqa: BLE001 - whatever objects of the script do when they are pickled
+            pickler.held.refuse_overlap()
+            kept = [value for name, values in look.reached.items() if name not in self._changed for value in values]
+            if any(map(_is_more_than_its_copy, pickler.held.values.values())) or pickler.held.is_shared_with(kept):
+                return None
+        except Exception:  # noqa: BLE001 - whatever objects of the script do when they are pickled, or asked
+            return None
+        if not look.is_closed and len(pickler.held.values) > _OF_AN_UPDATE:
             return None
         return file.getvalue() if file.tell() <= _MAX_BYTES else None
+
+
+# A dict of values, and a list of names.
+_OF_AN_UPDATE = 2
+
+
+def _code_of(mark):
+    """The half of a mark that is of code; that of no code where there is no mark."""
+    return marks.NO_CODE if mark is None else mark[16:]
+
+
+def _is_more_than_its_copy(value):
+    """Whether a worker that gets a copy could draw other random numbers, or have less than one that is forked."""
+    if owned_generators.is_generator(value):
+        return True
+    own = (base for base in type(value).__mro__ if _is_users(base.__module__))
+    return any(name in vars(base) for base in own for name in _OF_PICKLES)
+
+
+def _is_users(module):
+    file = places.file_of(sys.modules.get(module))
+    return module == "__main__" or (file is not None and places.is_user_file(file))
 
 
 class Update:
@@ -75,6 +123,11 @@ class Update:
         self._last = pickle.dumps(({}, []), pickle.HIGHEST_PROTOCOL)
         self._applied = 0
         self.number = 0
+
+    @property
+    def descriptor(self):
+        """Of the file."""
+        return self._file.fileno()
 
     def write(self, changes):
         """In the trainer: `DatasetState.changes`. No worker reads meanwhile. Returns False for None."""
@@ -100,15 +153,26 @@ class Update:
         return True
 
 
-class _Pickler(pickle.Pickler):
-    """The data set stands for itself."""
+class Pickler(pickle.Pickler):
+    """The data set stands for itself.
+
+    Attributes:
+        held: what the pickle has copies of.
+    """
 
     def __init__(self, file, dataset):
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._dataset = dataset
+        self.held = Held()
 
     def persistent_id(self, value):
-        return 0 if value is self._dataset else None
+        """What stands for a value in the place of its pickle."""
+        if type(value) in marks.PLAIN:
+            return None
+        if value is self._dataset:
+            return 0
+        self.held.add(value)
+        return None
 
 
 class _Unpickler(pickle.Unpickler):
@@ -118,153 +182,3 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, _):
         return self._dataset
-
-
-# -- marks -------------------------------------------------------------------------------------------------------------
-
-# What is no attribute: the data set's class, and what its methods use.
-_AROUND = object()
-
-
-def _marks(dataset):
-    """A mark of each attribute, and of what is around; None where there is too much, or it cannot be told."""
-    try:
-        attributes = dict(vars(dataset))
-    except TypeError:
-        return None
-    budget = [_MAX_OBJECTS]
-    if hasattr(type(dataset), "__slots__") and isinstance(dataset, (list, tuple, dict, set)):
-        return None
-    marks = {name: _mark([value], dataset, budget) for name, value in attributes.items()}
-    marks[_AROUND] = _mark([type(dataset)], dataset, budget)
-    return marks if budget[0] > 0 else None
-
-
-def _mark(values, dataset, budget):
-    """16 bytes: equal as long as nothing that these values reach has changed, in this process."""
-    digest = hashlib.blake2b(digest_size=16)
-    # With the values, so that what is made for this look alone does not give its place to another.
-    waiting, seen = list(values), {id(dataset): (0, dataset)}
-    while waiting and budget[0] > 0:
-        budget[0] -= 1
-        value = waiting.pop()
-        kind = type(value)
-        if kind in _PLAIN:
-            digest.update(marshal.dumps(value, 2))
-            continue
-        if id(value) in seen:
-            digest.update(b"seen%d" % seen[id(value)][0])
-            continue
-        seen[id(value)] = len(seen), value
-        digest.update(b"%d" % id(kind))
-        _look_into(value, kind, digest, waiting)
-    return digest.digest()
-
-
-def _look_into(value, kind, digest, waiting):
-    import numpy
-
-    for kinds, look in (
-        ((type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType), _look_into_code),
-        (numpy.ndarray, _look_into_array),
-        ((bytearray, numpy.generic), lambda value, digest, waiting: digest.update(bytes(value))),
-        (types.MethodType, lambda value, digest, waiting: waiting.extend((value.__self__, value.__func__))),
-        (functools.partial, lambda value, digest, waiting: waiting.extend((value.func, value.args, value.keywords))),
-    ):
-        if isinstance(value, kinds):
-            look(value, digest, waiting)
-            return
-    if kind is dict:
-        _look_into_dict(value, digest, waiting)
-    elif kind in (list, tuple, set, frozenset):
-        _look_into_list(value, digest, waiting)
-    # A generator has a state of its own for each item.
-    elif not owned_generators.is_generator(value):
-        _look_into_object(value, kind, digest, waiting)
-
-
-def _look_into_code(value, digest, waiting):
-    digest.update(b"%d" % id(value))
-    if isinstance(value, type):
-        waiting.extend(_of_class(value))
-    elif isinstance(value, types.FunctionType) and places.is_user_file(value.__code__.co_filename):
-        waiting.extend(_of_function(value))
-
-
-def _look_into_array(value, digest, waiting):
-    digest.update(f"{value.dtype.str}{value.shape}".encode())
-    if value.dtype.hasobject:
-        waiting.extend(value.ravel().tolist())
-    else:
-        digest.update(b"%d" % fingerprint.checksum(value))
-
-
-def _look_into_list(value, digest, waiting):
-    digest.update(b"%d" % len(value))
-    if _PLAIN.issuperset(map(type, value)):
-        digest.update(marshal.dumps(list(value), 2))
-    else:
-        waiting.extend(value)
-
-
-def _look_into_dict(value, digest, waiting):
-    digest.update(b"%d" % len(value))
-    if _PLAIN.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values())):
-        digest.update(marshal.dumps(value, 2))
-    else:
-        for pair in list(value.items()):
-            waiting.extend(pair)
-
-
-def _look_into_object(value, kind, digest, waiting):
-    import numpy
-
-    attributes = getattr(value, "__dict__", None)
-    if fingerprint.is_tensor_like(value):
-        waiting.append(numpy.asarray(value))
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        waiting.extend(value)
-    elif isinstance(value, dict):
-        for pair in list(value.items()):
-            waiting.extend(pair)
-    elif attributes is None:
-        slots = [name for base in kind.__mro__ for name in _names(getattr(base, "__slots__", ()))]
-        if slots:
-            waiting.extend(getattr(value, name) for name in slots if hasattr(value, name))
-        else:
-            _look_into_pickle(value, digest)
-    if attributes is not None:
-        _look_into_dict(dict(attributes), digest, waiting)
-        waiting.append(kind)
-
-
-def _look_into_pickle(value, digest):
-    """An object of C code shows what it is by its pickle; one that has none is taken for what it is by itself."""
-    try:
-        digest.update(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-    except Exception:  # noqa: BLE001 - a lock, an open file, a data set of HDF5
-        digest.update(b"%d" % id(value))
-
-
-def _names(slots):
-    return (slots,) if isinstance(slots, str) else slots
-
-
-def _of_class(cls):
-    """What is bound in a class of the script's own, and in its bases that are."""
-    for base in cls.__mro__:
-        functions = [getattr(value, "__func__", value) for value in vars(base).values()]
-        if any(isinstance(one, types.FunctionType) and places.is_user_file(one.__code__.co_filename) for one in functions):
-            for name, value in vars(base).items():
-                if name not in _OF_PYTHON and not name.startswith("_abc_"):
-                    yield getattr(value, "__func__", value) if not isinstance(value, property) else value.fget
-
-
-def _of_function(function):
-    """What a function can reach by name, also through modules of the script's own."""
-    yield id(function.__code__)
-    names = set(owned_generators.names_in(function.__code__))
-    for value in owned_generators.used_by(function):
-        yield value
-        if isinstance(value, types.ModuleType) and places.is_user_file(getattr(value, "__file__", None) or ""):
-            yield from (vars(value)[name] for name in sorted(names & vars(value).keys()))

@@ -72,7 +72,7 @@ _sources = {}
 def describe_sources():
     """A checksum of every file of the user's code that is loaded, by its name."""
     for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
+        path = places.file_of(module)
         if path and path not in _sources and path.endswith(".py") and places.is_user_file(path):
             try:
                 with open(path, "rb") as source:

@@ -18,7 +18,7 @@ def begin(calls, causes):
     calls.begin(json.dumps(facts()))
     for change in calls.trial.changes:
         calls.refuse_exactness(Unrepeatable(change), is_told=False)
-    calls.trial.log(calls.exactness())
+    calls.tell_exactness()
 
 
 def _causes_of_the_command():

@@ -8,6 +8,8 @@ Source: CPython 3.7 to 3.13, Python/_warnings.c, `already_warned` and `call_show
 import sys
 import warnings
 
+from py_hooks.advice import places
+
 # Over all places; of more nobody reads, and they take some hundred bytes each in every checkpoint.
 _MOST = 1000
 
@@ -44,7 +46,7 @@ class GivenWarnings:
         missing = [each for each in map(tuple, state or ()) if each not in self._given]
         if not missing:
             return
-        modules = {getattr(module, "__file__", None): module for module in list(sys.modules.values())}
+        modules = {places.file_of(module): module for module in list(sys.modules.values())}
         show, warnings._showwarnmsg = warnings._showwarnmsg, _show_nothing
         try:
             for text, category, filename, line in missing:
@@ -64,7 +66,7 @@ def _give(text, category, filename, line, module):
     kind = getattr(sys.modules.get(package), name, None)
     if not isinstance(kind, type) or not issubclass(kind, Warning):
         return
-    registry = vars(module).setdefault("__warningregistry__", {})
+    registry = places.names_of(module).setdefault("__warningregistry__", {})
     try:
         warnings.warn_explicit(text, kind, filename, line, module.__name__, registry)
     except kind:

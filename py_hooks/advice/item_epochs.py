@@ -37,7 +37,7 @@ class ItemEpochs:
         self._epoch = 0
         self._length = 0
         self._taken = 0
-        self._pass = None
+        self._pass = self._given = None
 
     def __iter__(self):
         return self
@@ -60,12 +60,13 @@ class ItemEpochs:
             self._taken = 0
             order = self._items.order(self._length, self._epoch, self._shuffle)
             self._pass = SequencePass(self._items, self._epoch, order, self._ahead)
+            self._given = iter(self._pass)
         return self._epoch, self._taken
 
     def take(self):
         """The next item of the epoch that has begun."""
         try:
-            item = next(self._pass)
+            item = next(self._given)
         except StopIteration:
             raise
         except BaseException:
@@ -84,7 +85,7 @@ class ItemEpochs:
         """Ends the epoch, if its last item was taken."""
         if self._pass is not None and self._taken == self._length:
             self._pass.close()
-            self._pass = None
+            self._pass = self._given = None
             self._items.end_epoch(self._taken)
             if self._notifies:
                 self._items.notify(self._dataset.on_epoch_end, self._epoch)

@@ -4,12 +4,13 @@ An item that only an answered call would have seen is not built in a replay, and
 it to be the same, the generators are keyed for each item: set to a state of the item's key before it is built, and back
 to where they were afterwards. So they are where they would be if items drew nothing, whichever items were built.
 
-Found are generators of python's and numpy's that can be reached from the data set: through attributes, containers and
+Found are generators of python's, numpy's and torch's that can be reached from the data set: through attributes, containers and
 objects of the script's own classes, and through the names that the methods of these classes, and the functions of the
 script that they call, use (globals and closures). Not found are those that only C code holds.
 """
 import contextlib
 import functools
+import sys
 import types
 
 from py_hooks.advice import places
@@ -19,16 +20,21 @@ from py_hooks.advice import places
 _MAX_OBJECTS = 20000
 # Of one container. A generator does not stand in the middle of a list of file names.
 _MAX_ELEMENTS = 100
+# Of containers in what a decorator holds.
+_MAX_DEPTH = 3
 
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, types.ModuleType)
 
 
 def is_generator(value):
-    """Whether a value is a random generator of python's or numpy's."""
+    """Whether a value is a random generator of python's, numpy's or torch's."""
     import random
 
     import numpy
 
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Generator):
+        return value is not torch.default_generator
     kinds = (random.Random, numpy.random.RandomState, getattr(numpy.random, "Generator", random.Random))
     if isinstance(value, random.SystemRandom):
         # It has no state; what it draws nobody can draw again.
@@ -36,18 +42,29 @@ def is_generator(value):
     return isinstance(value, kinds) and value is not random._inst and value is not numpy.random.mtrand._rand
 
 
+def is_global(value):
+    """Whether it is python's or numpy's own generator, which streams are for."""
+    import random
+
+    import numpy
+
+    return value is random._inst or value is numpy.random.mtrand._rand
+
+
 def find(dataset):
     """The generators that a data set can reach, each once, in an order that is the same in every process."""
     found, seen, waiting = [], set(), [dataset]
     # Breadth first, so that what is near is found whatever lies behind it.
     for value in waiting:
-        if id(value) in seen or isinstance(value, _LEAVES):
-            continue
-        seen.add(id(value))
-        if is_generator(value):
-            found.append(value)
-        elif len(seen) <= _MAX_OBJECTS:
-            waiting.extend(_reached_from(value))
+        # What stands for another object, and has none, raises whatever it is asked.
+        with contextlib.suppress(Exception):
+            if id(value) in seen or isinstance(value, _LEAVES):
+                continue
+            seen.add(id(value))
+            if is_generator(value):
+                found.append(value)
+            elif len(seen) <= _MAX_OBJECTS:
+                waiting.extend(_reached_from(value))
     return found
 
 
@@ -60,7 +77,9 @@ def _reached_from(value):
     if isinstance(value, types.MethodType):
         return [value.__self__, value.__func__]
     if isinstance(value, types.FunctionType):
-        return list(used_by(value)) if places.is_user_file(value.__code__.co_filename) else []
+        if places.is_user_file(value.__code__.co_filename):
+            return [*used_by(value), *vars(value).values()]
+        return list(wrapped_by(value))
     if isinstance(value, type):
         return _methods_of(value)
     held = (value.func, value.args) if isinstance(value, functools.partial) else ()
@@ -85,6 +104,31 @@ def used_by(function):
         with contextlib.suppress(ValueError):  # it has no value yet
             yield cell.cell_contents
     yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+
+
+def wrapped_by(function):
+    """What a function of a package holds of the user's: what it decorates, and what it was made with."""
+    held = [value for value in vars(function).values() if isinstance(value, types.FunctionType)]
+    held.extend(function.__defaults__ or ())
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it has no value yet
+            held.append(cell.cell_contents)
+    return list(_of_user(held, depth=0))
+
+
+def _of_user(values, depth):
+    for value in values:
+        kind = type(value)
+        if isinstance(value, types.FunctionType) or kind in _LEAVES[:-1]:
+            yield value
+        elif kind in (list, tuple, set, frozenset, dict) and depth < _MAX_DEPTH and len(value) <= _MAX_ELEMENTS:
+            yield from _of_user(value.values() if kind is dict else value, depth + 1)
+        else:
+            module = sys.modules.get((value if isinstance(value, type) else kind).__module__)
+            file = places.file_of(module)
+            if file is not None and places.is_user_file(file):
+                yield value
 
 
 def names_in(code):
@@ -93,6 +137,69 @@ def names_in(code):
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from names_in(constant)
+
+
+def names_read(dataset):
+    """The names that building an item may use: those in `__getitem__`, and in the functions that it reaches by them.
+
+    Reached are methods of the data set and of objects that are its attributes, and functions of the user's modules.
+
+    None where it may use any: by `__dict__`, `vars`, `getattr`, or since what is reached is no function of Python's, or
+    is an object of a package that has the data set.
+    """
+    names, seen = set(), []
+    waiting = _named(dataset, "__getitem__")
+    held = [dataset]
+    while waiting:
+        value = waiting.pop()
+        value = getattr(value, "fget", getattr(value, "__func__", value))
+        if isinstance(value, functools.partial):
+            waiting.extend([value.func, *value.args, *value.keywords.values()])
+        elif isinstance(value, types.FunctionType) and value not in seen:
+            seen.append(value)
+            found = set(names_in(value.__code__)) - names
+            names |= found
+            around = [*used_by(value), *(sys.modules[name] for name in found if name in sys.modules)]
+            waiting.extend(around)
+            held.extend(one for one in around if isinstance(one, types.ModuleType) and _is_users(one) and one not in held)
+            # Whatever has such a name, whether it was met before or is met now.
+            waiting.extend(one for owner in held for name in sorted(names) for one in _named(owner, name))
+        elif _may_have_methods(value) and not any(value is one for one in held):
+            if not _is_users(sys.modules.get(type(value).__module__)):
+                if _has(value, dataset):
+                    return None
+                continue
+            held.append(value)
+            called = _named(value, "__call__") + _named(value, "__getitem__")
+            waiting.extend([*called, *(one for name in sorted(names) for one in _named(value, name))])
+    return None if not seen or names & {"__dict__", "vars", "getattr", "attrgetter"} else names
+
+
+def _may_have_methods(value):
+    return not isinstance(value, (*_LEAVES, type, types.FunctionType, types.BuiltinFunctionType))
+
+
+def _is_users(module):
+    file = places.file_of(module)
+    return module is not None and (module.__name__ == "__main__" or (file is not None and places.is_user_file(file)))
+
+
+def _has(value, dataset):
+    """Whether an object of a package reaches the data set."""
+    seen, waiting = set(), [value]
+    for one in waiting:
+        if one is dataset:
+            return True
+        if id(one) not in seen and not isinstance(one, _LEAVES) and len(seen) < _MAX_OBJECTS:
+            seen.add(id(one))
+            waiting.extend(_reached_from(one))
+    return False
+
+
+def _named(owner, name):
+    """What an attribute's name stands for in an object, its class, and its bases; or in a module."""
+    owners = (owner,) if isinstance(owner, types.ModuleType) else (owner, *type(owner).__mro__)
+    return [vars(place)[name] for place in owners if name in getattr(place, "__dict__", ())]
 
 
 class Keyed:
@@ -122,6 +229,8 @@ def _seed(generator, seed):
     bits = getattr(generator, "bit_generator", None)
     if bits is not None:
         bits.state = type(bits)(seed).state
+    elif hasattr(generator, "manual_seed"):
+        generator.manual_seed(seed >> 1)
     else:
         generator.seed(seed % (1 << 32))
 

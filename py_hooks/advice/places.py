@@ -44,6 +44,21 @@ def is_user_file(filename):
     return known
 
 
+def names_of(module):
+    """What a module of `sys.modules` holds, without a question that one that loads on demand would load for."""
+    try:
+        names = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    return names if isinstance(names, dict) else {}
+
+
+def file_of(module):
+    """The file of a module of `sys.modules`, or None."""
+    file = names_of(module).get("__file__")
+    return file if isinstance(file, str) else None
+
+
 def _is_generated(name):
     # Before TensorFlow 2.7 the name is `tmp` and eight random letters (tensorflow 2.6.5,
     # tensorflow/python/autograph/pyct/loader.py).

@@ -70,7 +70,9 @@ class PrivateStream:
         if self._numpy is None:
             import numpy
 
-            self._numpy = numpy.random.RandomState(mix("numpy", *self.key) % (1 << 32))
+            # It asks for entropy before it is seeded, which is not to come from this stream.
+            with PrivateStream("entropy"):
+                self._numpy = numpy.random.RandomState(mix("numpy", *self.key) % (1 << 32))
         return self._numpy
 
     @property
@@ -399,8 +401,8 @@ def _rebind(replaced):
     """Replaces functions that modules bound by name (`from numpy.random import rand`) before the dispatchers came."""
     by_id = {id(function): dispatch for function, dispatch in replaced.items()}
     for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict) or getattr(module, "__name__", "").startswith("py_hooks"):
+        names = places.names_of(module)
+        if str(names.get("__name__")).startswith("py_hooks"):
             continue
         for name, value in list(names.items()):
             dispatch = by_id.get(id(value))

@@ -1,7 +1,8 @@
 """Worker processes that build the items of a data set, each under the stream of its key.
 
-They start when the first item is asked for, all at once, as copies of the process that trains, and live until nobody
-takes items of the data set any more: a whole `fit`. What they build lies in memory that they share with the trainer
+They start when the first item is asked for, all at once: from a clean process where the data set can be sent there
+(`served_workers.py`), else as copies of the process that trains. They live until nobody takes items of the data set any
+more: a whole `fit`. What they build lies in memory that they share with the trainer
 (`Trial.pool`), where it is read. In a worker numpy's global generator is set to the stream of an item that draws, so that what
 goes past the dispatchers draws the same (`random_streams.WorkerStream`).
 
@@ -15,15 +16,24 @@ its key alone. An item that ends its worker again and again ends the pass, with 
 import collections
 import contextlib
 import faulthandler
+import functools
 import io
+import json
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import sendable, served_workers
 from py_hooks.advice.dataset_state import DatasetState, Update
+from py_hooks.advice.definitions import DoesMore
+from py_hooks.advice.marks import Unnamed
+
+# Names of worker processes, before their numbers, from 1 on: those of `multiprocessing.Pool`, which data sets know.
+NAME = "ForkPoolWorker-"
 
 # How often an item may take its worker along.
 MAX_DEATHS = 3
@@ -41,12 +51,15 @@ _GRACE_SECONDS = 1
 # How much more readily the kernel kills a worker than the process that trains: half of all memory counts for as much.
 _OOM_SCORE = 500
 
+# Why workers are forked.
+_NOT_SERVED = sendable.NotSendable, served_workers.ServerFailed, Unnamed, DoesMore
+
 # Of what a worker wrote when it crashed.
 _MAX_TRACEBACK_BYTES = 1 << 16
 
 
 def are_forked():
-    """Whether `multiprocessing` is set to fork: other processes know nothing of private streams."""
+    """Whether `multiprocessing` is set to fork."""
     import multiprocessing
 
     return multiprocessing.get_start_method() == "fork"
@@ -59,20 +72,25 @@ class ItemProcesses:
         workers: how many.
         window: how many items may be under way.
         limit_s: seconds that building an item may take; None for any time.
+
+    Attributes:
+        pool: what they share with the trainer; None where there are none.
+        limit_s: as it was given.
     """
 
     def __init__(self, workers, window, limit_s=None):
         self._count = workers
         self._window = window
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         # What there is while there are processes.
-        self._pool = self._state = self._update = None
+        self.pool = self._state = self._update = self._served = None
         self._workers = []
-        # The number of the next task, and tasks that nobody waits for any more.
-        self._next = 0
+        # Tasks that nobody waits for any more.
         self._left = set()
         self._deaths = collections.Counter()
         self._idle_deaths = 0
+        # Whether items are built of the data set as it was when the pass began; else there is none, and it may have changed.
+        self._is_in_pass = True
         self._process = os.getpid()
         # Passes of several threads may share the processes.
         self._lock = threading.RLock()
@@ -82,30 +100,40 @@ class ItemProcesses:
         with self._lock:
             if self._process != os.getpid():
                 # A forked child that goes on with the script has no workers.
-                self.__init__(self._count, self._window, self._limit_s)
-            if self._pool is not None:
-                for task in sorted(self._left):
-                    self._discard(items, task)
+                self.__init__(self._count, self._window, self.limit_s)
+            if self.pool is not None:
+                self._is_in_pass = False
+                try:
+                    for task in sorted(self._left):
+                        self._discard(items, task)
+                finally:
+                    self._is_in_pass = True
                 if self._update.write(self._state.changes()):
                     return
                 self._end()
             self._start(items)
 
+    @property
+    def state(self):
+        """The number of the state of the data set in which items are built."""
+        return self._update.number
+
     def submit(self, items, epoch, indices):
         """Has items built; returns the number of a task for each."""
         with self._lock:
-            first, end = self._next, self._next + len(indices)
-            while self._next < end:
-                self._next += self._pool.publish(self._next, epoch, indices[self._next - first :], self._update.number)
-                if self._next < end:
-                    # One that was left while it was being built.
-                    self._discard(items, self._next - self._window)
-            return range(first, end)
+            tasks = []
+            while True:
+                first, end = self.pool.publish(epoch, indices[len(tasks) :], self.state)
+                tasks.extend(range(first, end))
+                if len(tasks) == len(indices):
+                    return tasks
+                # One that was left while it was being built.
+                self._discard(items, end - self._window)
 
     def take(self, items, task):
         """Waits for the item that is built for a task."""
         with self._lock:
-            pool, limit_s = self._pool, self._limit_s
+            pool, limit_s = self.pool, self.limit_s
             if pool is None or not pool.is_under_way(task):
                 raise RuntimeError(
                     "pedl: items of a data set are asked for in a process that its workers know nothing of"
@@ -120,16 +148,11 @@ class ItemProcesses:
                     self.cancel(task)
                 raise
             self._idle_deaths = 0
-        item, changed, error = sent
-        if error is not None:
-            raise _received(*error)
-        if changed is not None or not items.is_known:
-            items.notice(changed)
-        return item
+        return opened(items, sent)
 
     def cancel(self, task):
         """A task is not needed any more."""
-        pool = self._pool
+        pool = self.pool
         if pool is not None and not pool.withdraw(task):
             self._left.add(task)
 
@@ -145,12 +168,12 @@ class ItemProcesses:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def _discard(self, items, task):
-        while not self._pool.discard(task, self._limit_s):
+        while not self.pool.discard(task, self.limit_s):
             self._hear_news(items)
         self._left.discard(task)
 
     def _hear_news(self, items):
-        ended, stuck = self._pool.news()
+        ended, stuck = self.pool.news()
         for number in stuck:
             self._workers[number].abort()
         for number in ended:
@@ -160,23 +183,51 @@ class ItemProcesses:
 
     def _start(self, items):
         trial = recorder.CALLS.trial
-        self._pool = trial.pool(self._window, _LEASES, self._count, _dumps, _loads)
+        self.pool = trial.pool(self._window, _LEASES, self._count, dumps, loads)
         self._update = Update(_memory_file())
-        self._next = 0
         self._left.clear()
+        self._served = self._serve(items)
         self._workers = [self._start_worker(items, number) for number in range(self._count)]
-        self._state = DatasetState(items.dataset)
+        if self._served is None:
+            self._state = DatasetState(items.dataset)
+        else:
+            pickler = functools.partial(sendable.SendingPickler, known=self._served.globals)
+            self._state = DatasetState(items.dataset, pickler, self._served.modules)
+
+    def _serve(self, items):
+        """The server's side of it, where the data set can be sent; else None."""
+        what, log = f"worker processes of the data set `{type(items.dataset).__name__}`", recorder.CALLS.trial.log_debug
+        try:
+            served = served_workers.ServedPool(items, self.pool, self._update.descriptor)
+        except _NOT_SERVED as error:
+            log(f"{what} are forked: {error}")
+            return None
+        log(f"{what} start from a clean process")
+        return served
 
     def _start_worker(self, items, number):
-        worker = _Process(items, self._pool, number, self._update)
-        self._pool.watch(number, worker.pid, worker.sentinel)
+        if self._served is not None:
+            try:
+                worker = self._served.start(number)
+                self.pool.watch(number, worker.pid, worker.sentinel)
+            except (served_workers.ServerFailed, OSError) as error:
+                self._served.close()
+                self._served = None
+                recorder.CALLS.trial.log_debug(f"worker processes are forked from here on: {error}")
+            else:
+                return worker
+        if self._state is not None and self._is_in_pass:
+            # It replaces one that had the data set as it was at the begin of the pass.
+            items.notice_differences(self._state.differences())
+        worker = WorkerProcess(items, self.pool, number, self._update)
+        self.pool.watch(number, worker.pid, worker.sentinel)
         return worker
 
     def _replace(self, items, number):
         """A worker has ended by itself."""
         worker = self._workers[number]
         how = worker.wait()
-        key = self._pool.recover(number)
+        key = self.pool.recover(number)
         if key is None:
             self._idle_deaths += 1
             if self._idle_deaths > _MAX_IDLE_DEATHS * self._count:
@@ -193,26 +244,52 @@ class ItemProcesses:
                     f"pedl: item {key[1]} of the data set has ended {MAX_DEATHS} worker processes that built it; "
                     f"the last one {how}{worker.traceback()}"
                 )
-        recorder.CALLS.trial.log(f"worker process {worker.pid} of the data set {how}{what}; another takes its place")
+        trial = recorder.CALLS.trial
+        trial.log(f"worker process {worker.pid} of the data set {how}{what}; another takes its place")
+        members = {"pid": worker.pid, "how": how, "item": None if key is None else key[1]}
+        trial.event(json.dumps(dict(members, event="worker_ended")))
         worker.forget()
         self._workers[number] = self._start_worker(items, number)
 
     def _end(self):
-        if self._pool is not None:
-            self._pool.close()
+        if self.pool is not None:
+            self.pool.close()
             for worker in self._workers:
                 worker.end()
                 worker.forget()
-            self._pool = self._state = self._update = None
+            if self._served is not None:
+                self._served.close()
+            self.pool = self._state = self._update = self._served = None
             self._workers = []
+
+
+def opened(items, sent):
+    """The item of what a worker has sent."""
+    item, changed, error = sent
+    if error is not None:
+        raise _received(*error)
+    if changed is not None or not items.is_known:
+        items.notice(changed)
+    return item
 
 
 def _memory_file():
     return os.fdopen(recorder.CALLS.trial.memory_file(), "r+b", buffering=0)
 
 
-class _Process:
-    """One worker process, as the trainer sees it."""
+class WorkerProcess:
+    """One worker process, as the process that has started it sees it.
+
+    Args:
+        items: what it builds.
+        pool: has the method `worker` of a `_pedl.Pool`.
+        number: of the worker.
+        update: what has changed in the data set.
+
+    Attributes:
+        pid: of the process.
+        sentinel: a file descriptor that becomes readable when it ends.
+    """
 
     def __init__(self, items, pool, number, update):
         import multiprocessing
@@ -221,8 +298,7 @@ class _Process:
         self._process = multiprocessing.get_context("fork").Process(
             target=_work,
             args=(items, pool, number, os.getpid(), update, self._crash.fileno()),
-            # As the workers of `multiprocessing.Pool`, which are what a data set knows.
-            name=f"ForkPoolWorker-{number + 1}",
+            name=f"{NAME}{number + 1}",
             daemon=True,
         )
         self._process.start()
@@ -276,7 +352,15 @@ class _Process:
 # -- in a worker -------------------------------------------------------------------------------------------------------
 
 
-def _work(items, pool, number, trainer, update, crash):
+def end_process():
+    """Ends this process, and what it does; what is printed so far is."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            stream.flush()
+    os._exit(0)
+
+
+def _work(items, pool, number, parent, update, crash):
     # Ctrl-C is for the process that trains, which lets its workers go; what the script handles is not for them either.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -284,27 +368,12 @@ def _work(items, pool, number, trainer, update, crash):
     faulthandler.enable(crash)
     _be_killed_first()
     _run_as_batch()
-    worker = pool.worker(number, trainer)
-    while True:
-        task = worker.claim()
-        if task is None:
-            return
-        epoch, index, state = task
-        try:
-            if update.read(items.dataset, state):
-                items.forget_dataset()
-            worker.begin()
-            # No name for what is built: where nobody knows it any more when it is sent, it need not be copied.
-            worker.write(items.build_in_worker(epoch, index) + (None,))
-        # Also what is no error: `multiprocessing.Pool` has the caller raise it, too.
-        except BaseException as error:  # noqa: BLE001
-            worker.write((None, None, _sendable(error)))
-        try:
-            worker.finish()
-        except MemoryError as error:
-            # There is none for a copy of what the data set has kept.
-            worker.write((None, None, _sendable(error)))
-            worker.finish()
+
+    def refresh(state):
+        if update.read(items.dataset, state):
+            items.forget_dataset()
+
+    pool.worker(number, parent).serve(refresh, items.build_in_worker, _sendable)
 
 
 def _be_killed_first():
@@ -350,7 +419,7 @@ def _received(error, text):
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves arrays out, and counts them."""
+    """Leaves arrays out, and tensors of torch's, and counts them."""
 
     def __init__(self, file):
         import numpy
@@ -360,10 +429,32 @@ class _Pickler(pickle.Pickler):
         self._ndarray = numpy.ndarray
 
     def persistent_id(self, value):
-        if type(value) is not self._ndarray or value.dtype.hasobject:
-            return None
-        self.arrays.append(value)
+        if type(value) is self._ndarray:
+            return None if value.dtype.hasobject else self._place_of(value)
+        array = _array_of_tensor(value)
+        return None if array is None else (_TENSOR, self._place_of(array))
+
+    def _place_of(self, array):
+        self.arrays.append(array)
         return len(self.arrays) - 1
+
+
+_TENSOR = "torch"
+
+
+def _array_of_tensor(value):
+    """The memory of a tensor of torch's as an array; None for anything else."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(value) is not torch.Tensor:
+        return None
+    is_plain = value.device.type == "cpu" and value.layout == torch.strided and not value.requires_grad
+    if not is_plain or value.is_conj() or value.is_neg() or not value.numel():
+        return None
+    try:
+        return value.numpy()
+    except (TypeError, RuntimeError):
+        # Numbers that numpy does not know, such as bfloat16.
+        return None
 
 
 class _Unpickler(pickle.Unpickler):
@@ -372,15 +463,19 @@ class _Unpickler(pickle.Unpickler):
         self._arrays = arrays
 
     def persistent_load(self, place):
+        if type(place) is tuple:
+            return sys.modules["torch"].from_numpy(self._arrays[place[1]])
         return self._arrays[place]
 
 
-def _dumps(value):
+def dumps(value):
+    """The pickle of a value, and the arrays in it, which it leaves out."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
     return file.getvalue(), pickler.arrays
 
 
-def _loads(text, arrays):
+def loads(text, arrays):
+    """The value of such a pickle."""
     return _Unpickler(io.BytesIO(text), arrays).load()

@@ -118,11 +118,10 @@ class GeneratorStream:
 
 def start_ordered(original, enqueuer, workers=1, max_queue_size=10):
     """`OrderedEnqueuer.start`: the items of a stream of ours, but for worker processes that are not forked."""
-    in_processes = enqueuer.use_multiprocessing
+    in_processes, dataset = enqueuer.use_multiprocessing, enqueuer.sequence
     if in_processes and not worker_processes.are_forked():
         original(enqueuer, workers=workers, max_queue_size=max_queue_size)
         return
-    dataset = enqueuer.sequence
     _serve(enqueuer, ItemStream(dataset, workers, max_queue_size, enqueuer.shuffle, True, in_processes), workers)
 
 

@@ -247,13 +247,6 @@ def _reached(operations, neighbours_of):
     return seen
 
 
-def get_gradients(original, optimizer, *args, **kwargs):
-    """`Optimizer.get_gradients`: in a `get_updates` that no model asked for, a training loop of the script's own."""
-    if sys._getframe(2).f_code.co_name == "get_updates":
-        sessions.say_not_intercepted("training through `K.function`")
-    return original(optimizer, *args, **kwargs)
-
-
 # -- what the generation knows of weights and devices ------------------------------------------------------------------
 
 
@@ -301,16 +294,7 @@ class GraphWeights:
         found = []
         if getattr(model, "_distribution_strategy", None) is not None:
             found.append(f"training distributed over devices (`{type(model._distribution_strategy).__name__}`)")
-        if not sessions.runs_one_at_a_time(session):
-            found.append(
-                recorder.Unrepeatable(
-                    "TensorFlow 1 runs several operations at once (`inter_op_parallelism_threads`); `--exact` imposes 1"
-                )
-            )
-        kinds = sorted({device.device_type for device in session.list_devices()} - {"CPU", "XLA_CPU"})
-        if kinds:
-            found.append("training on {}, where exact resume was not tried".format(", ".join(kinds)))
-        return found
+        return found + sessions.causes_of(session)
 
 
 WEIGHTS = GraphWeights()

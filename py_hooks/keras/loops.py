@@ -22,7 +22,7 @@ def _advice(is_on_tensorflow):
     def advice(original):
         def apply(optimizer, *args, **kwargs):
             calls = recorder.CALLS
-            if calls.depth or not calls.on_main_thread():
+            if calls.depth or not calls.on_main_thread() or is_on_tensorflow() and _is_for_a_session():
                 return original(optimizer, *args, **kwargs)
             if not calls.begun:
                 loops.tell(calls, _WHAT, _HINT)
@@ -41,6 +41,15 @@ def _is_traced():
     import tensorflow
 
     return not tensorflow.executing_eagerly()
+
+
+def _is_for_a_session():
+    """Whether what is built now belongs to a graph, and is seen when a session runs it."""
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import ops
+
+    with ops.init_scope():
+        return not context.executing_eagerly()
 
 
 def _is_on_tensorflow():

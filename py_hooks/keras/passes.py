@@ -11,6 +11,7 @@ import itertools
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import generators, worker_processes
 from py_hooks.advice.data import Items, SequencePass
+from py_hooks.torch import data_loader
 
 
 class ArrayPass:
@@ -147,6 +148,37 @@ def sequence_jax_iterator(original, adapter):
     return ConvertedPass(converted, source)
 
 
+def loader_adapter(original, adapter, dataloader):
+    """`TorchDataLoaderAdapter.__init__`: batches are built by processes of a pool, where the loader asks for processes."""
+    from keras.src.backend.config import backend
+
+    original(adapter, dataloader)
+    adapter._pedl_loader = None
+    # On TensorFlow loaders are a cause, whoever builds their batches.
+    if backend() != "tensorflow" and data_loader.is_for_pool(dataloader):
+        loader = adapter._pedl_loader = data_loader.Loader(dataloader, recorder.CALLS.streams.new_key())
+        adapter.on_epoch_end = lambda: loader.end_epoch(_goes_on(adapter))
+
+
+def is_for_pool(adapter):
+    """Whether the batches of a `TorchDataLoaderAdapter` are built by the processes of a pool."""
+    return adapter._pedl_loader is not None
+
+
+def loader_iterator(original, adapter):
+    """`TorchDataLoaderAdapter.get_numpy_iterator`: with worker processes of a pool; in a replay nothing is built."""
+    if not is_for_pool(adapter):
+        return original(adapter)
+    import numpy
+    from keras.src import tree
+
+    def to_numpy(batch):
+        return tuple(tree.map_structure(lambda tensor: numpy.asarray(tensor.cpu()), batch, none_is_leaf=False))
+
+    source = adapter._pedl_loader.begin()
+    return ConvertedPass(map(to_numpy, source), source)
+
+
 # The epoch of an item that is built to learn its types, before the first one.
 PEEK = -1
 
@@ -231,12 +263,15 @@ class DatasetPass:
         self._taken = 0
         # Keras 2 has one pass over arrays for all epochs, and does not say how long it is.
         self._length = getattr(adapter, "num_batches", None)
+        self._items = adapter._pedl_items if is_ours(adapter) else None
+        if self._items is not None:
+            self._items.begin_anew()
         if self._must_be_pulled():
             self.live()
 
     def _must_be_pulled(self):
-        if is_ours(self._adapter):
-            return self._adapter._pedl_items.must_be_built
+        if self._items is not None:
+            return self._items.must_be_built
         return not getattr(self._adapter, "_pedl_is_of_arrays", False)
 
     def __iter__(self):
@@ -244,7 +279,7 @@ class DatasetPass:
 
     def __next__(self):
         if recorder.CALLS.replaying and not self._must_be_pulled():
-            self._skipped += 1
+            self._leave_out()
             return Skipped(self, self._skipped)
         return next(self.live())
 
@@ -254,9 +289,14 @@ class DatasetPass:
             next(self.live())
             self._taken += 1
         elif self.taken(1):
-            self._skipped += 1
+            self._leave_out()
         else:
             raise StopIteration
+
+    def _leave_out(self):
+        self._skipped += 1
+        if self._items is not None:
+            self._items.leave_out()
 
     def taken(self, count):
         """A call takes up to so many elements. Returns how many there are, as far as their number is known."""
@@ -269,7 +309,7 @@ class DatasetPass:
         """The pipeline's own iterator, at the position skipped to."""
         if self._iterator is None:
             recorder.CALLS.streams.begin_pass(self._ordinal)
-            if is_ours(self._adapter):
+            if self._items is not None:
                 self._adapter._pedl_start = self._position = self._skipped
             self._iterator = iter(self._dataset)
         while self._position < self._skipped:

@@ -46,7 +46,6 @@ _ROWS_OF_KERAS = (
     ("models",  "load_model",                   advice.load_model,            "not read a file of the future"),
     (_SAVING,   "save_model",                   advice.save,                  "keep saved models with checkpoints"),
     (_SAVING,   "load_model",                   advice.load_model,            "not read a file of the future"),
-    ("optimizers", "Optimizer.get_gradients",   graph.get_gradients,          "say what is not intercepted"),
 )
 
 # A package of its own, for `keras` and `tf.keras` alike.

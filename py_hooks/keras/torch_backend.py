@@ -200,22 +200,37 @@ class _Passes:
     """Stands for a loader: its iterators are `LoaderPass`es.
 
     Args:
-        loader: the `DataLoader`.
-        skip_of: gives the `skip` of a pass for the loader's iterator.
+        begin: begins a pass; returns its iterator and its `skip`.
     """
 
-    def __init__(self, loader, skip_of):
-        self._loader = loader
-        self._skip_of = skip_of
+    def __init__(self, begin):
+        self._begin = begin
 
     def __iter__(self):
-        iterator = iter(self._loader)
-        return LoaderPass(iterator, self._skip_of(iterator))
+        return LoaderPass(*self._begin())
 
 
 def array_loader(original, adapter):
     """`ArrayDataAdapter.get_torch_dataloader`: in a replay only the orders are drawn."""
-    return _Passes(original(adapter), lambda iterator: iterator._next_index)
+    loader = original(adapter)
+
+    def begin():
+        iterator = iter(loader)
+        return iterator, iterator._next_index
+
+    return _Passes(begin)
+
+
+def own_loader(original, adapter):
+    """`TorchDataLoaderAdapter.get_torch_dataloader`: with worker processes of a pool; in a replay nothing is built."""
+    if not passes.is_for_pool(adapter):
+        return original(adapter)
+
+    def begin():
+        source = adapter._pedl_loader.begin()
+        return iter(source), source.skip
+
+    return _Passes(begin)
 
 
 def sequence_loader(original, adapter):
@@ -228,4 +243,4 @@ def sequence_loader(original, adapter):
         loader = original(adapter)
     finally:
         del adapter._get_iterator
-    return _Passes(loader, lambda iterator: source.skip)
+    return _Passes(lambda: (iter(loader), source.skip))

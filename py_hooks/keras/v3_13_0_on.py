@@ -19,6 +19,7 @@ _VARIABLE = "keras.src.backend.common.variables"
 _ADAPTERS = "keras.src.trainers.data_adapters."
 _SEQUENCE = _ADAPTERS + "py_dataset_adapter"
 _GENERATOR = _ADAPTERS + "generator_data_adapter"
+_LOADER = _ADAPTERS + "torch_data_loader_adapter"
 _TORCH = "keras.src.backend.torch."
 _IMAGES = "keras.src.legacy.preprocessing.image"
 
@@ -54,6 +55,8 @@ PATCHES = (
     Patch(_SEQUENCE, "PyDatasetAdapter._get_iterator", passes.sequence_iterator,   "skip in a replay"),
     Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_begin", passes.sequence_epoch_begin, "key the random numbers of hooks"),
     Patch(_SEQUENCE, "PyDatasetAdapter.on_epoch_end", passes.sequence_epoch_end,   "key the random numbers of hooks"),
+    Patch(_LOADER,   "TorchDataLoaderAdapter.__init__", passes.loader_adapter,     "build batches in worker processes"),
+    Patch(_LOADER,   "TorchDataLoaderAdapter.get_numpy_iterator", passes.loader_iterator, "skip in a replay"),
     Patch(_GENERATOR, "GeneratorDataAdapter.__init__", passes.generator_adapter,   "keep its random numbers apart"),
     Patch(_IMAGES,   "Iterator.__init__",            images.made,                  "key the random numbers of items"),
     Patch(_IMAGES,   "Iterator.__getitem__",         images.item,                  "key the random numbers of items"),
@@ -84,6 +87,7 @@ BACKENDS = {
         Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter.get_torch_dataloader", torch_backend.array_loader,
               "skip in a replay"),
         Patch(_SEQUENCE, "PyDatasetAdapter.get_torch_dataloader",           torch_backend.sequence_loader, "skip in a replay"),
+        Patch(_LOADER, "TorchDataLoaderAdapter.get_torch_dataloader",       torch_backend.own_loader, "skip in a replay"),
     ),
 }
 

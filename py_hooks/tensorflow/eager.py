@@ -20,7 +20,7 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
 from py_hooks.keras.variables import VARIABLES, VariableDiffers
-from py_hooks.tensorflow import event_files, random_ops, random_states
+from py_hooks.tensorflow import event_files, random_ops, random_states, sessions
 
 # What `BaseResourceVariable.__init__` also makes: the result of an assignment, which is the variable itself.
 _RESULT = "_UnreadVariable"
@@ -173,6 +173,7 @@ def prepare(calls):
 
     resource_variable_ops.BaseResourceVariable._handle = Handle()
     calls.state_providers.append(("tensorflow", RESOURCE_VARIABLES))
+    sessions.provide(calls, "tensorflow-sessions")
     random_states.prepare(calls)
     calls.streams.at_pass.append(_PassNumber.set)
     event_files.prepare(calls)

@@ -3,6 +3,7 @@
 Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
 """
 import contextlib
+import re
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
@@ -20,6 +21,9 @@ _LOOKS_AT_NO_VALUE = ("VarIsInitializedOp", "VariableShape", "IsVariableInitiali
 _READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 _WRITES = ("AssignVariableOp", "Assign")
 _READS_FILES = ("Restore", "RestoreV2", "RestoreSlice", "ReadFile")
+# What the optimizers of `tf.train` apply gradients by, after `Resource` and `Sparse`.
+_APPLIES = "Apply"
+_WRITES_FILES = ("Save", "SaveV2", "SaveSlices", "MergeV2Checkpoints", "WriteFile")
 
 
 @binding
@@ -54,9 +58,25 @@ def definition_of(function):
     return function.function_def if hasattr(function, "function_def") else function.definition
 
 
+def _given_seeds():
+    """How many ops were given a default seed, by graph; None where TensorFlow counts all ops (until 2.5)."""
+    from tensorflow.python.framework import random_seed
+
+    return getattr(random_seed, "_graph_to_seed_dict", None)
+
+
+# The names of ops of ours, in whatever scope.
+_OWN = re.compile(r"(^|/)pedl_(random|read|write)(_\d+)?(/|:|$)")
+
+
+def is_own(name):
+    """Whether an op or a tensor of this name is ours, and none of the script's."""
+    return _OWN.search(name) is not None
+
+
 def of(graph):
     """What we know of a TensorFlow graph. Lives on the graph, and dies with it."""
-    known = graph.__dict__.get("_pedl")
+    known = getattr(graph, "_pedl", None)
     if known is None:
         known = graph._pedl = Graph(graph)
     return known
@@ -68,12 +88,16 @@ class Graph:
     Attributes:
         stale: names of the variables whose value a replay does not know, since training changed them.
         random_states: the ops that set the states of random ops first, in order of creation.
+        originals: for which random op one stands, by its name (`graph_definitions.Original`).
+        replaced: names of random ops that came ready-made, by the names of the ops of ours that stand for them.
     """
 
     def __init__(self, graph):
         self.graph = graph
         self.stale = set()
         self.random_states = []
+        self.originals = {}
+        self.replaced = {}
         self._own_id = _FIRST_OWN_ID
         self._algorithm = None
         self._seen = 0
@@ -88,15 +112,40 @@ class Graph:
     def own_ids(self):
         """Ops that are made inside do not count: neither in ids nor as a change of a finished graph."""
         graph = self.graph
-        finalized, last_id, version = graph._finalized, graph._next_id_counter, graph._version
-        graph._finalized, graph._next_id_counter = False, self._own_id
+        finalized, graph._finalized = graph._finalized, False
+        try:
+            counts = getattr(graph, "_next_id_counter", None)
+            # Some are made inside of others.
+            with contextlib.ExitStack() if counts is None or counts >= _FIRST_OWN_ID else self._uncounted():
+                yield
+        finally:
+            graph._finalized = finalized
+
+    @contextlib.contextmanager
+    def _uncounted(self):
+        graph = self.graph
+        last_id, version = graph._next_id_counter, graph._version
+        graph._next_id_counter = self._own_id
         try:
             yield
         finally:
-            self._own_id = graph._next_id_counter
-            graph._finalized, graph._next_id_counter = finalized, last_id
+            self._own_id, graph._next_id_counter = graph._next_id_counter, last_id
             # A graph of version 0 is taken for empty.
             graph._version = version or graph._version
+
+    @property
+    def count(self):
+        """What the default seed of the next random op is made of: how many ops there are, or were given such a seed."""
+        counts = _given_seeds()
+        return self.graph._next_id_counter if counts is None else counts.get(self.graph, 0)
+
+    @count.setter
+    def count(self, number):
+        counts = _given_seeds()
+        if counts is None:
+            self.graph._next_id_counter = number
+        else:
+            counts[self.graph] = number
 
     @contextlib.contextmanager
     def beside(self):
@@ -145,7 +194,7 @@ class Graph:
             if variable.type == "VarHandleOp":
                 value = gen_resource_variable_ops.read_variable_op(held, variable.get_attr("dtype"), name="pedl_read")
                 return value, gen_resource_variable_ops.var_is_initialized_op(held, name="pedl_read")
-            return array_ops.identity(held, name="pedl_read"), gen_state_ops.is_variable_initialized(held)
+            return array_ops.identity(held, name="pedl_read"), gen_state_ops.is_variable_initialized(held, name="pedl_read")
 
     def writer(self, variable):
         """`(assignment, placeholder)`: ops of ours for a variable's op."""
@@ -192,8 +241,20 @@ class Graph:
         if effects is None:
             names = frozenset(feed.name for feed in feeds)
             found = self._ancestors(fetches, names, dict(connections))
-            effects = self._effects[key] = Effects(found, fetches, names)
+            effects = self._effects[key] = Effects(found, fetches, names, self._trainable())
+            effects.unordered = any(self._draws_unordered(op) for op in found)
         return effects
+
+    def _draws_unordered(self, op):
+        from py_hooks.tensorflow import random_ops
+
+        if op.name not in self.originals:
+            return False
+        loops = random_ops.loops_around(op._get_control_flow_context())
+        return any(loop.parallel_iterations > 1 for loop in loops)
+
+    def _trainable(self):
+        return {variable.op.name for variable in self.graph.get_collection_ref("trainable_variables")}
 
     def _ancestors(self, fetches, feeds, connections):
         found, waiting = {}, [fetch for fetch in fetches if fetch.name not in feeds]
@@ -216,12 +277,17 @@ class Effects:
         reads: names of the variables whose values go into it.
         writes: names of the variables that it changes.
         takes_data: types of its ops that move a queue or an iterator on, or call Python.
+        takers: its ops that take elements from a `tf.data` iterator, or from a queue.
+        trains: an optimizer applies gradients, or a variable that is trainable is set to what is computed from its value.
         reads_files: values come from files.
+        writers: its ops that write files.
         hidden_streams: types of its ops that draw random numbers from a state in their kernel, which nobody can read.
+        unordered: whether random numbers are drawn in a loop that runs several of its passes at once.
         identity: a text that is the same in every process.
+        training: what records runs that train; None before the first.
     """
 
-    def __init__(self, operations, fetches, feeds):
+    def __init__(self, operations, fetches, feeds, trainable):
         reads, writes = set(), set()
         for op in operations:
             for number, tensor in enumerate(op.inputs):
@@ -236,9 +302,13 @@ class Effects:
         self.writes = frozenset(writes)
         types = {op.type: op for op in operations}
         self.takes_data = sorted(kind for kind in types if _takes_data(kind))
+        self.takers = [op for op in operations if is_iterator(op.type) or op.type.startswith("QueueDequeue")]
+        self.trains = any(_applies(kind) for kind in types) or bool(self.reads & self.writes & trainable)
         self.reads_files = any(kind in _READS_FILES for kind in types)
-        self.hidden_streams = sorted(kind for kind, op in types.items() if _draws_hidden(op))
+        self.writers = [op for op in operations if op.type in _WRITES_FILES]
+        self.hidden_streams = sorted({op.type for op in operations if _draws_hidden(op)})
         self.identity = _identity(fetches, self.writes)
+        self.training = None
 
 
 def _identity(fetches, writes):
@@ -293,9 +363,35 @@ def is_iterator(kind):
     return kind.startswith("IteratorGetNext")
 
 
+def _applies(kind):
+    """Whether ops of this type apply gradients: `ApplyAdam`, `ResourceSparseApplyMomentum`."""
+    for word in ("Resource", "Sparse"):
+        kind = kind[len(word):] if kind.startswith(word) else kind
+    return kind.startswith(_APPLIES)
+
+
 def _takes_data(kind):
     return is_iterator(kind) or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
 
 
 def _draws_hidden(op):
-    return {"seed", "seed2"} <= {attribute.name for attribute in op.op_def.attr}
+    # A queue that shuffles has no order for other reasons, too.
+    if "Queue" in op.type:
+        return False
+    return _has_seeds(attribute.name for attribute in op.op_def.attr) or _calls_what_draws(op)
+
+
+def _has_seeds(names):
+    return {"seed", "seed2"} <= set(names)
+
+
+def _calls_what_draws(op):
+    """Whether a function of the graph that an op calls has random ops, as one that came ready-made may."""
+    kinds = {attribute.name: attribute.type for attribute in op.op_def.attr if "func" in attribute.type}
+    # Those of pipelines draw with the iterator.
+    if not kinds or "Dataset" in op.type or "Iterator" in op.type:
+        return False
+    called = [op.get_attr(name) for name in kinds]
+    called = [each for given in called for each in (given if isinstance(given, list) else [given])]
+    functions = [op.graph._get_function(each.name) for each in called]
+    return any(_has_seeds(node.attr) for function in functions if function is not None for node in nodes_of(function))

@@ -6,7 +6,15 @@ no number is used twice. The numbers drawn are others than TensorFlow's, and as 
 
 Source: tensorflow 1.13.1, tensorflow/python/ops/gen_stateless_random_ops.py and gen_state_ops.py.
 """
-from py_hooks.tensorflow.random_ops import but_in_pipelines, inside_control_flow, make_state, place_of_state
+from py_hooks.tensorflow.graph_definitions import stands_for
+from py_hooks.tensorflow.random_ops import (
+    but_in_pipelines,
+    inside_control_flow,
+    make_state,
+    place_of_state,
+    sample_by,
+    sort_by,
+)
 
 _LAST = (1 << 63) - 1
 
@@ -42,41 +50,34 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
     # Of Python's integers the stateless op may make others.
     minval = ops.convert_to_tensor(minval)
     maxval = ops.convert_to_tensor(maxval, dtype=minval.dtype)
-    return gen_stateless_random_ops.stateless_random_uniform_int(shape, key, minval, maxval, name=name)
+    made = gen_stateless_random_ops.stateless_random_uniform_int(shape, key, minval, maxval, name=name)
+    stands_for(made, "RandomUniformInt", [0, 2, 3], {"Tout": "dtype", "T": "T"}, (seed, seed2))
+    return made
 
 
 @but_in_pipelines
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
     """`gen_random_ops.random_shuffle`: the order in which as many random numbers sort."""
-    from tensorflow.python.framework import dtypes, ops
-    from tensorflow.python.ops import array_ops, gen_stateless_random_ops, sort_ops
+    from tensorflow.python.framework import dtypes
+    from tensorflow.python.ops import gen_stateless_random_ops
 
     key = _new_key(seed, seed2)
     if key is None:
         return original(value, seed=seed, seed2=seed2, name=name)
-    with ops.name_scope(name, "RandomShuffle"):
-        # TensorFlow's has no gradient either.
-        value = array_ops.stop_gradient(ops.convert_to_tensor(value))
-        if value.shape.ndims == 0:
-            return value
-        drawn = gen_stateless_random_ops.stateless_random_uniform(array_ops.shape(value)[:1], key, dtypes.float64)
-        shuffled = array_ops.gather(value, sort_ops.argsort(drawn, stable=True))
-        shuffled.set_shape(value.get_shape())
-        return shuffled
+    draw = gen_stateless_random_ops.stateless_random_uniform
+    return sort_by(lambda count: draw(count, key, dtypes.float64), value, (seed, seed2), name)
 
 
 @but_in_pipelines
 def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=None, name=None):
     """`gen_random_ops.multinomial`."""
     from tensorflow.python.framework import dtypes
-    from tensorflow.python.ops import gen_stateless_random_ops
 
-    output_dtype = output_dtype or dtypes.int64
     key = _new_key(seed, seed2)
     if key is None:
+        output_dtype = output_dtype or dtypes.int64
         return original(logits, num_samples, seed=seed, seed2=seed2, output_dtype=output_dtype, name=name)
-    name = name or "Multinomial"
-    return gen_stateless_random_ops.stateless_multinomial(logits, num_samples, key, output_dtype=output_dtype, name=name)
+    return sample_by(lambda: key, logits, num_samples, (seed, seed2), output_dtype, name)
 
 
 def _keyed(stateless, name, original, shape, dtype, seed, seed2, given_name):
@@ -85,7 +86,9 @@ def _keyed(stateless, name, original, shape, dtype, seed, seed2, given_name):
     key = _new_key(seed, seed2)
     if key is None:
         return original(shape, dtype, seed=seed, seed2=seed2, name=given_name)
-    return getattr(gen_stateless_random_ops, stateless)(shape, key, dtype=dtype, name=given_name or name)
+    made = getattr(gen_stateless_random_ops, stateless)(shape, key, dtype=dtype, name=given_name or name)
+    stands_for(made, name, [0], {"dtype": "dtype", "T": "T"}, (seed, seed2))
+    return made
 
 
 def _new_key(seed, seed2):

@@ -20,6 +20,7 @@ import functools
 
 from py_hooks.advice import calls as recorder
 from py_hooks.tensorflow import graphs
+from py_hooks.tensorflow.graph_definitions import own_part, stands_for
 
 
 class _Pipelines:
@@ -117,42 +118,89 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
     # Of Python's integers the twin would make int64.
     minval = ops.convert_to_tensor(minval)
     maxval = ops.convert_to_tensor(maxval, dtype=minval.dtype)
-    return gen_stateful_random_ops.stateful_uniform_int(state[0], state[1], shape, minval, maxval, name=name)
+    made = gen_stateful_random_ops.stateful_uniform_int(state[0], state[1], shape, minval, maxval, name=name)
+    stands_for(made, "RandomUniformInt", [2, 3, 4], {"Tout": "dtype", "T": "shape_dtype"}, (seed, seed2))
+    return made
 
 
 @but_in_pipelines
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
     """`gen_random_ops.random_shuffle`: the order in which as many random numbers sort."""
-    from tensorflow.python.framework import dtypes, ops
-    from tensorflow.python.ops import array_ops, gen_stateful_random_ops, sort_ops
+    from tensorflow.python.framework import dtypes
+    from tensorflow.python.ops import gen_stateful_random_ops
 
     state = new_state("shuffle", seed, seed2)
     if state is None:
         return original(value, seed=seed, seed2=seed2, name=name)
-    with ops.name_scope(name, "RandomShuffle"):
-        # TensorFlow's has no gradient either.
-        value = array_ops.stop_gradient(ops.convert_to_tensor(value))
+    draw = gen_stateful_random_ops.stateful_uniform
+    return sort_by(lambda count: draw(state[0], state[1], count, dtypes.float64), value, (seed, seed2), name)
+
+
+def sort_by(draw, value, seeds, name):
+    """The rows of a tensor in another order, as `random_shuffle` gives them.
+
+    Args:
+        draw: gives as many random numbers as it is told, a tensor of one element.
+        value: the tensor.
+        seeds: of the original.
+        name: for the op, or None.
+    """
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import array_ops, gen_array_ops, sort_ops
+
+    with ops.name_scope(name, "RandomShuffle") as scope:
+        value = ops.convert_to_tensor(value, name="value")
         if value.shape.ndims == 0:
             return value
-        drawn = gen_stateful_random_ops.stateful_uniform(state[0], state[1], array_ops.shape(value)[:1], dtypes.float64)
-        shuffled = array_ops.gather(value, sort_ops.argsort(drawn, stable=True))
+        with own_part():
+            # TensorFlow's has no gradient either.
+            held = array_ops.stop_gradient(value)
+            order = sort_ops.argsort(draw(array_ops.shape(held)[:1]), stable=True)
+            axis = ops.convert_to_tensor(0)
+        shuffled = gen_array_ops.gather_v2(held, order, axis, name=scope)
         shuffled.set_shape(value.get_shape())
+        stands_for(shuffled, "RandomShuffle", [0], {"T": "Tparams"}, seeds)
         return shuffled
 
 
 @but_in_pipelines
 def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=None, name=None):
     """`gen_random_ops.multinomial`: a stateless op, keyed by a stateful one."""
-    from tensorflow.python.framework import dtypes, ops
-    from tensorflow.python.ops import gen_stateful_random_ops, gen_stateless_random_ops
+    from tensorflow.python.framework import dtypes
+    from tensorflow.python.ops import gen_stateful_random_ops
 
-    output_dtype = output_dtype or dtypes.int64
     state = new_state("multinomial", seed, seed2)
     if state is None:
+        output_dtype = output_dtype or dtypes.int64
         return original(logits, num_samples, seed=seed, seed2=seed2, output_dtype=output_dtype, name=name)
-    with ops.name_scope(name, "Multinomial"):
-        key = gen_stateful_random_ops.stateful_uniform_full_int(state[0], state[1], [2], dtypes.int64)
-        return gen_stateless_random_ops.stateless_multinomial(logits, num_samples, key, output_dtype=output_dtype)
+    draw = gen_stateful_random_ops.stateful_uniform_full_int
+    return sample_by(lambda: draw(state[0], state[1], [2], dtypes.int64), logits, num_samples, (seed, seed2), output_dtype, name)
+
+
+def sample_by(draw, logits, num_samples, seeds, output_dtype, name):
+    """Samples, as `multinomial` gives them.
+
+    Args:
+        draw: gives a key, a tensor of two integers.
+        logits: as of the original.
+        num_samples: in the same way.
+        seeds: in the same way.
+        output_dtype: int64 without one.
+        name: for the op, or None.
+    """
+    from tensorflow.python.framework import dtypes, ops
+    from tensorflow.python.ops import gen_stateless_random_ops
+
+    with ops.name_scope(name, "Multinomial") as scope:
+        logits = ops.convert_to_tensor(logits, name="logits")
+        num_samples = ops.convert_to_tensor(num_samples, dtype=dtypes.int32, name="num_samples")
+        with own_part():
+            key = draw()
+        samples = gen_stateless_random_ops.stateless_multinomial(
+            logits, num_samples, key, output_dtype=output_dtype or dtypes.int64, name=scope
+        )
+        stands_for(samples, "Multinomial", [0, 1], {"T": "T", "output_dtype": "output_dtype"}, seeds)
+        return samples
 
 
 def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
@@ -165,10 +213,12 @@ def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
     if state is None:
         return original(shape, dtype, seed=seed, seed2=seed2, name=given_name)
     make = getattr(gen_stateful_random_ops, twin)
-    return make(state[0], state[1], shape, dtype=dtype, name=given_name or name)
+    made = make(state[0], state[1], shape, dtype=dtype, name=given_name or name)
+    stands_for(made, name, [2], {"dtype": "dtype", "T": "shape_dtype"}, (seed, seed2))
+    return made
 
 
-def _state_of_graph(kind, seed, seed2):
+def state_of_graph(kind, seed, seed2):
     """`(handle, algorithm)` for a new op in the default graph; None where an op cannot have a state of ours.
 
     Args:
@@ -185,7 +235,7 @@ def _state_of_graph(kind, seed, seed2):
 
 
 # TensorFlow 2 puts its own here (`random_states.py`).
-new_state = _state_of_graph
+new_state = state_of_graph
 
 
 def place_of_state(seed, seed2):
@@ -224,8 +274,33 @@ def make_state(known, first):
 
 def inside_control_flow(known, tensor):
     """A tensor as it comes into the `cond` or `while_loop` that is being built, if any."""
+    from tensorflow.python.framework import ops
+
     context = known.graph._get_control_flow_context()
     if context is None:
         return tensor
-    with known.own_ids():
+    if recorder.CALLS.trial.exact:
+        _run_passes_in_turn(known.graph, context)
+    with known.own_ids(), ops.name_scope("pedl_random"):
         return context.AddValue(tensor)
+
+
+def loops_around(context):
+    """The contexts of the `while_loop`s that a context is in, itself among them."""
+    while context is not None and context.GetWhileContext() is not None:
+        context = context.GetWhileContext()
+        yield context
+        context = context.outer_context
+
+
+def _run_passes_in_turn(graph, context):
+    """Has loops begin a pass when the one before it has ended: else an op in them draws for any of several first."""
+    from tensorflow.core.framework import attr_value_pb2
+
+    loops = [loop for loop in loops_around(context) if loop.parallel_iterations != 1]
+    for loop in loops:
+        loop._parallel_iterations = 1
+    names = {loop.name.encode() for loop in loops}
+    for op in graph.get_operations() if names else ():
+        if op.type in ("Enter", "RefEnter") and op.get_attr("frame_name") in names:
+            op._set_attr("parallel_iterations", attr_value_pb2.AttrValue(i=1))

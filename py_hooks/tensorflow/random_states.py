@@ -184,8 +184,17 @@ def _new_state(kind, seed, seed2):
         return None if seed or seed2 else STATES.of_eager(kind)
     graph = ops.get_default_graph()
     if not graph.building_function:
-        return None
+        return _of_session(kind, seed, seed2)
+    with ops.init_scope():
+        if not context.executing_eagerly():
+            return _of_session(kind, seed, seed2)
     return STATES.of_function(graph, seed or 0, seed2 or 0)
+
+
+def _of_session(kind, seed, seed2):
+    """`(handle, algorithm)` for an op that sessions run: a variable of their graph."""
+    _know_twins()
+    return random_ops.state_of_graph(kind, seed, seed2)
 
 
 @random_ops.but_in_pipelines

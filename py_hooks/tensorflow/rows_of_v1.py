@@ -2,16 +2,14 @@
 
 Call paths (read from 1.13.1, 1.14.0 and 1.15.5):
 
-    Session.run, Tensor.eval     -> BaseSession._do_run
-    K.function                   -> BaseSession._make_callable_from_options    what it returns is called
+    Session.run, K.function      -> those of `rows_of_sessions.py`
     tf.summary, tf.io.gfile      -> those of `rows_of_files.py`
     tf.data                      -> those of `rows_of_pipelines.py`            its iterator is an op of the graph
     tf.train.Optimizer.minimize  -> Optimizer.apply_gradients                  said to be without checkpoints
 """
 from py_hooks.engine.patch import Patch
-from py_hooks.tensorflow import graphs, random_ops, rows_of_files, rows_of_pipelines, sessions
+from py_hooks.tensorflow import graphs, random_ops, rows_of_files, rows_of_pipelines, rows_of_sessions, sessions
 
-_SESSION = "tensorflow.python.client.session"
 _OPTIMIZER = "tensorflow.python.training.optimizer"
 _DATASETS = "tensorflow.python.data.ops.dataset_ops"
 
@@ -19,12 +17,6 @@ ROWS = (
     #     module      attribute                          advice                                why
     Patch("tensorflow.python.framework.ops", "Graph._add_op", graphs.count_op,                "see which calls build"),
     Patch("tensorflow.python.autograph.pyct.compiler", "ast_to_object", graphs.generated_source, "tell the user's files"),
-    Patch(_SESSION,   "BaseSession.__init__",            sessions.created,                     "number the sessions"),
-    Patch(_SESSION,   "BaseSession.__del__",             sessions.deleted,                     "let forked children end"),
-    Patch(_SESSION,   "BaseSession._Callable.__del__",   sessions.deleted,                     "let forked children end"),
-    Patch(_SESSION,   "BaseSession._do_run",             sessions.run,                         "see reads and writes"),
-    Patch(_SESSION,   "BaseSession.make_callable",       sessions.make_callable,               "see reads and writes"),
-    Patch(_SESSION,   "BaseSession._make_callable_from_options", sessions.make_callable_from_options, "see reads and writes"),
     Patch(_DATASETS,  "StructuredFunctionWrapper.__init__", random_ops.pipeline_function,      "know the functions of pipelines"),
     Patch(_OPTIMIZER, "Optimizer.apply_gradients",       sessions.apply_gradients,             "say what is not intercepted"),
-) + rows_of_files.ROWS + rows_of_pipelines.ROWS
+) + rows_of_sessions.ROWS + rows_of_files.ROWS + rows_of_pipelines.ROWS

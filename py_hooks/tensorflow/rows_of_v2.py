@@ -7,12 +7,22 @@ Call paths (read from 2.1.4, 2.3.4, 2.6.5, 2.12.1, 2.15.1 and 2.21.0):
     variable.numpy(), model(x), ...    -> BaseResourceVariable._read_variable_op
     embedding lookups                  -> BaseResourceVariable.sparse_read, gather_nd
     a tf.function                      -> ConcreteFunction._call_flat
+    tf.compat.v1.Session               -> those of `rows_of_sessions.py`
     tf.summary, tf.io.gfile            -> those of `rows_of_files.py`
     tf.data                            -> those of `rows_of_pipelines.py`
 """
 from py_hooks.engine.patch import Patch
 from py_hooks.keras import loops
-from py_hooks.tensorflow import eager, functions, pipelines, random_ops, random_states, rows_of_files, rows_of_pipelines
+from py_hooks.tensorflow import (
+    eager,
+    functions,
+    pipelines,
+    random_ops,
+    random_states,
+    rows_of_files,
+    rows_of_pipelines,
+    rows_of_sessions,
+)
 
 _RANDOM = "tensorflow.python.ops.gen_random_ops"
 _VARIABLES = "tensorflow.python.ops.resource_variable_ops"
@@ -55,4 +65,4 @@ ROWS = (
           "tell of loops of the script's own"),
     Patch("tensorflow.python.data.ops.dataset_ops", "DatasetV1.map_with_legacy_function", pipelines.mapped,
           "repeat elements in a replay"),
-) + rows_of_files.ROWS + rows_of_pipelines.ROWS
+) + rows_of_sessions.ROWS + rows_of_files.ROWS + rows_of_pipelines.ROWS

@@ -1,4 +1,6 @@
-"""TensorFlow 1: sessions. What their variables hold belongs to a checkpoint, and what the script runs in them is seen.
+"""Sessions of TensorFlow 1, and of `tf.compat.v1`.
+
+What their variables hold belongs to a checkpoint, and what the script runs in them is seen.
 
 The door. Outside the calls of Keras that are recorded, a run is one of three, told apart by what its fetches depend on:
 
@@ -19,13 +21,19 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, places
 from py_hooks.engine.patch import binding
 from py_hooks.refusal import Refusal
-from py_hooks.tensorflow import event_files, graphs
+from py_hooks.tensorflow import event_files, graphs, session_loops
 
 _PROCESS = os.getpid()
 
 
 class Sessions:
-    """The sessions of this process, by creation number: the variables of a checkpoint."""
+    """The sessions of this process, by creation number: the variables of a checkpoint.
+
+    Attributes:
+        provider: the name under which a checkpoint holds them.
+    """
+
+    provider = "tensorflow"
 
     def __init__(self):
         self._references = []
@@ -46,7 +54,7 @@ class Sessions:
     def key_of(self, variable):
         """The name of a variable's value in a checkpoint, in the newest open session of its graph; None without one."""
         numbers = [number for number, session in self.alive() if session.graph is variable.graph]
-        return f"tensorflow/{numbers[-1]}/{variable.op.name}" if numbers else None
+        return f"{self.provider}/{numbers[-1]}/{variable.op.name}" if numbers else None
 
     def of_default_graph(self, backend):
         """The newest open session of the default graph; that of a backend of Keras, made now, where there is none."""
@@ -68,12 +76,12 @@ class Sessions:
 
     def capture(self):
         """The values of all variables that have one, and the graphs' counts of ops."""
-        tensors, last_ids = [], {}
+        tensors, counts = [], {}
         for number, session in self.alive():
             self.initialize(session)
-            last_ids[str(number)] = session.graph._next_id_counter
+            counts[str(number)] = session._pedl_known.count
             tensors.extend((f"{number}/{name}", value) for name, value in _values(session))
-        return tensors, {"last_ids": last_ids}
+        return tensors, {"counts": counts}
 
     def restore(self, tensors, state):
         """Assigns saved values.
@@ -88,8 +96,8 @@ class Sessions:
         for number, session in self.alive():
             self.initialize(session)
             _assign(session, by_session.get(number, {}))
-            last_id = state["last_ids"].get(str(number), 0)
-            session.graph._next_id_counter = max(session.graph._next_id_counter, last_id)
+            known = session._pedl_known
+            known.count = max(known.count, state["counts"].get(str(number), 0))
 
 
 SESSIONS = Sessions()
@@ -147,9 +155,16 @@ def _assign(session, values):
 
 
 def prepare(calls):
-    """Has the variables of sessions kept in checkpoints."""
-    calls.state_providers.append(("tensorflow", SESSIONS))
+    """TensorFlow 1: has the variables of sessions kept in checkpoints."""
+    provide(calls)
     event_files.prepare(calls)
+
+
+def provide(calls, provider="tensorflow"):
+    """Has the variables of sessions kept in checkpoints, under this name."""
+    SESSIONS.provider = provider
+    session_loops.prepare(calls)
+    calls.state_providers.append((provider, SESSIONS))
 
 
 # -- the life of a session -------------------------------------------------------------------------------------------
@@ -178,6 +193,21 @@ def _one_at_a_time(config):
     return imposed
 
 
+def causes_of(session):
+    """What about a session cannot be resumed exactly."""
+    found = []
+    if not runs_one_at_a_time(session):
+        found.append(
+            recorder.Unrepeatable(
+                "a session runs several operations at once (`inter_op_parallelism_threads`); `--exact` imposes 1"
+            )
+        )
+    kinds = sorted({device.device_type for device in session.list_devices()} - {"CPU", "XLA_CPU"})
+    if kinds:
+        found.append("training on {}, where exact resume was not tried".format(", ".join(kinds)))
+    return found
+
+
 def runs_one_at_a_time(session):
     """Whether a session runs one operation at a time: only then does a run on the CPU repeat."""
     given = session._config.inter_op_parallelism_threads if session._config is not None else 0
@@ -204,40 +234,87 @@ def run(original):
         if session._pedl_initialized < len(session._pedl_known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
-        if calls.depth or not calls.begun or handle is not None:
+        if calls.depth:
+            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+        effects = session._pedl_known.effects(fetch_list + target_list, _tensors_of(feed_dict))
+        if _passes(calls, session, handle, effects):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
         def live():
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
-        effects = session._pedl_known.effects(fetch_list + target_list, list(feed_dict))
-        return _through_door(calls, session, effects, list(feed_dict.values()), live)
+        def pull(operations):
+            with calls.unrecorded():
+                original(session, handle, operations, [], feed_dict, None, None)
+
+        if effects.writers and calls.on_main_thread():
+            feeds = {tensor.name: value for tensor, value in zip(_tensors_of(feed_dict), feed_dict.values())}
+            return _save(calls, session, effects, feeds, live)
+        return _admit(calls, session, effects, fetch_list, list(feed_dict.values()), live, pull)
 
     return do_run
 
 
+def _passes(calls, session, handle, effects):
+    """Whether a run is none for the door: before the first that trains or writes files, and those in parts.
+
+    What a run in parts (`partial_run`) was fed and has computed before stays in the session; so it is a cause.
+    """
+    if handle is None:
+        return not (calls.begun or effects.trains or effects.writers)
+    if effects.trains:
+        say_not_intercepted("training by `partial_run`")
+    elif calls.begun and not session._pedl_known.stale.isdisjoint(effects.reads):
+        calls.refuse_exactness("`partial_run` reads variables that training changes")
+    return True
+
+
+def _tensors_of(feed_dict):
+    # TensorFlow 2 has references to them, which can be hashed.
+    return [getattr(tensor, "_wrapped", tensor) for tensor in feed_dict]
+
+
+def _admit(calls, session, effects, fetches, feeds, live, pull):
+    if not effects.trains:
+        return _through_door(calls, session, effects, fetches, feeds, live, pull)
+    if calls.on_main_thread():
+        return session_loops.run(calls, session, effects, fetches, feeds, live, pull)
+    session_loops.in_a_thread(calls)
+    return live()
+
+
 def make_callable_from_options(original, session, options):
     """`BaseSession._make_callable_from_options`: what `K.function` runs."""
-    function, known, effects = original(session, options), session._pedl_known, None
+    function, known = original(session, options), session._pedl_known
+    fetches = effects = None
 
     def through_door(*args, **kwargs):
-        nonlocal effects
+        nonlocal fetches, effects
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
-        if calls.depth or not calls.begun:
+        if calls.depth:
             return function(*args, **kwargs)
-        effects = effects or _effects_of_callable(session.graph, options)
-        return _through_door(calls, session, effects, list(args), lambda: function(*args, **kwargs))
+        if effects is None:
+            fetches, effects = _effects_of_callable(session.graph, options)
+        if not calls.begun and not effects.trains:
+            return function(*args, **kwargs)
+
+        def pull(operations):
+            _run(session, operations)
+
+        return _admit(calls, session, effects, fetches, list(args), lambda: function(*args, **kwargs), pull)
 
     return through_door
 
 
 def _effects_of_callable(graph, options):
-    fetches = [graph.as_graph_element(name) for name in list(options.fetch) + list(options.target)]
+    """The tensors that a callable fetches, and what it does to run it."""
+    fetches = [graph.as_graph_element(name) for name in options.fetch]
+    targets = [graph.as_graph_element(name) for name in options.target]
     feeds = [graph.as_graph_element(name) for name in options.feed]
     connections = [(pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection]
-    return graphs.of(graph).effects(fetches, feeds, connections)
+    return fetches, graphs.of(graph).effects(fetches + targets, feeds, connections)
 
 
 def make_callable(original, session, fetches, feed_list=None, accept_options=False):
@@ -247,7 +324,7 @@ def make_callable(original, session, fetches, feed_list=None, accept_options=Fal
     return lambda *args, **kwargs: session.run(fetches, None, *args, **kwargs)
 
 
-def _through_door(calls, session, effects, feeds, live):
+def _through_door(calls, session, effects, fetches, feeds, live, pull):
     known = session._pedl_known
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
@@ -255,14 +332,53 @@ def _through_door(calls, session, effects, feeds, live):
             calls.refuse_exactness("a thread of the script reads variables that training changes")
         return live()
     if unknown:
-        if effects.takes_data:
-            calls.refuse_exactness("a run reads variables that training changes, and takes data or calls Python")
         known.changed(effects.writes)
-        return calls.call(recorder.READ, _identity(calls, effects), live)
+        return _answerable(calls, effects, fetches, live, pull)
     result = live()
     known.written(effects.writes)
     if effects.writes and feeds and _is_the_scripts():
         calls.checked(recorder.WRITE, _identity(calls, effects), fingerprint.quick(feeds))
+    return result
+
+
+def _answerable(calls, effects, fetches, live, pull):
+    """A run that reads what training changed: recorded, and answered in a replay."""
+    if any(not graphs.is_iterator(kind) for kind in effects.takes_data):
+        calls.refuse_exactness("a run reads variables that training changes, and takes data from a queue or calls Python")
+    was_replaying = calls.replaying
+    if effects.takers and was_replaying:
+        pull(effects.takers)
+    values = calls.call(recorder.READ, _identity(calls, effects), live, raises=session_loops.end_of_data())
+    if not was_replaying:
+        session_loops.EVALUATION.add(fetches, values)
+        for name, size in session_loops.large(fetches, values):
+            calls.note_kept(name, size)
+    return values
+
+
+def _save(calls, session, effects, feeds, live):
+    """A run that writes files: they belong to the checkpoints. In a replay it is not made, where its values are unknown."""
+    known, files = session._pedl_known, calls.files
+    prefixes = session_loops.prefixes_of(effects, feeds)
+    for prefix in prefixes:
+        for path in session_loops.files_of(prefix):
+            files.saving(path)
+
+    def write():
+        return live(), [path for prefix in prefixes for path in session_loops.files_written(prefix)]
+
+    if known.stale.isdisjoint(effects.reads):
+        result, written = write()
+    else:
+        known.changed(effects.writes)
+        was_replaying = calls.replaying
+        result, written = calls.call(recorder.COMPOSITE, _identity(calls, effects), write)
+        if was_replaying:
+            for path in written:
+                files.replace_saved(path)
+            return result
+    for path in written:
+        files.saving(path)
     return result
 
 
@@ -295,10 +411,11 @@ def _is_the_scripts():
 
 
 def apply_gradients(original, optimizer, *args, **kwargs):
-    """`apply_gradients` of an optimizer: below Keras it is Keras's; else a training loop of the script's own."""
+    """`apply_gradients` of an optimizer: in eager mode a training loop of the script's own, or of `tf.keras`."""
     from tensorflow.python.framework import ops
 
-    say_not_intercepted(EAGER_TRAINING if ops.executing_eagerly_outside_functions() else "training through tf.Session")
+    if ops.executing_eagerly_outside_functions():
+        say_not_intercepted(EAGER_TRAINING)
     return original(optimizer, *args, **kwargs)
 
 

@@ -18,7 +18,6 @@ _CALLBACKS = "tensorflow.python.keras.callbacks"
 _DATA = "tensorflow.python.keras.utils.data_utils"
 _API = "tensorflow.keras.models"
 _MODELS = "tensorflow.python.keras.models"
-_OPTIMIZER = "tensorflow.python.keras.optimizers"
 
 PATCHES = rows_of_graph_mode.IN_TENSORFLOW + (
     #     module      attribute                       advice                         why
@@ -32,7 +31,6 @@ PATCHES = rows_of_graph_mode.IN_TENSORFLOW + (
     Patch(_MODELS,    "load_model",                   advice.load_model,             "not read a file of the future"),
     Patch(_CALLBACKS, "CallbackList._call_batch_hook", plan.batch_hook,              "validate when the plan says so"),
     Patch(_DATA,      "iter_sequence_infinite",       enqueuers.iter_sequence_infinite, "skip in a replay"),
-    Patch(_OPTIMIZER, "Optimizer.get_gradients",      graph.get_gradients,           "say what is not intercepted"),
 )
 
 GENERATION = Generation("tensorflow.keras", "1.13.1", "1.13.2", None, PATCHES, prepare=graph.prepare)

@@ -1,1 +1,1 @@
-"""PyTorch, which is not intercepted. No generation: nothing here depends on a version."""
+"""PyTorch, whose training loops are not intercepted. No generation: nothing here depends on a version."""

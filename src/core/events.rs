@@ -5,9 +5,11 @@
 //! | `event` | further members | when |
 //! |---|---|---|
 //! | `trial_begun` | `trial_id`, `experiment_id`, `attempt`, `command`, `hyperparameters`, `python`, `versions`, `cpu` | first intercepted call of a start |
+//! | `exactness` | `exact`, `causes` (texts; none where it is exact), `batch` (training calls so far) | it was said whether this start can be resumed exactly: at the first intercepted call, and again with each further cause |
 //! | `resumed` | `batch`, `step`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
 //! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches; where the step trained several models, each name begins with `model N `, N from 0 in the order of their first compute call), `batches_per_second`, `seconds`, `data_wait_seconds` (of them, in which a batch was waited for, or built by who trains; null where batches come from no data set with items) | a step ended |
 //! | `validation` | `workload`, `batch`, `step` (completed), `epoch` (as above), `metrics` (name → value), `best_batch` (after which the best so far was made; null without an experiment configuration) | the model was validated, where a configuration or `--steps` decides how long it trains |
+//! | `evaluation` | `batch` (training calls so far), `runs`, `metrics` (name of a tensor → mean over the runs) | between two training calls a loop over TensorFlow sessions has read what training changed |
 //! | `checkpoint` | `workload`, `batch`, `step`, `epoch` (as above), `name`, `bytes`, `seconds` | a checkpoint was committed |
 //! | `checkpoint_failed` | `batch`, `error`, `failures` (so many in a row) | storage did not take a checkpoint; the training went on, unless it was one too many |
 //! | `checkpoint_damaged` | `error` | a checkpoint was found damaged, and was set aside |
@@ -15,6 +17,7 @@
 //! | `trained_on` | `signal`, `batch`, `checkpoint` (as above) | the script handled such a signal by itself, and trains on; no further checkpoints are taken |
 //! | `outlived` | `signal` | the script came to its own end before such a signal had to act |
 //! | `restart` | `signal` or `exit_code`, `attempt` | the supervisor started the trial process again |
+//! | `worker_ended` | `pid`, `how` (a text), `item` (index of what it was building; null: nothing) | a worker process of a data set ended by itself, or took too long; another took its place |
 //! | `events_lost` | `count` | only in a stream (`--events-fd`) whose reader did not keep up: so many events were left out |
 //! | `trial_ended` | `exit_code` or `signal` | the trial is over |
 //!

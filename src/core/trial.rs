@@ -97,6 +97,9 @@ pub struct Launch {
     pub replaces: Option<u64>,
     /// Whether the trial was begun before this process was started.
     pub resume: bool,
+    /// The trial process for which this one starts workers; `None`: it is the trial process itself.
+    #[serde(default)]
+    pub serves: Option<i32>,
     /// How often this supervisor has restarted the trial.
     pub attempt: u32,
     /// The directory with `_pedl`, `pedl` and `py_hooks`.

@@ -41,8 +41,13 @@ const TAG: &str = "keras";
 const SCRIPT: &str = "tests/bench/batches.py";
 const TRIAL: &str = ".pedl/batches";
 
-/// `LOOPS` of the script.
-const LOOPS: [&str; 3] = ["arrays", "Sequence", "train_on_batch"];
+/// Loops of the script, with the tag of the stacks that have them. Of the first on a stack most is replayed.
+const LOOPS: [(&str, &str); 4] = [
+    (TAG, "arrays"),
+    (TAG, "Sequence"),
+    (TAG, "train_on_batch"),
+    ("sessions", "session"),
+];
 
 /// `ROWS` and `WARM_UP_BATCHES` of the script.
 const ROWS: u64 = 16;
@@ -88,6 +93,7 @@ struct Plan {
 
 /// What has to be known to measure on one stack.
 struct Bench<'a> {
+    loops: Vec<&'static str>,
     plan: &'a Plan,
     repository: &'a Repository,
     executable: &'a Path,
@@ -113,8 +119,11 @@ struct Event {
 
 /// Measures and prints. Only what cannot be measured is a failure.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    let options =
-        Options::parse(arguments, &["stack", "pairs", "batches", "replayed"])?.no_rest()?;
+    let options = Options::parse(
+        arguments,
+        &["stack", "loop", "pairs", "batches", "replayed"],
+    )?
+    .no_rest()?;
     let plan = Plan {
         pairs: number(&options, "pairs", 1)?.unwrap_or(PAIRS),
         batches: number(&options, "batches", BATCHES_PER_STEP)?.unwrap_or(BATCHES),
@@ -122,12 +131,25 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     };
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
+    let loops: Vec<&str> = options.all("loop").collect();
+    if let Some(name) = loops
+        .iter()
+        .find(|name| !LOOPS.iter().any(|(_, it)| it == *name))
+    {
+        let known = LOOPS.map(|(_, name)| name).join(", ");
+        let what = format!("`--loop {name}` is not known, only {known}");
+        return Err(Failure::usage(what));
+    }
     let names: Vec<&str> = options.all("stack").collect();
     let stacks = matrix.chosen(&names, TAG)?;
     println!("building pedl-run ...");
     let executable = repository.build()?;
     for stack in stacks {
-        measure_stack(stack, &plan, &repository, &executable)?;
+        let is_wanted = |(tag, name): &&(&str, &str)| {
+            stack.tags.iter().any(|it| it == tag) && (loops.is_empty() || loops.contains(name))
+        };
+        let loops = LOOPS.iter().filter(is_wanted).map(|(_, name)| *name);
+        measure_stack(stack, loops.collect(), &plan, &repository, &executable)?;
     }
     Ok(true)
 }
@@ -147,6 +169,7 @@ fn number(options: &Options, name: &str, multiple: u64) -> Result<Option<u64>> {
 
 fn measure_stack(
     stack: &Stack,
+    loops: Vec<&'static str>,
     plan: &Plan,
     repository: &Repository,
     executable: &Path,
@@ -169,6 +192,7 @@ fn measure_stack(
         interpreter.version
     );
     Bench {
+        loops,
         plan,
         repository,
         executable,
@@ -186,19 +210,19 @@ impl Bench<'_> {
         for _ in 0..self.plan.pairs {
             pairs.push(self.pair(&batches)?);
         }
-        print_pairs(&pairs, self.plan);
+        print_pairs(&pairs, &self.loops, self.plan);
 
         let mut recordings = Vec::new();
         for _ in 0..RECORDINGS {
             recordings.extend(part(&self.pedl_run(&["record", &batches])?, "recording"));
         }
-        let empty = self.python(&["empty", &batches])?;
+        let empty = self.python(&[&["empty", &*batches], &*self.loops].concat())?;
         println!(
             "  recording            {} a call",
             micros(least(&recordings))
         );
-        for name in LOOPS {
-            let batches = if name == LOOPS[0] {
+        for (place, name) in self.loops.clone().into_iter().enumerate() {
+            let batches = if place == 0 {
                 self.plan.replayed
             } else {
                 self.plan.batches
@@ -235,9 +259,11 @@ impl Bench<'_> {
         let mut python = self.environment.command();
         python.arg(self.repository.root().join(SCRIPT));
         python.args(["measure", batches, &of_python, &of_ours]);
+        python.args(&self.loops);
         python.current_dir(&directory);
         let python = Running::start(python, Output::Keep)?;
-        let ours = self.start(&directory, &[], &["measure", batches, &of_ours, &of_python])?;
+        let arguments = [&["measure", batches, &*of_ours, &*of_python], &*self.loops].concat();
+        let ours = self.start(&directory, &[], &arguments)?;
         Ok((self.answer(python)?, self.answer(ours)?))
     }
 
@@ -371,7 +397,7 @@ fn part(answer: &Answer, name: &str) -> Vec<f64> {
 /// Of each loop: what Python takes, and how much longer the turns of `pedl-run` took than those beside
 /// them. Half of the differences lie between the quartiles; the error is that of their median, which 19
 /// in 20 medians keep to.
-fn print_pairs(pairs: &[(Answer, Answer)], plan: &Plan) {
+fn print_pairs(pairs: &[(Answer, Answer)], loops: &[&str], plan: &Plan) {
     let (runs, batches) = (plan.pairs, plan.batches);
     println!("  {runs} pairs of {batches} batches, in {PARTS} turns each; all times in µs a batch");
     println!(
@@ -382,7 +408,7 @@ fn print_pairs(pairs: &[(Answer, Answer)], plan: &Plan) {
         "  {:<16}{:>8}   {:>10}{:>9} ± {:<6}{:>9}   {:>7}",
         "", "median", "quartile", "median", "", "quartile", "median"
     );
-    for name in LOOPS {
+    for name in loops {
         let (mut python, mut more, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for (theirs, ours) in pairs {
             for (theirs, ours) in part(theirs, name).into_iter().zip(part(ours, name)) {
@@ -413,10 +439,17 @@ fn print_replay(name: &str, replay: &Replay, empty: &[f64]) {
         replay.seconds,
         ghost * 1e5,
     );
+    let alone = if empty.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "the framework's loop alone {} a batch; ",
+            micros(median(empty))
+        )
+    };
     println!(
-        "  {:<24}the framework's loop alone {} a batch; log {:.1} bytes a call",
+        "  {:<24}{alone}log {:.1} bytes a call",
         "",
-        micros(median(empty)),
         replay.log_bytes as f64 / replay.log_calls as f64,
     );
 }
@@ -451,7 +484,7 @@ mod tests {
         assert!(text.contains(&format!("ROWS, COLUMNS = {ROWS},")));
         assert!(text.contains(&format!("WARM_UP_BATCHES = {WARM_UP_BATCHES}\n")));
         assert!(text.contains(&format!("PARTS = {PARTS}\n")));
-        for name in LOOPS {
+        for (_, name) in LOOPS {
             assert!(text.contains(&format!("\"{name}\": ")), "{name}");
         }
     }

@@ -1,8 +1,8 @@
-//! `cargo dev matrix` and `cargo dev campaign`: trainings that are killed, on every stack that has a Keras. [`run`] is
-//! for `cargo dev kills` too.
+//! `cargo dev matrix`, `cargo dev campaign` and `cargo dev sessions`: trainings that are killed, on every stack that has a
+//! script for them. [`run`] is for `cargo dev kills` too.
 //!
-//! What a cell is, and what it has to show, is told by `tests/matrix.py` and `tests/campaign.py`, which do the
-//! work with the Python of each stack. Results are kept below the cache directory, in a file for each executable
+//! What a cell is, and what it has to show, is told by `tests/matrix.py`, `tests/campaign.py` and `tests/sessions.py`, which
+//! do the work with the Python of each stack. Results are kept below the cache directory, in a file for each executable
 //! and state of those programs, so what was interrupted goes on where it was. The table of the README is written by
 //! `cargo dev matrix --table write` (`table`).
 
@@ -23,8 +23,11 @@ use crate::matrix::{Matrix, Stack};
 use crate::process::{Ended, Output, Running};
 use crate::repository::Repository;
 
-/// The scripts, by the tag of the stacks they are for.
-const SCRIPTS: [(&str, &str); 5] = [
+/// Scripts, by the tag of the stacks they are for.
+pub(crate) type Scripts = &'static [(&'static str, &'static str)];
+
+/// Those that train with every source of batches that a Keras has.
+pub(crate) const EVERYTHING: Scripts = &[
     ("keras2", "everything_keras2.py"),
     ("generation", "everything_keras2.py"),
     ("tfkeras", "everything_tensorflow2.py"),
@@ -38,6 +41,7 @@ const STACK_LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
 /// A program that runs cells with the Python of a stack.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
+    pub(crate) scripts: Scripts,
     /// Options that it takes too.
     pub(crate) options: &'static [&'static str],
     /// Files that it is made of, besides itself and `tests/everything.py`.
@@ -48,6 +52,7 @@ pub(crate) struct Program {
 
 const CAMPAIGN: Program = Program {
     name: "campaign",
+    scripts: EVERYTHING,
     options: &["source", "kills", "epochs"],
     files: &[],
     is_shared: false,
@@ -55,10 +60,25 @@ const CAMPAIGN: Program = Program {
 
 const MATRIX: Program = Program {
     name: "matrix",
+    scripts: EVERYTHING,
     options: &["cell"],
     files: &[],
     is_shared: false,
 };
+
+const SESSIONS: Program = Program {
+    name: "sessions",
+    scripts: &[("sessions", "session_loops.py")],
+    options: &["kind", "kills"],
+    files: &["tests/scripts/session_loops.py"],
+    is_shared: false,
+};
+
+/// Runs loops over sessions; says whether all of them are good.
+pub(crate) fn sessions(arguments: Vec<OsString>) -> Result<bool> {
+    let options = Options::parse(arguments, &["stack", "kind", "kills"])?.no_rest()?;
+    Ok(run(&SESSIONS, &options)?.good)
+}
 
 /// Runs the cells of the campaign; says whether all of them are good.
 pub(crate) fn campaign(arguments: Vec<OsString>) -> Result<bool> {
@@ -106,8 +126,13 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
     let matrix = Matrix::read(&repository)?;
     let chosen: Vec<&str> = options.all("stack").collect();
     for name in &chosen {
-        script_of(matrix.stack(name)?)
-            .ok_or_else(|| Failure::usage(format!("`{name}` trains nothing: it has no Keras")))?;
+        script_of(program.scripts, matrix.stack(name)?).ok_or_else(|| {
+            let tags: Vec<_> = program.scripts.iter().map(|(tag, _)| *tag).collect();
+            let tags = tags.join(", ");
+            Failure::usage(format!(
+                "`{name}` trains nothing: it has none of the tags {tags}"
+            ))
+        })?;
     }
     let built = repository.build()?;
     let results = results_of(program, &repository, &built)?;
@@ -121,7 +146,7 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
 
     let mut here = Vec::new();
     for stack in &matrix.stacks {
-        let Some(script) = script_of(stack) else {
+        let Some(script) = script_of(program.scripts, stack) else {
             continue;
         };
         if !chosen.is_empty() && !chosen.contains(&&*stack.name) {
@@ -178,10 +203,10 @@ fn file_of(program: &Program, repository: &Repository) -> PathBuf {
     repository.root().join(format!("tests/{}.py", program.name))
 }
 
-/// The script that a stack runs; none where it has no Keras.
-fn script_of(stack: &Stack) -> Option<&'static str> {
+/// The script that a stack runs; none where no tag of it has one.
+fn script_of(scripts: Scripts, stack: &Stack) -> Option<&'static str> {
     let tagged = |tag: &str| stack.tags.iter().any(|other| other == tag);
-    SCRIPTS
+    scripts
         .iter()
         .find(|(tag, _)| tagged(tag))
         .map(|(_, script)| *script)
@@ -307,7 +332,7 @@ fn write_into_readme(repository: &Repository, table: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{script_of, table};
+    use super::{EVERYTHING, script_of, table};
     use crate::matrix::Matrix;
     use crate::repository::Repository;
 
@@ -354,8 +379,9 @@ mod tests {
                 .tags
                 .iter()
                 .any(|tag| ["keras", "generation", "tfkeras", "tf-data"].contains(&&**tag));
-            assert_eq!(script_of(stack).is_some(), has_keras, "{}", stack.name);
-            if let Some(script) = script_of(stack) {
+            let script = script_of(EVERYTHING, stack);
+            assert_eq!(script.is_some(), has_keras, "{}", stack.name);
+            if let Some(script) = script {
                 assert!(
                     repository
                         .root()

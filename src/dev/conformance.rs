@@ -3,7 +3,8 @@
 //! They are CPython's own, for each Python of `tests/conformance/list.toml`, and those of a library, for
 //! each stack that is named there: `unittest` runs the ones, `python -m pytest` the others. Each file is run
 //! three times: by that Python, and by `pedl-run` in both modes, where the tests start `pedl-run` too where
-//! they would start python. A test has to come out the same. One that does not is run again by itself, up to
+//! they would start python. Tests that no package holds come from a checkout of their repository
+//! (`--checkout DIR`), at the revision that the list names. A test has to come out the same. One that does not is run again by itself, up to
 //! three times, since many depend on the time; if it still differs, it has to be on the list of known
 //! differences, which names the cause.
 //!
@@ -17,6 +18,7 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -77,7 +79,9 @@ struct RealPython {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Library {
-    source: String,
+    source: Option<String>,
+    repository: Option<String>,
+    revision: Option<String>,
     files: Vec<String>,
     #[serde(rename = "stack")]
     stacks: Vec<OnStack>,
@@ -92,15 +96,60 @@ struct OnStack {
 }
 
 impl Library {
-    /// What its tests run in: more than the stack holds, and the library from its source distribution.
+    /// What its tests run in: more than the stack holds, and the library from its source distribution if that has them.
     fn stack(&self, on: &OnStack, matrix: &Matrix) -> Result<Stack> {
         let mut stack = matrix.stack(&on.name)?.clone();
+        if on.requirements.is_empty() && self.source.is_none() {
+            return Ok(stack);
+        }
         stack.name += "-conformance";
         stack.requirements.extend(on.requirements.iter().cloned());
+        let source = self.source.iter();
         stack
             .requirements
-            .push(format!("--no-binary={}", self.source));
+            .extend(source.map(|source| format!("--no-binary={source}")));
         Ok(stack)
+    }
+
+    /// Where its tests are, if they are not in the library: the files at the list's revision, taken out of a checkout.
+    /// Or why there are none.
+    fn tests(&self, checkouts: &[&str]) -> Result<std::result::Result<Option<PathBuf>, String>> {
+        let (Some(repository), Some(revision)) = (&self.repository, &self.revision) else {
+            return Ok(Ok(None));
+        };
+        let git = |checkout: &str, arguments: &[&str]| {
+            let mut git = Command::new("git");
+            git.args(["-C", checkout]).args(arguments).output()
+        };
+        let has_it = |checkout: &&&str| {
+            let commit = format!("{revision}^{{commit}}");
+            git(checkout, &["cat-file", "-e", &commit]).is_ok_and(|it| it.status.success())
+        };
+        let Some(checkout) = checkouts.iter().find(has_it) else {
+            let what = format!("its tests are those of {repository} at {revision}");
+            return Ok(Err(format!(
+                "{what}; `--checkout DIR` names one that has it"
+            )));
+        };
+        let directory = environment::cache_directory()?.join("conformance");
+        let directory = directory.join(format!("tests-{revision}"));
+        for file in &self.files {
+            let path = directory.join(file);
+            if path.exists() {
+                continue;
+            }
+            let parent = path.parent().unwrap_or(&directory);
+            fs::create_dir_all(parent).at("create", parent)?;
+            let object = format!("{revision}:{file}");
+            let shown = git(checkout, &["show", &object]).at("run git for", &path)?;
+            if !shown.status.success() {
+                return Err(Failure::new(format!("`{checkout}` has no {object}")));
+            }
+            let part = path.with_extension("part");
+            fs::write(&part, shown.stdout).at("write", &part)?;
+            fs::rename(&part, &path).at("create", &path)?;
+        }
+        Ok(Ok(Some(directory)))
     }
 }
 
@@ -112,6 +161,8 @@ struct Subject {
     /// Environment variables of the stack.
     variables: BTreeMap<String, String>,
     runner: Runner,
+    /// Where the files of tests are, if no package has them.
+    tests: Option<PathBuf>,
 }
 
 /// What runs a file of tests.
@@ -130,15 +181,17 @@ impl Subject {
             python: interpreter.path.clone(),
             variables: BTreeMap::new(),
             runner: Runner::Unittest,
+            tests: None,
         }
     }
 
-    fn stack(on: &OnStack, environment: Environment) -> Self {
+    fn stack(on: &OnStack, environment: Environment, tests: Option<PathBuf>) -> Self {
         Self {
             name: on.name.clone(),
             python: environment.python,
             variables: environment.variables,
             runner: Runner::Pytest,
+            tests,
         }
     }
 }
@@ -201,7 +254,9 @@ struct Line {
 
 /// Runs what is not there yet, and compares. Says whether all is as it should be.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    let options = Options::parse(arguments, &["python", "stack", "mode", "file"])?.no_rest()?;
+    let names = ["python", "stack", "mode", "file", "checkout"];
+    let options = Options::parse(arguments, &names)?.no_rest()?;
+    let checkouts: Vec<&str> = options.all("checkout").collect();
     let repository = Repository::find();
     let list = read_list(&repository)?;
     let matrix = Matrix::read(&repository)?;
@@ -247,6 +302,13 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         let on = library.stacks.iter().filter(|on| chosen("stack", &on.name));
         for on in on {
             println!("\n{}", on.name);
+            let tests = match library.tests(&checkouts)? {
+                Ok(tests) => tests,
+                Err(why) => {
+                    println!("  skipped: {why}");
+                    continue;
+                }
+            };
             let stack = library.stack(on, &matrix)?;
             let Some(interpreter) = Interpreter::find(&stack.python) else {
                 println!("  skipped: no Python {} was found", stack.python.join(", "));
@@ -254,7 +316,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             };
             let environment = Environment::of(&stack, &interpreter)?;
             println!("  {}", environment.directory.display());
-            let subject = Subject::stack(on, environment);
+            let subject = Subject::stack(on, environment, tests);
             good &= campaign
                 .files(&list, &subject, &of(&library.files), &modes)?
                 .good();
@@ -476,9 +538,13 @@ impl Campaign {
                 .arg(self.runners.join("pytest/pytest.ini"))
                 .arg("--results")
                 .arg(&lines)
-                .args(tests.iter().map(|test| format!("--only={test}")))
-                .args(["--pyargs", file]),
+                .args(tests.iter().map(|test| format!("--only={test}"))),
         };
+        match (subject.runner, &subject.tests) {
+            (Runner::Unittest, _) => {}
+            (Runner::Pytest, None) => drop(command.args(["--pyargs", file])),
+            (Runner::Pytest, Some(directory)) => drop(command.arg(directory.join(file))),
+        }
         let mut running = Running::start(command, Output::Keep)?;
         let ended = running.wait(FILE_LIMIT)?;
         let seconds = running.elapsed().as_secs();
@@ -712,11 +778,16 @@ mod tests {
         let list = read_list(&repository).expect("the list is valid");
         let matrix = Matrix::read(&repository).expect("the matrix is valid");
         for library in &list.libraries {
-            let named = format!("{}==", library.source);
+            // Its tests come with it, or from a revision of its repository.
+            assert_ne!(library.source.is_some(), library.revision.is_some());
+            assert_eq!(library.repository.is_some(), library.revision.is_some());
             for on in &library.stacks {
                 let stack = library.stack(on, &matrix).expect("the stack is there");
-                let mut requirements = stack.requirements.iter();
-                assert!(requirements.any(|one| one.starts_with(&named)), "{named}");
+                if let Some(source) = &library.source {
+                    let named = format!("{source}==");
+                    let mut requirements = stack.requirements.iter();
+                    assert!(requirements.any(|one| one.starts_with(&named)), "{named}");
+                }
                 for requirement in &on.requirements {
                     assert_eq!(requirement.matches("==").count(), 1, "{requirement}");
                 }

@@ -15,6 +15,7 @@ use crate::failure::{At as _, Failure, Result};
 
 const KILLS: Program = Program {
     name: "kills",
+    scripts: cells::EVERYTHING,
     options: &["kills", "jobs"],
     files: &[
         "tests/campaign.py",

@@ -85,6 +85,12 @@ static COMMANDS: &[Command] = &[
         run: kills::run,
     },
     Command {
+        name: "sessions",
+        arguments: "[--stack NAME]... [--kind NAME]... [--kills 5]",
+        help: "kill loops over TensorFlow sessions, and give them 60 % of their time at each start",
+        run: cells::sessions,
+    },
+    Command {
         name: "soak",
         arguments: "[--python VERSION]... [--starts N]",
         help: "start a script that forks, threads and gets signals at random; goes on where it was",
@@ -98,8 +104,8 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "conformance",
-        arguments: "[--python VERSION]... [--stack NAME]... [--mode MODE]... [--file NAME]...",
-        help: "tests of CPython and Keras with pedl-run in place of python; hours, goes on where it was",
+        arguments: "[--python V]... [--stack NAME]... [--mode M]... [--file F]... [--checkout D]",
+        help: "tests of CPython, Keras and TensorFlow with pedl-run for python; hours, goes on where it was",
         run: conformance::run,
     },
     Command {
@@ -128,7 +134,7 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        arguments: "[--stack NAME]... [--pairs N] [--batches N] [--replayed N]",
+        arguments: "[--stack NAME]... [--loop NAME]... [--pairs N] [--batches N] [--replayed N]",
         help: "what interception and replay cost, in pairs with plain Python; fails on no number",
         run: bench::run,
     },

@@ -30,6 +30,9 @@ fn _pedl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<in_place::InPlace>()?;
     module.add_class::<pool::Pool>()?;
     module.add_class::<pool::PoolWorker>()?;
+    module.add_class::<pool::Ahead>()?;
+    module.add_class::<pool::ThreadTasks>()?;
+    module.add_class::<pool::ThreadTask>()?;
     module.add_function(wrap_pyfunction!(types::type_modified, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pedl_core::calls::value::Encoded;
 use pedl_core::calls::{Answer, Call, kind};
 use pedl_core::checkpoint::Tensor;
 use pedl_core::directory::Facts;
 use pedl_core::sequencer::Boundary;
-use pedl_core::training::{DataWait, Training};
+use pedl_core::training::Training;
 use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::error::{Error, IntoPython};
 use crate::numpy::Numpy;
-use crate::pool::Pool;
+use crate::pool::{Ahead, Pool, PoolWorker, ThreadTasks, Waits};
 use crate::{array, batch, convert, live, log, pool, preemption};
 
 /// Bits of what `batch_done` and `record_batch` return.
@@ -51,9 +51,12 @@ pub(crate) struct Trial {
     answer: Mutex<Answer>,
     /// The process that this was made in.
     process: u32,
-    is_forked: AtomicBool,
+    /// Whether nothing of the trial is this process's to do: a forked child, and a worker server.
+    is_inert: AtomicBool,
     /// Whether the journal tells that a signal ended the run.
     is_preempted: AtomicBool,
+    /// Of the thread that made this, which is the one that trains.
+    waits: Arc<Waits>,
 }
 
 #[pymethods]
@@ -68,6 +71,7 @@ impl Trial {
             let problem = format!("a launch message of schema {found}, expected {LAUNCH_SCHEMA}");
             return Err(PyValueError::new_err(problem));
         }
+        let is_inert = message.serves.is_some();
         Ok(Self {
             training: Mutex::new(Training::new(message.clone())),
             launch: message,
@@ -75,8 +79,9 @@ impl Trial {
             encoded: Mutex::default(),
             answer: Mutex::default(),
             process: process::id(),
-            is_forked: AtomicBool::new(false),
+            is_inert: AtomicBool::new(is_inert),
             is_preempted: AtomicBool::new(false),
+            waits: Arc::new(Waits::of_this_thread()),
         })
     }
 
@@ -158,6 +163,18 @@ impl Trial {
         self.training().changes().to_vec()
     }
 
+    /// The trial process for which this process starts workers; None: it is the trial process.
+    #[getter]
+    fn serves(&self) -> Option<i32> {
+        self.launch.serves
+    }
+
+    /// Whether this process was forked from the one that this was made in.
+    #[getter]
+    fn is_child(&self) -> bool {
+        self.process != process::id()
+    }
+
     // -- worker processes ---------------------------------------------------------------------------------------
 
     /// A pool for the worker processes of a data set, without any as yet: see [`Pool::new`].
@@ -172,6 +189,37 @@ impl Trial {
         Pool::new(window, leases, workers, dumps, loads)
     }
 
+    /// A worker of a pool that another process has made: see [`PoolWorker::of_memory`].
+    #[staticmethod]
+    fn pool_worker(
+        py: Python<'_>,
+        memory: i32,
+        shape: (u32, u32, u32),
+        number: u32,
+        parent: i32,
+        dumps: Py<PyAny>,
+        loads: Py<PyAny>,
+    ) -> PyResult<PoolWorker> {
+        PoolWorker::of_memory(py, memory, shape, number, parent, dumps, loads)
+    }
+
+    /// The tasks of a pass whose items threads build; none as yet.
+    #[staticmethod]
+    fn thread_tasks() -> ThreadTasks {
+        ThreadTasks::new()
+    }
+
+    /// What so many workers build ahead of one pass; nothing as yet.
+    fn ahead(&self, workers: u32) -> Ahead {
+        Ahead::new(Arc::clone(&self.waits), workers)
+    }
+
+    /// A batch was waited for, or built, for so many seconds; so many workers build them. Of other threads than the one
+    /// that trains it is not noted: they take batches ahead of it.
+    fn waited(&self, seconds: f64, workers: u32) {
+        self.waits.add(seconds, workers);
+    }
+
     /// A file in memory that forked children share: its descriptor, which the caller closes. Python 3.7 has none.
     #[staticmethod]
     fn memory_file() -> PyResult<i32> {
@@ -183,7 +231,7 @@ impl Trial {
     /// The first intercepted call: opens the trial directory, and finds the newest checkpoint.
     fn begin(slf: &Bound<'_, Self>, facts: &str) -> PyResult<()> {
         let (py, trial) = (slf.py(), slf.get());
-        if trial.process != process::id() {
+        if trial.is_child() {
             trial.fork_child();
         }
         if trial.is_inert() {
@@ -207,7 +255,7 @@ impl Trial {
     fn fork_child(&self) {
         live::forget();
         preemption::forget();
-        self.is_forked.store(true, Ordering::Relaxed);
+        self.is_inert.store(true, Ordering::Relaxed);
     }
 
     /// The script has ended: raises where it made fewer calls than were recorded before the checkpoint, unless
@@ -504,19 +552,11 @@ impl Trial {
     }
 
     /// The step that ended with the last batch is over, and its calls are appended.
-    /// `data_wait_s` are seconds in which batches were waited for, `workers` how many build them.
-    #[pyo3(signature = (epoch, data_wait_s=None, workers=0))]
-    fn end_step(
-        &self,
-        py: Python<'_>,
-        epoch: Option<u64>,
-        data_wait_s: Option<f64>,
-        workers: u32,
-    ) -> PyResult<()> {
+    fn end_step(&self, py: Python<'_>, epoch: Option<u64>) -> PyResult<()> {
         if self.is_inert() {
             return Ok(());
         }
-        let wait = data_wait_s.map(|seconds| DataWait { seconds, workers });
+        let wait = self.waits.take();
         self.with(py, |training| training.end_step(epoch, wait, live::is_on()))
     }
 
@@ -629,7 +669,7 @@ impl Trial {
 
     /// Has signals act at the end of a batch, as far as they can wait. `begin` does it too.
     fn watch_signals(&self) {
-        if !self.is_inert() && self.process == process::id() {
+        if !self.is_inert() && !self.is_child() {
             preemption::watch(self.launch.grace_seconds);
         }
     }
@@ -712,6 +752,14 @@ impl Trial {
         }
     }
 
+    /// Says something where `--verbose` was given.
+    fn log_debug(&self, text: &str) {
+        if !self.is_inert() {
+            log::start(&self.launch);
+            tracing::debug!("{text}");
+        }
+    }
+
     /// Whether a line on the terminal tells how the training goes. It stands wherever the script has begun no
     /// line of its own, so it has to be told of all that is printed there.
     #[getter]
@@ -791,7 +839,7 @@ impl Trial {
 
     /// Whether this is a forked child. Before the trial begins nothing depends on it.
     fn is_inert(&self) -> bool {
-        self.is_forked.load(Ordering::Relaxed)
+        self.is_inert.load(Ordering::Relaxed)
     }
 
     fn refuse_in_child(&self) -> PyResult<()> {

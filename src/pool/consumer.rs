@@ -61,20 +61,28 @@ impl Consumer {
         &self.tasks[self.place(task) as usize]
     }
 
-    /// Whether a task was published, and is neither taken nor withdrawn.
-    pub fn is_under_way(&self, task: u64) -> bool {
-        self.process == process::id() && self.owner(task).load(Ordering::SeqCst) == task + 1
+    /// Whether this is no forked child of the process that made it.
+    pub fn is_of_this_process(&self) -> bool {
+        self.process == process::id()
     }
 
-    /// Has tasks built, the first of which has this number. Returns how many: they end where a place is not empty.
+    /// Whether a task was published, and is neither taken nor withdrawn.
+    pub fn is_under_way(&self, task: u64) -> bool {
+        self.is_of_this_process() && self.owner(task).load(Ordering::SeqCst) == task + 1
+    }
+
+    /// Has tasks built, the first of which has this number. Returns how many: they end where a place is not empty, and no
+    /// more are asked for.
     pub fn publish(&self, first: u64, wanted: impl IntoIterator<Item = Wanted>) -> u32 {
         let mut published = 0;
-        for wanted in wanted {
+        let mut wanted = wanted.into_iter();
+        loop {
             let task = first + u64::from(published);
             let place = self.place(task);
             if self.arena.ring().task(place) != Task::Empty {
                 break;
             }
+            let Some(wanted) = wanted.next() else { break };
             self.owner(task).store(task + 1, Ordering::SeqCst);
             self.arena.want(place, wanted);
             self.arena.ring().publish(place);
@@ -111,6 +119,11 @@ impl Consumer {
     /// Waits until a task is built, unless the bell has rung since `heard`.
     pub fn wait(&self, task: u64, heard: u32, until: Option<Instant>) -> Awaited {
         self.arena.ring().wait_built(self.place(task), heard, until)
+    }
+
+    /// Has who waits look again, whatever it waits for.
+    pub fn ring_bell(&self) {
+        self.arena.ring().ring_bell();
     }
 
     /// How long a task is being built.

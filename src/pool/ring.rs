@@ -328,7 +328,8 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    fn claim_now(&self, worker: u32) -> Option<Claimed> {
+    /// As [`Ring::claim`], but does not wait: nothing where no task is ready.
+    pub fn claim_now(&self, worker: u32) -> Option<Claimed> {
         if self.words[CLOSED].load() != 0 {
             return Some(Claimed::Closed);
         }

@@ -62,7 +62,18 @@ impl Worker {
 
     /// Claims the oldest task that is ready; waits for one where there is none.
     pub fn claim(&mut self) -> Asked {
-        match self.arena.ring().claim(self.number) {
+        let claimed = self.arena.ring().claim(self.number);
+        self.asked(claimed)
+    }
+
+    /// As [`Worker::claim`], but does not wait: nothing where there is no task.
+    pub fn claim_now(&mut self) -> Option<Asked> {
+        let claimed = self.arena.ring().claim_now(self.number)?;
+        Some(self.asked(claimed))
+    }
+
+    fn asked(&self, claimed: Claimed) -> Asked {
+        match claimed {
             Claimed::Place(place) => {
                 self.arena.begin(place);
                 let wanted = self.arena.wanted(place);

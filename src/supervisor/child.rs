@@ -4,9 +4,9 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use pedl_core::trial::LAUNCH_VARIABLE;
+use pedl_core::trial::{LAUNCH_VARIABLE, Launch};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use serde_json::{Value, json};
@@ -29,9 +29,14 @@ const CONTEXT_VARIABLE: &str = "PEDL_CONTEXT";
 /// `MAX_ARG_STRLEN` of Linux, on machines with pages of 4 KiB.
 const LONGEST_VARIABLE_BYTES: usize = 32 * 4096;
 
+/// What a worker server runs, behind the options of Python.
+pub(crate) const SERVE: [&str; 2] = ["-c", "from py_hooks import boot; boot.serve()"];
+
 /// A running trial process.
 pub(super) struct Child {
     pid: Pid,
+    /// Starts a process beside it that starts worker processes for it.
+    server: Command,
 }
 
 /// How a trial process ended.
@@ -51,46 +56,33 @@ impl Child {
         python_arguments: &[OsString],
         signals: &Signals,
     ) -> Result<Self, Failure> {
-        let launch = &prepared.launch;
-        let start = Start {
-            supervisor: getpid().as_raw_nonzero().get(),
-            interpreter: interpreter.clone(),
-            library: library.directory.clone(),
-        };
-        let mut command = Command::new(THIS_EXECUTABLE);
-        command
-            .arg0(&interpreter.executable)
-            .args(python_arguments)
-            .env(START_VARIABLE, to_variable(START_VARIABLE, &start)?)
-            .envs(prepared.environment.iter().cloned())
-            .env(LAUNCH_VARIABLE, to_variable(LAUNCH_VARIABLE, launch)?)
-            .env(
-                CONTEXT_VARIABLE,
-                to_variable(CONTEXT_VARIABLE, &context(prepared))?,
-            )
-            .env("PYTHONPATH", python_path(interpreter, library, prepared));
-        if let Some(directory) = &prepared.working_directory {
-            command.current_dir(directory);
-        }
-        // Below the script the number stands for another file, or none.
-        command.env_remove("PEDL_EVENTS_FD");
-        if !user_set_hash_seed() {
-            command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
-        }
+        let mut command = python(interpreter, library, prepared, &prepared.launch)?;
+        command.args(python_arguments);
         signals.keep_ignored(&mut command);
         let child = command
             .spawn()
             .map_err(|error| unexpected("the start of a process", error))?;
         let pid = Pid::from_raw(child.id().cast_signed())
             .ok_or_else(|| Failure::bug("a process without a number was started"))?;
-        Ok(Self { pid })
+        let launch = Launch {
+            serves: Some(pid.as_raw_nonzero().get()),
+            resume: false,
+            ..prepared.launch.clone()
+        };
+        let mut server = python(interpreter, library, prepared, &launch)?;
+        server
+            .args(&launch.python_options)
+            .args(SERVE)
+            .stdin(Stdio::null());
+        signals.keep_ignored(&mut server);
+        Ok(Self { pid, server })
     }
 
     /// Waits for the end and forwards signals meanwhile. Where the time after SIGTERM is over, and `may_kill`
     /// says so, the process is killed. Reaps every other child as well: those of
     /// whoever `exec`ed us, and as process 1 all orphans.
     pub(super) fn watch(
-        &self,
+        &mut self,
         signals: &mut Signals,
         may_kill: impl Fn() -> bool,
     ) -> Result<End, Failure> {
@@ -100,6 +92,12 @@ impl Child {
                 return Ok(end);
             }
             signals.wait_and_forward(self.pid);
+            if signals.take_wish_for_server()
+                && let Err(error) = self.server.spawn()
+            {
+                // Whoever asked for it waits a while, and forks its workers.
+                tracing::debug!("no worker server was started: {error}");
+            }
             if signals.is_time_over() && !self.ignores(Signal::TERM) && may_kill() {
                 tracing::warn!(
                     "the trial process did not end within {} s of SIGTERM (`--grace`, and {} s more); it is killed",
@@ -133,6 +131,40 @@ impl Child {
             }
         }
     }
+}
+
+/// A process of this executable that becomes the Python of a trial, with arguments that the caller adds.
+fn python(
+    interpreter: &Interpreter,
+    library: &Library,
+    prepared: &Prepared,
+    launch: &Launch,
+) -> Result<Command, Failure> {
+    let start = Start {
+        supervisor: getpid().as_raw_nonzero().get(),
+        interpreter: interpreter.clone(),
+        library: library.directory.clone(),
+    };
+    let mut command = Command::new(THIS_EXECUTABLE);
+    command
+        .arg0(&interpreter.executable)
+        .env(START_VARIABLE, to_variable(START_VARIABLE, &start)?)
+        .envs(prepared.environment.iter().cloned())
+        .env(LAUNCH_VARIABLE, to_variable(LAUNCH_VARIABLE, launch)?)
+        .env(
+            CONTEXT_VARIABLE,
+            to_variable(CONTEXT_VARIABLE, &context(prepared))?,
+        )
+        .env("PYTHONPATH", python_path(interpreter, library, prepared));
+    if let Some(directory) = &prepared.working_directory {
+        command.current_dir(directory);
+    }
+    // Below the script the number stands for another file, or none.
+    command.env_remove("PEDL_EVENTS_FD");
+    if !user_set_hash_seed() {
+        command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
+    }
+    Ok(command)
 }
 
 /// The user's own value wins; `random` is what Python does without one.

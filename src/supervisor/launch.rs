@@ -135,6 +135,7 @@ pub(super) fn prepare(
         notes: configuration.map_or_else(Vec::new, |known| known.notes.clone()),
         replaces,
         resume: false,
+        serves: None,
         attempt: 0,
         library: library.directory.clone(),
         mode: interpreter.mode().to_owned(),

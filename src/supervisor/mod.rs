@@ -5,9 +5,10 @@
 //!
 //! 1. decides which trial this is (`launch`, `trial_dir`);
 //! 2. starts the trial process (`child`) and forwards the signals that are meant for it (`signals`);
-//! 3. reaps it, and as process 1 of a container every orphan as well;
-//! 4. starts it again after a crash, as long as the last start made progress;
-//! 5. otherwise ends as it ended: with its exit code, or by the same signal (`ending`).
+//! 3. starts a worker server beside it, when that rings for one (`child`; `py_hooks/advice/worker_server.py`);
+//! 4. reaps it, and as process 1 of a container every orphan as well;
+//! 5. starts it again after a crash, as long as the last start made progress;
+//! 6. otherwise ends as it ended: with its exit code, or by the same signal (`ending`).
 //!
 //! **The restart rule.** A death by a signal that nobody sent through the supervisor is a crash: a
 //! segmentation fault, the kernel out of memory, `kill -9`. The trial is started again if the symlink
@@ -46,6 +47,7 @@ use crate::cli::report;
 use crate::configuration::Configuration;
 use crate::failure::{Exit, Failure};
 use crate::{interpreter, library};
+pub(crate) use child::SERVE;
 use child::{Child, End};
 pub(crate) use launch::TRIALS;
 use preemption::Preemption;
@@ -79,7 +81,7 @@ pub(crate) fn run(
         let before = prepared.directory.progress();
         prepared.launch.resume = before.inode.is_some() && before.inode != prepared.launch.replaces;
         let arguments = &line.python_arguments;
-        let child = Child::start(&interpreter, &library, &prepared, arguments, &signals)?;
+        let mut child = Child::start(&interpreter, &library, &prepared, arguments, &signals)?;
         // A script that trains nothing, or trains on, does with signals what it wants.
         let may_kill = || {
             let events = prepared.directory.events_since(&before);

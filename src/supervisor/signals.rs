@@ -5,6 +5,8 @@
 //! reached only us and is forwarded. The kernel says which it was (`si_code`). What cannot be told
 //! apart is `kill` to the whole group: the trial process gets that twice.
 //!
+//! SIGURG from the trial process is no signal for it: it asks for a worker server.
+//!
 //! What our starter ignores (`nohup`, background jobs of a shell without job control) is received and
 //! forwarded too: the trial process begins by ignoring it, as Python would, and a script may have a
 //! handler for it nevertheless.
@@ -15,6 +17,7 @@
 )]
 
 use std::io;
+use std::mem;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -23,7 +26,7 @@ use nix::sys::signal::{SigHandler, signal};
 use nix::unistd::alarm;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use signal_hook::consts::signal::{
-    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -44,6 +47,10 @@ const FORWARDED: [(i32, Signal); 8] = [
 /// Signals by which somebody wants the run to end, whatever the script does about them.
 const REQUESTS_TO_END: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
+/// Signals that are for the supervisor itself: a child has ended, a time is over, and the bell by which the trial
+/// process asks for a worker server. From anybody else that one is ignored, as it is by default.
+const OWN: [i32; 3] = [SIGCHLD, SIGALRM, SIGURG];
+
 /// The signals of this process, and what has come so far.
 pub(super) struct Signals {
     info: SignalsInfo<WithOrigin>,
@@ -56,6 +63,8 @@ pub(super) struct Signals {
     /// How long the trial process may take to end after SIGTERM; and when that is over.
     patience: Duration,
     limit: Option<Instant>,
+    /// Whether the trial process has asked for a worker server.
+    server_wanted: bool,
 }
 
 impl Signals {
@@ -64,12 +73,13 @@ impl Signals {
         let ignored = ignored("self");
         let wanted = FORWARDED.iter().map(|(number, _)| *number);
         Ok(Self {
-            info: SignalsInfo::new(wanted.chain([SIGCHLD]))?,
+            info: SignalsInfo::new(wanted.chain([SIGCHLD, SIGURG]))?,
             received: Vec::new(),
             ignored,
             leads_session: leads_session(),
             patience,
             limit: None,
+            server_wanted: false,
         })
     }
 
@@ -104,7 +114,8 @@ impl Signals {
     pub(super) fn wait_and_forward(&mut self, trial: Pid) {
         let origins: Vec<_> = self.info.wait().collect();
         for origin in origins {
-            if matches!(origin.signal, SIGCHLD | SIGALRM) {
+            if OWN.contains(&origin.signal) {
+                self.server_wanted |= origin.signal == SIGURG && reached(&origin, trial);
                 continue;
             }
             self.note(origin.signal);
@@ -121,6 +132,11 @@ impl Signals {
             self.limit = None;
         }
         is_over
+    }
+
+    /// Whether the trial process has asked for a worker server since this was asked last.
+    pub(super) fn take_wish_for_server(&mut self) -> bool {
+        mem::take(&mut self.server_wanted)
     }
 
     /// How long the trial process may take to end after SIGTERM.
@@ -150,7 +166,7 @@ impl Signals {
     pub(super) fn forward_pending(&mut self, trial: Pid) {
         let origins: Vec<_> = self.info.pending().collect();
         for origin in origins {
-            if !matches!(origin.signal, SIGCHLD | SIGALRM) {
+            if !OWN.contains(&origin.signal) {
                 self.note(origin.signal);
                 forward(origin.signal, trial);
             }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process, prlimit};
 use serde_json::Value;
 
+use crate::supervisor::SERVE;
+
 /// Between two looks at the processes.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
@@ -99,7 +101,11 @@ impl Process {
 
     /// The process that trains; `None` while there is none.
     pub(super) fn trial(&self) -> Option<Pid> {
-        children_of(self.child.id()).into_iter().min().and_then(pid)
+        let children = children_of(self.child.id()).into_iter();
+        children
+            .filter(|&child| !is_server(child))
+            .min()
+            .and_then(pid)
     }
 
     /// SIGKILL to the process that trains.
@@ -109,13 +115,10 @@ impl Process {
         }
     }
 
-    /// The worker processes of data sets, below the process that trains.
+    /// The worker processes of data sets, below the process that trains, or a worker server.
     pub(super) fn workers(&self) -> Vec<Pid> {
-        let Some(trial) = self.trial() else {
-            return Vec::new();
-        };
-        let children = children_of(trial.as_raw_nonzero().get().unsigned_abs());
-        let workers = children.into_iter().filter(|&child| is_worker(child));
+        let below = descendants_of(self.child.id());
+        let workers = below.into_iter().filter(|&process| is_worker(process));
         workers.filter_map(pid).collect()
     }
 
@@ -214,7 +217,14 @@ fn parents() -> Vec<(u32, u32)> {
     found.collect()
 }
 
-/// Whether a process is a worker of a data set: one of its threads watches the process that trains.
+/// Whether a process is a worker server, or was started by one: they have its command line.
+fn is_server(process: u32) -> bool {
+    let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    line.split(|&byte| byte == 0)
+        .any(|word| word == SERVE[1].as_bytes())
+}
+
+/// Whether a process is a worker of a data set: one of its threads watches the process that started it.
 fn is_worker(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
         return false;

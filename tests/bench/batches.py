@@ -1,13 +1,15 @@
 """The smallest batches that a framework can make, in large numbers; `cargo dev bench` runs it, with and without pedl-run.
 
-    batches.py measure COUNT MINE OTHER  seconds of COUNT batches, by loop; in turns with another process: each part
+    batches.py measure COUNT MINE OTHER LOOP...
+                                         seconds of COUNT batches, by loop; in turns with another process: each part
                                          waits for a byte in the pipe MINE, and puts one into the pipe OTHER
-    batches.py empty COUNT               the same, where nothing is computed: the framework's loop alone
+    batches.py empty COUNT LOOP...       the same, where nothing is computed: the framework's loop alone
     batches.py record COUNT              under pedl-run: seconds of recording COUNT calls
     batches.py replayed COUNT LOOP FILE  to be killed once COUNT batches are in a checkpoint, and started again;
                                          appends the time at which its loop begins to FILE
 
-A loop is `arrays`, `Sequence` or `train_on_batch`. Before it is measured it runs for a while, so that nothing is traced
+A loop is `arrays`, `Sequence`, `train_on_batch`, or `session` for `session.run` of TensorFlow 1, which nothing is left of
+where nothing is computed. Before it is measured it runs for a while, so that nothing is traced
 or allocated for the first time in what is measured. The batches come in `PARTS` epochs, and seconds are given for each
 of them: other programs on the machine disturb some parts, and whoever is measured in turns is disturbed alike. No
 output, and no callback but the clock, which is called once an epoch. The last line is the answer in JSON.
@@ -41,6 +43,21 @@ def build():
     model = keras.models.Model(inputs, keras.layers.Dense(1)(inputs))
     model.compile(optimizer="sgd", loss="mse", metrics=["mae"])
     return model
+
+
+def build_session():
+    """As small a model in a session of its own: a function that trains it."""
+    import tensorflow.compat.v1 as tf
+
+    with tf.Graph().as_default():
+        tf.set_random_seed(1)
+        x, y = tf.placeholder(tf.float32, [None, COLUMNS]), tf.placeholder(tf.float32, [None, 1])
+        kernel = tf.get_variable("kernel", [COLUMNS, 1])
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, kernel) - y))
+        step = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
+        session = tf.Session()
+        session.run(tf.global_variables_initializer())
+    return lambda rows, labels: session.run([step, loss], {x: rows, y: labels})
 
 
 def data(count):
@@ -121,16 +138,25 @@ def sequence_loop(model, x, y, epochs=1, callbacks=()):
 
 
 def train_on_batch_loop(model, x, y, epochs=1, callbacks=()):
+    session_loop(model.train_on_batch, x, y, epochs, callbacks)
+
+
+def session_loop(train, x, y, epochs=1, callbacks=()):
     for epoch in range(epochs):
         for callback in callbacks:
             callback.on_epoch_begin(epoch)
         for start in range(0, len(x), ROWS):
-            model.train_on_batch(x[start:start + ROWS], y[start:start + ROWS])
+            train(x[start:start + ROWS], y[start:start + ROWS])
         for callback in callbacks:
             callback.on_epoch_end(epoch)
 
 
-LOOPS = {"arrays": arrays_loop, "Sequence": sequence_loop, "train_on_batch": train_on_batch_loop}
+LOOPS = {"arrays": arrays_loop, "Sequence": sequence_loop, "train_on_batch": train_on_batch_loop, "session": session_loop}
+
+
+def build_for(name):
+    """What a loop trains."""
+    return build_session() if name == "session" else build()
 
 
 def seconds_of(loop, model, count, turns):
@@ -142,13 +168,14 @@ def seconds_of(loop, model, count, turns):
     return [(end - begin) / batches for begin, end in zip(watch.times[::2], watch.times[1::2])]
 
 
-def measure(count, mine, other):
-    model, turns = build(), Turns(mine, other)
-    return {name: seconds_of(loop, model, count, turns) for name, loop in LOOPS.items()}
+def measure(count, mine, other, *loops):
+    turns = Turns(mine, other)
+    return {name: seconds_of(LOOPS[name], build_for(name), count, turns) for name in loops}
 
 
-def empty(count):
-    return {name: seconds_of(loop, compute_nothing(build()), count, Alone()) for name, loop in LOOPS.items()}
+def empty(count, *loops):
+    of_keras = [name for name in loops if name != "session"]
+    return {name: seconds_of(LOOPS[name], compute_nothing(build()), count, Alone()) for name in of_keras}
 
 
 def compute_nothing(model):
@@ -212,7 +239,7 @@ def _result(number):
 
 def replayed(count, name, marks):
     """The warm-up and COUNT batches, and more, so that something is left to do when these are in a checkpoint."""
-    model = build()
+    model = build_for(name)
     loop = LOOPS[name]
     loop(model, *data(WARM_UP_BATCHES))
     # Unseen: a file that the script appends to is cut when it is started again.

@@ -521,9 +521,13 @@ def _draw_random_numbers():
     ]
     if hasattr(tensorflow, "Session"):
         tensorflow.autograph.to_graph(arrays)
-        _run_sessions(drawn)
+        _run_sessions(tensorflow, drawn)
     else:
         _use_variables(tensorflow)
+        with tensorflow.Graph().as_default():
+            tensorflow.compat.v1.disable_control_flow_v2()
+            _run_sessions(tensorflow.compat.v1, [])
+            tensorflow.compat.v1.enable_control_flow_v2()
     _use_pipelines(tensorflow)
 
 
@@ -572,9 +576,8 @@ def _use_pipelines(tensorflow):
     dataset_ops.DatasetV2.range(2).map(tensorflow.identity)
 
 
-def _run_sessions(drawn):
+def _run_sessions(tensorflow, drawn):
     """Sessions of the script's own, and an optimizer of TensorFlow's."""
-    import tensorflow
     from tensorflow.core.protobuf import config_pb2
 
     variable = tensorflow.Variable([1.0])
@@ -586,6 +589,10 @@ def _run_sessions(drawn):
     with tensorflow.Session() as session:
         session._make_callable_from_options(config_pb2.CallableOptions(target=[step.name]))
     del session
+    tensorflow.while_loop(lambda number: number < 2, lambda number: number + 1, [tensorflow.constant(0)])
+    definition = tensorflow.train.export_meta_graph(clear_devices=True)
+    with tensorflow.Graph().as_default():
+        tensorflow.train.import_meta_graph(definition)
 
 
 # -- exceptions ----------------------------------------------------------------------------------------------------

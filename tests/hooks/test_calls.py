@@ -1,5 +1,6 @@
 """The recorder: what other threads do neither counts as the script's doing, nor hides what the main thread does."""
 
+import json
 import threading
 
 import pytest
@@ -30,3 +31,30 @@ def test_a_thread_that_is_not_recorded_leaves_the_main_threads_calls_recordable(
         assert not calls.recordable()
     assert calls.recordable()
     assert seen == [False]
+
+
+def test_what_a_thread_finds_while_it_is_said_that_a_run_is_exact_is_said_after_it_and_once():
+    found = threading.Thread(target=lambda: calls.refuse_exactness("a cause"))
+    said = []
+
+    class Trial:
+        exact = False
+
+        def log(self, text):
+            if not said:
+                found.start()
+                found.join(0.1)
+            said.append(text.partition(";")[0])
+
+        def event(self, text):
+            said.append(json.loads(text)["causes"])
+
+        def keep_nothing(self):
+            pass
+
+    calls = Calls(Trial(), None, ValueError)
+    calls.begun = True
+    calls.tell_exactness()
+    found.join(30)
+    calls.tell_exactness()
+    assert said == ["exact resume: yes", [], "exact resume: no: a cause", ["a cause"]]

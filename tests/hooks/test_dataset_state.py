@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from py_hooks.advice import places
+from py_hooks.advice import owned_generators, places, sendable
 from py_hooks.advice.dataset_state import DatasetState, Update
 
 numpy = pytest.importorskip("numpy", reason="only stacks with a framework have numpy")
@@ -66,7 +66,7 @@ def bump(dataset):
 SENT = {
     "a number": bump,
     "an array in place": lambda dataset: dataset.order.__setitem__(5, 7),
-    "an array anew": lambda dataset: setattr(dataset, "order", dataset.order[::-1]),
+    "an array anew": lambda dataset: setattr(dataset, "order", dataset.order[::-1].copy()),
     "a text in a list": lambda dataset: dataset.names.__setitem__(999, "other"),
     "an array in a list": lambda dataset: dataset.mixed[0].__setitem__(0, 1),
     "a list in a dict in a list": lambda dataset: dataset.mixed[1]["a"].append(3),
@@ -123,6 +123,13 @@ def text_of(value):
     return repr(value)
 
 
+def test_an_array_that_is_not_contiguous_is_not_sent():
+    dataset = Dataset()
+    state = DatasetState(dataset)
+    dataset.order = dataset.order[::-1]
+    assert state.changes() is None
+
+
 def test_nothing_is_sent_where_nothing_changes(update):
     dataset = Dataset()
     state = DatasetState(dataset)
@@ -167,3 +174,241 @@ def test_workers_are_made_anew_where_a_data_set_cannot_be_looked_into():
     many = Dataset()
     many.parts = [Part() for _ in range(60000)]
     assert DatasetState(many).changes() is None
+
+
+class Augment:
+    """Shares a generator, and more."""
+
+    def __init__(self, rng=None, part=None):
+        self.rng, self.part, self.by = rng, part, 1.0
+
+    def __call__(self, value):
+        return value + self.by
+
+
+class WithoutCache(Part):
+    """Says itself what a copy of it has."""
+
+    def __getstate__(self):
+        return {"level": self.level}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+
+
+class Base:
+    """Has a slot."""
+
+    __slots__ = ("level",)
+
+
+class Derived(Base):
+    """Has attributes, too."""
+
+
+SHARED = {
+    "a generator": (lambda dataset: Augment(rng=numpy.random.RandomState(1)), "by"),
+    "a generator that another attribute is": (lambda dataset: Augment(rng=dataset.rng), "by"),
+    "an object that another attribute is": (lambda dataset: Augment(part=dataset.part), "by"),
+    "an array that another attribute is": (lambda dataset: Augment(part=dataset.order), "by"),
+    "a part of another array": (lambda dataset: Augment(part=dataset.order[2:4]), "by"),
+    "an object that pickles itself": (lambda dataset: WithoutCache(), "level"),
+}
+
+
+@pytest.mark.parametrize(("make", "name"), SHARED.values(), ids=SHARED.keys())
+def test_an_update_would_be_more_than_its_copy(make, name):
+    dataset = Dataset()
+    dataset.held = make(dataset)
+    state = DatasetState(dataset)
+    setattr(dataset.held, name, 0.5)
+    assert state.changes() is None
+
+
+def test_an_update_of_what_is_not_shared_is_sent(update):
+    dataset, worker = Dataset(), Dataset()
+    dataset.held = Augment(part=Part())
+    state = DatasetState(dataset)
+    dataset.held.by = 0.5
+    assert update.write(state.changes())
+    update.read(worker, update.number)
+    assert worker.held.by == 0.5
+
+
+def test_classes_that_were_never_compared_are_not_sent(monkeypatch):
+    monkeypatch.setattr(places, "is_user_file", lambda filename: filename == __file__)
+    dataset = Augment()
+    _, pickler = sendable.pickled(dataset)
+    state = DatasetState(dataset, functools.partial(sendable.SendingPickler, known=pickler.globals))
+    dataset.by = 2.0
+    assert state.changes() is not None
+    dataset.part = Part()
+    assert state.changes() is None
+
+
+SCALARS = ["int64(-1)", "int64(1 << 40)", "str_('cat')", "bytes_(b'x')", "float32(0.5)", "bool_(True)", "datetime64('2020')"]
+
+
+@pytest.mark.parametrize("text", SCALARS)
+def test_scalars_of_numpy_are_looked_at(text):
+    dataset = Dataset()
+    dataset.scalar = eval(f"numpy.{text}")
+    state = DatasetState(dataset)
+    assert state.differences() == []
+    dataset.scalar = numpy.int64(-2)
+    assert state.differences() == ["scalar"]
+    dataset.scalar = numpy.zeros(1, [("name", "O"), ("size", "i4")])[0]
+    assert DatasetState(dataset).changes() is not None
+
+
+def test_differences_of_what_is_large_are_told():
+    dataset = Dataset()
+    dataset.samples = [(f"file-{number}", number) for number in range(100000)]
+    state = DatasetState(dataset)
+    assert state.differences() == []
+    dataset.epoch = 1
+    assert state.differences() == ["epoch"]
+    dataset.samples[99999] = ("other", 1)
+    assert state.differences() == ["epoch", "samples"]
+    dataset.samples = [Part() for _ in range(60000)]
+    assert DatasetState(dataset).differences() == ["samples"], "it cannot be told"
+
+
+def test_differences_in_a_mask_and_in_the_slot_of_a_base_class_are_told():
+    dataset = Derived()
+    dataset.level = 1
+    dataset.masked = numpy.ma.array([1.0, 2.0, 3.0], mask=[0, 0, 0])
+    state = DatasetState(dataset)
+    dataset.masked[1] = numpy.ma.masked
+    assert state.differences() == ["masked"]
+    dataset.level = 2
+    assert state.differences() == ["level", "masked"]
+    assert state.changes() is None
+
+
+def test_a_container_shows_what_it_holds():
+    rows = type("Rows", (list,), {})([1, 2])
+    state = DatasetState(rows)
+    assert state.differences() == []
+    rows.append(3)
+    assert state.differences() == [""]
+
+
+class OddPart:
+    """Answers nothing."""
+
+    def __getattr__(self, name):
+        raise RuntimeError("not connected")
+
+
+def test_what_raises_when_it_is_asked_ends_nothing():
+    dataset = Dataset()
+    dataset.odd = OddPart()
+    state = DatasetState(dataset)
+    assert "odd" not in state.differences()
+    owned_generators.find(dataset)
+
+
+def scalars():
+    """Of numpy's, by what they are called."""
+    record = numpy.dtype([("a", "i4"), ("b", "f8")])
+    held = numpy.dtype([("a", "O")])
+    return {
+        "int64": [numpy.int64(-1), numpy.int64(1 << 62), numpy.int64(7)],
+        "float32": [numpy.float32(0.5), numpy.float32(-0.0), numpy.float32(0.0)],
+        "str": list(numpy.unique(["cat", "dog"])),
+        "bytes": list(numpy.unique([b"cat", b"dog"])),
+        "bool": [numpy.bool_(True), numpy.bool_(False)],
+        "time": [numpy.datetime64("2026-01-01"), numpy.datetime64("2026-01-02")],
+        "record": [numpy.array([(1, 2.0)], record)[0], numpy.array([(1, 3.0)], record)[0]],
+        "held": [numpy.array([("x",)], held)[0], numpy.array([("y",)], held)[0]],
+        "kinds": [numpy.int8(1), numpy.uint8(1), bytearray(b"1")],
+    }
+
+
+@pytest.mark.parametrize("name", ["int64", "float32", "str", "bytes", "bool", "time", "record", "held", "kinds"])
+def test_scalars_of_numpy_are_told_apart(name):
+    dataset = Dataset()
+    for number, value in enumerate(scalars()[name]):
+        if number:
+            state = DatasetState(dataset)
+        dataset.label = value
+        if number:
+            assert state.differences() == ["label"]
+
+
+class Strong:
+    """Reads a global that the data set's class does not."""
+
+    def __call__(self, value):
+        return value * STRENGTH
+
+
+STRENGTH = 1.0
+
+
+class Holder:
+    """A data set that names nothing."""
+
+    def __init__(self, **held):
+        self.__dict__.update(held)
+
+    def __getitem__(self, index):
+        return index
+
+
+def test_workers_are_made_anew_where_what_an_attribute_uses_changes(monkeypatch):
+    dataset = Holder(augment=Strong(), epoch=0)
+    state = DatasetState(dataset)
+    dataset.epoch = 1
+    assert state.changes() is not None
+    monkeypatch.setitem(globals(), "STRENGTH", 2.0)
+    assert state.changes() is None, "the global would stay behind"
+
+
+def test_an_object_with_code_that_is_new_is_not_sent():
+    dataset = Holder(augment=None)
+    state = DatasetState(dataset)
+    dataset.augment = Strong()
+    assert state.changes() is None, "what its class reads may have changed since the workers started"
+
+
+def test_what_two_attributes_share_counts():
+    rng = numpy.random.RandomState(1)
+    dataset = Holder(rng=rng, part=Holder(rng=rng), epoch=0)
+    state = DatasetState(dataset)
+    # Afterwards there are two generators, of which the second has another number.
+    dataset.rng = numpy.random.RandomState(2)
+    dataset.epoch = 1
+    assert state.changes() is None
+    state = DatasetState(dataset)
+    dataset.part.rng = dataset.rng
+    assert state.changes() is None
+    dataset = Holder(first=[1, [2]], second=[1, [2]])
+    state = DatasetState(dataset)
+    dataset.second = dataset.first
+    assert state.changes() is None
+
+
+def test_what_a_python_generator_holds_is_not_sent():
+    buffer = numpy.zeros(3)
+    dataset = Holder(buffer=buffer, batches=(value for value in [buffer]), epoch=0)
+    state = DatasetState(dataset)
+    dataset.epoch = 1
+    assert state.changes() is not None
+    dataset.buffer[0] = 1
+    assert state.changes() is None
+
+
+class Unbound:
+    """Stands for another object, which there is not."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("unbound")
+
+
+def test_what_stands_for_nothing_ends_nothing():
+    dataset = Holder(proxy=Unbound(), rng=numpy.random.RandomState(1))
+    assert DatasetState(dataset).changes() is None
+    assert len(owned_generators.find(dataset)) == 1

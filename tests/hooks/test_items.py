@@ -32,17 +32,17 @@ class Dataset:
 
 
 @pytest.fixture
-def causes(monkeypatch):
+def causes(monkeypatch, native):
     """Why a training is not exact; `CALLS` is one of a live training."""
     found = []
     calls = types.SimpleNamespace(
-        trial=types.SimpleNamespace(exact=False),
+        trial=types.SimpleNamespace(
+            exact=False, waited=lambda seconds, workers: None, thread_tasks=native.Trial.thread_tasks
+        ),
         replaying=False,
         refuse_exactness=found.append,
         position=lambda: 0,
         recordable=lambda: True,
-        main_thread=threading.get_ident(),
-        data_wait=(None, 0),
     )
     monkeypatch.setattr(recorder, "CALLS", calls)
     return found
@@ -110,6 +110,34 @@ def test_a_pass_that_has_not_begun_stays_for_the_next_epoch(items, causes):
     items_pass = SequencePass(items, 0, range(6), ahead=2)
     items.end_epoch(6)
     assert list(items_pass) == [0, 1, 2, 3, 4, 5]
+    assert causes == []
+
+
+def test_what_a_dropped_pass_still_builds_is_done_before_an_epoch_ends(monkeypatch, causes):
+    monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
+    dataset = Dataset()
+    items = Items(dataset, (1,), workers=2)
+    items_pass = SequencePass(items, 0, range(6), ahead=2)
+    for _ in range(2):
+        dataset.let.release()
+    assert next(items_pass) == 0
+    for _ in range(2):
+        assert dataset.begun.acquire(timeout=30)
+    while len(dataset.built) < 2:
+        # Item 1, before item 2 may take what lets it be built.
+        assert threading.active_count() > 1
+    assert next(items_pass) == 1
+    assert dataset.begun.acquire(timeout=30)
+    # Keras 3 drops the pass that it has built the model by, and says that an epoch is over.
+    del items_pass
+    ending = threading.Thread(target=items.end_epoch, args=(2,), daemon=True)
+    ending.start()
+    ending.join(0.2)
+    assert ending.is_alive(), "item 2 is being built"
+    dataset.let.release()
+    ending.join(30)
+    assert dataset.built[-1] == (2, 0, 0)
+    assert dataset.total_batches_seen == 2
     assert causes == []
 
 

@@ -45,10 +45,14 @@ CALLS_KERAS2 = {
 
 ARRAYS_ONLY = {"fit on a Sequence", "fit on a generator", "evaluate a Sequence", "predict a Sequence"}
 
+_OF_TORCH = {"TorchDataLoaderAdapter.__init__", "TorchDataLoaderAdapter.get_numpy_iterator"}
+
 # Targets that `contract.py` cannot see being reached, each for its reason.
 UNSEEN = {
+    # They have no torch, and so no loader of its.
+    "keras3-jax": _OF_TORCH,
     # `tf.data` calls the second in a thread of its own; the first is a door for scripts, which Keras does not take here.
-    "keras3-tensorflow": {"BaseResourceVariable.assign_add", "PyDatasetAdapter._get_iterator"},
+    "keras3-tensorflow": {"BaseResourceVariable.assign_add", "PyDatasetAdapter._get_iterator"} | _OF_TORCH,
 }
 
 NO_HOOKS = ["--no-hooks", "keras", "--no-hooks", "tensorflow"]

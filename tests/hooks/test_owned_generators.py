@@ -124,3 +124,59 @@ def test_keyed_it_draws_by_its_seed_and_goes_on_where_it_was(generator):
     after = draw(generator)
     undisturbed = next(make() for make in GENERATORS.values() if type(make()) is twin)
     assert before + after == draw(undisturbed) + draw(undisturbed)
+
+
+def make(rows, index):
+    """What a module has, by which items are built."""
+    return index + rows.shift
+
+
+class Builder:
+    """Has the data set."""
+
+    def __init__(self, owner):
+        self.owner = owner
+
+    def make(self, index):
+        """The item."""
+        return index + self.owner.shift
+
+
+class ByModule(Dataset):
+    """Calls a function of a module."""
+
+    def __getitem__(self, index):
+        return this_module.make(self, index)
+
+
+class ByObject(Dataset):
+    """Calls the method of an object."""
+
+    def __getitem__(self, index):
+        return self.builder.make(index)
+
+
+this_module = importlib.import_module(__name__)
+
+
+def test_names_are_read_by_functions_of_modules_and_by_objects():
+    assert "shift" in owned_generators.names_read(ByModule(shift=1))
+    dataset = ByObject(shift=1)
+    dataset.builder = Builder(dataset)
+    assert "shift" in owned_generators.names_read(dataset)
+    assert "shift" not in owned_generators.names_read(Dataset(shift=1))
+
+
+def test_names_that_an_object_of_a_package_reads_cannot_be_told():
+    import collections
+
+    dataset = ByObject(shift=1)
+    dataset.builder = collections.UserList([dataset])
+    assert owned_generators.names_read(dataset) is None
+
+
+def test_in_a_default_by_name(generator):
+    def draw(*, by=generator):
+        return by
+
+    find(Dataset(draw=draw), generator)

@@ -7,9 +7,10 @@ import collections
 import gc
 import os
 import sys
+import threading
 
 import pytest
-from test_native import native  # noqa: F401 - a fixture
+from test_native import launch
 
 from py_hooks.advice import worker_processes
 
@@ -29,8 +30,8 @@ class Masked(numpy.ndarray):
 class Line:
     """A pool, and one worker of it."""
 
-    def __init__(self, native):  # noqa: F811
-        self.pool = native.Trial.pool(WINDOW, LEASES, 1, worker_processes._dumps, worker_processes._loads)
+    def __init__(self, native):
+        self.pool = native.Trial.pool(WINDOW, LEASES, 1, worker_processes.dumps, worker_processes.loads)
         self.worker = self.pool.worker(0, os.getppid())
         self.task = 0
 
@@ -40,7 +41,7 @@ class Line:
 
     def build(self, make):
         """Sends what `make` returns; returns what comes."""
-        assert self.pool.publish(self.task, 3, [self.task], 5) == 1
+        assert self.pool.publish(3, [self.task], 5) == (self.task, self.task + 1)
         assert self.worker.claim() == (3, self.task, 5)
         self.worker.begin()
         self.worker.write(make())
@@ -50,7 +51,7 @@ class Line:
 
 
 @pytest.fixture
-def line(native):  # noqa: F811
+def line(native):
     return Line(native)
 
 
@@ -183,7 +184,7 @@ def shared_memory():
 
 
 def test_a_forked_child_changes_nothing(line):
-    assert line.pool.publish(0, 3, [0], 5) == 1
+    assert line.pool.publish(3, [0], 5) == (0, 1)
     held = line.pool
     child = os.fork()
     if child == 0:
@@ -198,13 +199,140 @@ def test_a_forked_child_changes_nothing(line):
 
 
 def test_what_cannot_be_sent_is_an_error_and_something_else_can_be_sent(line):
-    assert line.pool.publish(0, 0, [0], 0) == 1
+    assert line.pool.publish(0, [0], 0) == (0, 1)
     line.worker.claim()
     with pytest.raises((TypeError, AttributeError)):
         line.worker.write((large(), sys._getframe()))
     line.worker.write("something else")
     line.worker.finish()
     assert line.pool.take(0, None) == "something else"
+
+
+# -- a pass that goes on by itself -------------------------------------------------------------------------------------
+
+
+class Pass:
+    """Goes on by itself, over a pool whose one worker is a thread, which builds what it is let."""
+
+    FEWEST, MOST = 2, 4
+
+    def __init__(self, native, line, directory, count):
+        self.pool = line.pool
+        self.ahead = native.Trial(launch(directory)).ahead(1)
+        self.building = collections.deque()
+        self.asked, self.sent, self.built = 0, [], []
+        self.items = self.ahead.items(self.ask, self.open)
+        self.let = threading.Semaphore(0)
+        self.begin(iter(range(count)))
+        self.thread = threading.Thread(
+            target=line.worker.serve, args=(lambda state: None, self.build, repr), daemon=True
+        )
+        self.thread.start()
+
+    def begin(self, order):
+        self.ahead.begin(self.pool, order, 3, 0, self.building, self.FEWEST, self.MOST, None)
+
+    def ask(self):
+        self.asked += 1
+        raise StopIteration
+
+    def open(self, sent):
+        self.sent.append(sent)
+        return sent[0]
+
+    def build(self, epoch, index):
+        assert self.let.acquire(timeout=30)
+        self.built.append((epoch, index))
+        if index == 5:
+            raise ValueError("item 5")
+        return index * 10, "counter" if index == 7 else None
+
+    def allow(self, count):
+        """Lets so many items be built."""
+        for _ in range(count):
+            self.let.release()
+
+    def close(self):
+        self.pool.close()
+        self.allow(100)
+        self.thread.join(30)
+
+
+@pytest.fixture
+def pass_of(native, line, tmp_path):
+    """A function that begins a pass over so many items."""
+    made = []
+
+    def begin(count):
+        made.append(Pass(native, line, tmp_path / "trial", count))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.close()
+
+
+def test_a_pass_goes_on_without_being_asked(pass_of):
+    items_pass = pass_of(12)
+    items_pass.allow(12)
+    assert list(items_pass.items) == [0, 10, 20, 30, 40, None, 60, 70, 80, 90, 100, 110]
+    assert items_pass.asked == 1, "at its end"
+    assert items_pass.built == [(3, index) for index in range(12)]
+    assert items_pass.sent == [(None, None, "ValueError('item 5')" + "," * (sys.version_info < (3, 7))), (70, "counter", None)]
+
+
+def test_no_more_are_under_way_than_may_be(pass_of):
+    items_pass = pass_of(12)
+    items_pass.allow(12)
+    seen = []
+    for _ in items_pass.items:
+        seen.append(len(items_pass.building))
+    # With no more than two left two others are published, before one is taken.
+    assert seen == [3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 1, 0]
+
+
+def test_who_waits_for_an_item_stops_when_the_pass_does(pass_of):
+    items_pass = pass_of(12)
+    ended = []
+    waiting = threading.Thread(target=lambda: ended.append(next(items_pass.items, "asked")))
+    waiting.start()
+    while not items_pass.building:
+        pass
+    items_pass.ahead.end()
+    waiting.join(30)
+    assert ended == ["asked"]
+    assert len(items_pass.building) == 4, "nothing was taken"
+
+
+def test_items_that_a_pass_has_no_place_for_are_not_lost(pass_of):
+    items_pass = pass_of(2)
+    items_pass.allow(2)
+    items = items_pass.items
+    assert [next(items), next(items)] == [0, 10]
+    # Two of four places are those of tasks that nobody takes.
+    assert items_pass.pool.publish(3, [8, 9], 0) == (2, 4)
+    order = iter([1, 2, 3])
+    items_pass.begin(order)
+    items_pass.allow(4)
+    assert [next(items), next(items)] == [10, 20]
+    assert list(order) == [3], "there was no place for it"
+
+
+def test_who_finds_another_thread_waiting_asks_the_pass(pass_of):
+    items_pass = pass_of(40)
+    taken = []
+
+    def take():
+        while len(taken) < 40:
+            taken.extend(items_pass.items)
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    items_pass.allow(40)
+    for thread in threads:
+        thread.join(30)
+    assert sorted(item for item in taken if item is not None) == [index * 10 for index in range(40) if index != 5]
 
 
 # -- building in place -------------------------------------------------------------------------------------------------
@@ -389,7 +517,7 @@ def test_what_fails_while_it_is_built_in_place_leaves_the_pool_usable(line):
         # What fails delivers nothing; so what comes behind it is expected to deliver nothing, either.
         for _ in range(2):
             assert (line.build(make) == make.number).all()
-        assert line.pool.publish(line.task, 3, [line.task], 5) == 1
+        assert line.pool.publish(3, [line.task], 5) == (line.task, line.task + 1)
         line.worker.claim()
         line.worker.begin()
         try:

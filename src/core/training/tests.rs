@@ -41,6 +41,7 @@ fn launch(trial_dir: &Path) -> Launch {
         threads: 2,
         notes: Vec::new(),
         replaces: None,
+        serves: None,
         resume: false,
         attempt: 0,
         library: "/library".into(),

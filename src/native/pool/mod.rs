@@ -5,30 +5,38 @@
 //! | [`message`] | how a value of Python is written into a slot, and read |
 //! | [`memory`] | how arrays are views of a slot, which is leased as long as there is one |
 //! | [`region`] | how arrays have their memory in a slot from the start |
+//! | [`ahead`] | how a pass has items built ahead of it, and takes them |
+//! | [`threads`] | how threads build items instead of processes |
 //!
 //! Who starts workers, and what they build, is said in `py_hooks/advice/worker_processes.py`.
 
+mod ahead;
 mod memory;
 mod message;
 mod region;
+mod threads;
 
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::IntoRawFd as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pedl_pool::{Arena, Asked, Awaited, Bytes, Claim, Consumer, Shape, Task, Wanted, Watch, Woken};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open};
 
+pub(crate) use ahead::{Ahead, Waits};
 use memory::Memory;
 use message::{Message, Pickling};
+pub(crate) use threads::{ThreadTask, ThreadTasks};
 
 /// Batches whose elements are less than this are copied: that takes less time than leasing them does.
 const LEASED_BYTES: usize = 1 << 16;
@@ -49,6 +57,10 @@ pub(crate) struct Pool {
     watch: Watch,
     pickling: Arc<Pickling>,
     stuck: Mutex<Vec<u32>>,
+    /// The number of the next task.
+    next: AtomicU64,
+    /// Held by who waits for a task: there is one word that says for which.
+    waiting: Mutex<()>,
 }
 
 impl Pool {
@@ -80,24 +92,21 @@ impl Pool {
             consumer: Consumer::new(arena),
             pickling: Arc::new(Pickling { dumps, loads }),
             stuck: Mutex::default(),
+            next: AtomicU64::new(0),
+            waiting: Mutex::default(),
         })
     }
 }
 
 #[pymethods]
 impl Pool {
-    /// Has tasks built for these indices, the first of which has this number.
+    /// Has tasks built for these indices.
     ///
     /// Returns:
-    ///     For how many of them: they end with one whose place is that of a task which is not taken yet.
-    fn publish(&self, first: u64, epoch: i64, indices: Vec<u64>, state: u64) -> u32 {
-        let wanted = |index| Wanted {
-            epoch,
-            index,
-            state,
-        };
-        self.consumer
-            .publish(first, indices.into_iter().map(wanted))
+    ///     The number of the first one, and that of the next one that will be published. Where these are fewer than
+    ///     indices, the place of the next one is that of a task which is not taken yet.
+    fn publish(&self, epoch: i64, indices: Vec<u64>, state: u64) -> (u64, u64) {
+        self.publish_all(epoch, indices.into_iter(), state)
     }
 
     /// Takes a task back; false where a worker has begun with it. Nothing is done where it is not under way.
@@ -123,25 +132,16 @@ impl Pool {
         task: u64,
         limit_s: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if !self.is_ready(py, task, limit_s)? {
-            return Ok(None);
-        }
-        let mut lease = self
-            .consumer
-            .take(task)
-            .map_err(|(error, length)| no_room(error, length))?;
-        let is_large = message::elements(lease.bytes())? >= LEASED_BYTES;
-        if is_large && self.consumer.may_keep(&mut lease) {
-            let memory = Memory::of_lease(py, lease)?;
-            message::view(&memory, &self.pickling).map(Some)
+        if self.wait_until_ready(py, task, limit_s)? {
+            self.take_built(py, task).map(Some)
         } else {
-            message::copy(py, lease.bytes(), &self.pickling).map(Some)
+            Ok(None)
         }
     }
 
     /// As `take`, for what is not needed. Returns whether it was built.
     fn discard(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
-        let is_ready = self.is_ready(py, task, limit_s)?;
+        let is_ready = self.wait_until_ready(py, task, limit_s)?;
         if is_ready {
             self.consumer.discard(task);
         }
@@ -177,48 +177,119 @@ impl Pool {
         self.consumer.close();
     }
 
-    /// In a forked child: the side of the worker. It ends when the process that trains does.
+    /// In a forked child: the side of the worker. It ends when its parent does.
     ///
     /// Args:
     ///     `number`: of this worker; no other that lives has it.
-    ///     `trainer`: the process that trains.
-    fn worker(&self, py: Python<'_>, number: u32, trainer: i32) -> PyResult<PoolWorker> {
-        end_with(trainer)?;
-        let builds_in_slots = region::install(py)?;
-        let worker = WorkerState {
-            worker: pedl_pool::Worker::new(Arc::clone(self.consumer.arena()), number),
-            claim: None,
-            length: 0,
-            prepared: None,
-            builds_in_slot: false,
-            needed: [0; 2],
-            may_be_kept: if builds_in_slots { MAX_KEPT } else { 0 },
-        };
-        Ok(PoolWorker {
-            state: Mutex::new(worker),
-            pickling: Arc::clone(&self.pickling),
-        })
+    ///     `parent`: the process that has forked it.
+    fn worker(&self, py: Python<'_>, number: u32, parent: i32) -> PyResult<PoolWorker> {
+        let arena = Arc::clone(self.consumer.arena());
+        PoolWorker::new(py, arena, number, parent, Arc::clone(&self.pickling))
+    }
+
+    /// For `Trial.pool_worker` in another process: the file descriptor of the memory, and its shape.
+    #[getter]
+    fn memory(&self) -> (i32, (u32, u32, u32)) {
+        let arena = self.consumer.arena();
+        let shape = arena.shape();
+        (
+            arena.file().as_raw_fd(),
+            (shape.window, shape.leases, shape.workers),
+        )
     }
 }
 
 impl Pool {
+    /// As `publish`, for as many as there are places; no more indices are asked for.
+    fn publish_all(
+        &self,
+        epoch: i64,
+        indices: impl Iterator<Item = u64>,
+        state: u64,
+    ) -> (u64, u64) {
+        let first = self.next.load(Ordering::Relaxed);
+        let wanted = indices.map(|index| Wanted {
+            epoch,
+            index,
+            state,
+        });
+        let next = first + u64::from(self.consumer.publish(first, wanted));
+        self.next.store(next, Ordering::Relaxed);
+        (first, next)
+    }
+
+    /// What was sent for a task, which is built.
+    fn take_built<'py>(&self, py: Python<'py>, task: u64) -> PyResult<Bound<'py, PyAny>> {
+        let mut lease = self
+            .consumer
+            .take(task)
+            .map_err(|(error, length)| no_room(error, length))?;
+        let is_large = message::elements(lease.bytes())? >= LEASED_BYTES;
+        if is_large && self.consumer.may_keep(&mut lease) {
+            let memory = Memory::of_lease(py, lease)?;
+            message::view(&memory, &self.pickling)
+        } else {
+            message::copy(py, lease.bytes(), &self.pickling)
+        }
+    }
+
+    /// Leave to wait for tasks, if nobody else has it.
+    fn try_wait_alone(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.waiting.try_lock() {
+            Ok(alone) => Some(alone),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Leave to wait for tasks, once nobody else has it.
+    fn wait_alone(&self, py: Python<'_>) -> MutexGuard<'_, ()> {
+        loop {
+            if let Some(alone) = self.try_wait_alone() {
+                return alone;
+            }
+            py.detach(|| drop(self.waiting.lock()));
+        }
+    }
+
     /// Waits until a task is built. False where there is news of workers before it is.
-    fn is_ready(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
+    fn wait_until_ready(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
+        match self.wait(&self.wait_alone(py), py, task, limit_s, || true)? {
+            Waited::Built => Ok(true),
+            Waited::News => Ok(false),
+            Waited::Overdue(worker) => {
+                self.stuck
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(worker);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Waits until a task is built, there is news of workers, or it is not wanted any more, which is looked for when the
+    /// bell has rung.
+    fn wait(
+        &self,
+        _alone: &MutexGuard<'_, ()>,
+        py: Python<'_>,
+        task: u64,
+        limit_s: Option<f64>,
+        is_wanted: impl Fn() -> bool,
+    ) -> PyResult<Waited> {
         let limit = limit_s.map(Duration::from_secs_f64);
         loop {
             let heard = self.consumer.bell();
-            if self.watch.has_news() {
-                return Ok(false);
+            if self.watch.has_news() || !is_wanted() {
+                return Ok(Waited::News);
             }
             let mut longest = LONGEST_WAIT;
             match (self.consumer.state(task), limit) {
-                (Task::Built(_), _) => return Ok(true),
+                (Task::Built(_), _) => return Ok(Waited::Built),
                 (Task::Building(worker), Some(limit)) => {
                     let since = self.consumer.since_begun(task).unwrap_or_default();
                     if since >= limit {
-                        let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
-                        stuck.push(worker);
-                        return Ok(false);
+                        return Ok(Waited::Overdue(worker));
                     }
                     longest = limit.saturating_sub(since);
                 }
@@ -232,6 +303,15 @@ impl Pool {
             }
         }
     }
+}
+
+/// What a wait for a task came to.
+enum Waited {
+    Built,
+    /// Workers have ended, or the task is not wanted any more.
+    News,
+    /// This worker takes longer than it may.
+    Overdue(u32),
 }
 
 /// One worker process of a pool.
@@ -259,19 +339,59 @@ struct WorkerState {
 
 #[pymethods]
 impl PoolWorker {
+    /// Builds one task after the other, until there will be no more.
+    ///
+    /// Args:
+    ///     `update(state)`: called before a task that is to be built in another state of the data set than the one before.
+    ///     `build(epoch, index)`: returns what was built, and the name of what it has changed, or None.
+    ///     `failed(error)`: returns what is sent of an exception.
+    fn serve(
+        &self,
+        py: Python<'_>,
+        update: &Bound<'_, PyAny>,
+        build: &Bound<'_, PyAny>,
+        failed: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let send_failure = |error: PyErr| {
+            let sent = failed.call1((error.into_value(py),))?;
+            self.write((py.None(), py.None(), sent).into_pyobject(py)?.as_any())
+        };
+        let mut state = None;
+        while let Some((epoch, index, wanted)) = self.claim(py)? {
+            let mut sent = || {
+                if state.replace(wanted) != Some(wanted) {
+                    update.call1((wanted,))?;
+                }
+                self.begin();
+                let built = build.call1((epoch, index))?;
+                let built = built.cast_into::<PyTuple>()?;
+                let (item, changed) = (built.get_item(0)?, built.get_item(1)?);
+                // Where nobody knows any more what is built when it is sent, it need not be copied.
+                self.write((item, changed, py.None()).into_pyobject(py)?.as_any())
+            };
+            // Also what is no error: `multiprocessing.Pool` has the caller raise it, too.
+            sent().or_else(send_failure)?;
+            match self.finish() {
+                // There is no memory for a copy of what the data set has kept.
+                Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
+                    send_failure(error)?;
+                    self.finish()?;
+                }
+                finished => finished?,
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for a task: its epoch, index and state; None once there will be no more.
     fn claim(&self, py: Python<'_>) -> PyResult<Option<(i64, u64, u64)>> {
         loop {
-            let asked = py.detach(|| {
-                let mut state = self.lock();
-                let asked = state.worker.claim();
-                if let Asked::Claim(claim) = asked {
-                    state.claim = Some(claim);
-                }
-                asked
-            });
+            let now = self.lock().worker.claim_now();
+            let asked = now.unwrap_or_else(|| py.detach(|| self.lock().worker.claim()));
             match asked {
-                Asked::Claim(Claim { wanted, .. }) => {
+                Asked::Claim(claim) => {
+                    self.lock().claim = Some(claim);
+                    let wanted = claim.wanted;
                     return Ok(Some((wanted.epoch, wanted.index, wanted.state)));
                 }
                 Asked::Closed => return Ok(None),
@@ -327,6 +447,61 @@ impl PoolWorker {
 }
 
 impl PoolWorker {
+    fn new(
+        py: Python<'_>,
+        arena: Arc<Arena>,
+        number: u32,
+        parent: i32,
+        pickling: Arc<Pickling>,
+    ) -> PyResult<Self> {
+        end_with(parent)?;
+        let builds_in_slots = region::install(py)?;
+        let worker = WorkerState {
+            worker: pedl_pool::Worker::new(arena, number),
+            claim: None,
+            length: 0,
+            prepared: None,
+            builds_in_slot: false,
+            needed: [0; 2],
+            may_be_kept: if builds_in_slots { MAX_KEPT } else { 0 },
+        };
+        Ok(Self {
+            state: Mutex::new(worker),
+            pickling,
+        })
+    }
+
+    /// The side of a worker in a process that knows nothing of the pool but its memory. It ends when its parent does.
+    ///
+    /// Args:
+    ///     `memory`: a file descriptor, which may be closed afterwards.
+    ///     `shape`: of [`Pool::memory`].
+    ///     `number`, `parent`: as of [`Pool::worker`].
+    ///     `dumps`, `loads`: see [`Pickling`].
+    pub(crate) fn of_memory(
+        py: Python<'_>,
+        memory: i32,
+        shape: (u32, u32, u32),
+        number: u32,
+        parent: i32,
+        dumps: Py<PyAny>,
+        loads: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/self/fd/{memory}"))?;
+        let (window, leases, workers) = shape;
+        let shape = Shape {
+            window,
+            leases,
+            workers,
+        };
+        let arena = Arc::new(Arena::open(Arc::new(file), shape)?);
+        let pickling = Arc::new(Pickling { dumps, loads });
+        Self::new(py, arena, number, parent, pickling)
+    }
+
     fn lock(&self) -> MutexGuard<'_, WorkerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -415,10 +590,10 @@ fn no_room(error: io::Error, length: usize) -> PyErr {
     }
 }
 
-/// Ends this process as soon as that one has ended.
-fn end_with(trainer: i32) -> PyResult<()> {
-    let is_gone = move || getppid().map(Pid::as_raw_pid) != Some(trainer);
-    let process = Pid::from_raw(trainer).ok_or_else(|| PyValueError::new_err("no process"))?;
+/// Ends this process as soon as its parent has ended.
+fn end_with(parent: i32) -> PyResult<()> {
+    let is_gone = move || getppid().map(Pid::as_raw_pid) != Some(parent);
+    let process = Pid::from_raw(parent).ok_or_else(|| PyValueError::new_err("no process"))?;
     let end = pidfd_open(process, PidfdFlags::empty()).ok();
     let watch = move || {
         while !is_gone() {

@@ -1,6 +1,6 @@
 """A plugin for pytest that writes what became of each test as one JSON object a line, as `run_file.py` does.
 
-    python -m pytest -p conftest -c pytest.ini --results RESULTS [--only TEST]... --pyargs PACKAGE
+    python -m pytest -p conftest -c pytest.ini --results RESULTS [--only TEST]... --pyargs PACKAGE|FILE
 
 It has this name because some tests of Keras import what they share from the `conftest` of its repository, which its
 source distribution lacks.
@@ -57,6 +57,8 @@ class _Recorder:
     def name(self, nodeid):
         """`keras.src.trainers.trainer_test.TestTrainer.test_fit`: wherever packages are installed."""
         path, *rest = nodeid.split("::")
+        if self._asked.endswith(".py"):
+            return ".".join([os.path.basename(self._asked)[:-3]] + rest)
         # From what was asked for, a package or the module itself.
         below = path.rpartition("site-packages/" + self._asked.replace(".", "/"))[2]
         parts = [part for part in below.replace(".py", "").split("/") if part and part != "."]

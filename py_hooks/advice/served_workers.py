@@ -1,0 +1,234 @@
+"""Worker processes that a server beside the process that trains starts for it: the side of the process that trains.
+
+A data set that can be sent (`sendable.py`) is read by a process of the server's, and what was read is compared with what
+was sent. Where anything differs, or cannot be done, `ServedPool` raises, and workers are forked, which is always right.
+What is sent later holds no class or function that was not compared then (`ServedPool.globals`).
+
+The server is there once it was asked for. It is the supervisor that starts it, which this process rings by SIGURG; so
+none of its processes is a child of the script's. How it works is told in `worker_server.py`.
+"""
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from time import monotonic
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import definitions, marks, sendable
+from py_hooks.advice.worker_messages import Connection, address
+
+# Seconds in which the server has to be there: Python starts in less than one. Then workers are forked.
+_START_SECONDS = 20
+# In which it has to import what a data set needs, and read that: TensorFlow takes ten on a busy machine.
+_IMPORT_SECONDS = 120
+
+
+class ServerFailed(Exception):
+    """There are no worker processes of a server; the text says why."""
+
+
+# What says itself why workers have to be forked. Whatever else is raised must not end the script's training.
+_TOLD = ServerFailed, sendable.NotSendable, definitions.DoesMore, marks.Unnamed
+
+
+class Server:
+    """The server of this process."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    @classmethod
+    def start(cls):
+        """Asks the supervisor for one, and waits until it is there."""
+        supervisor = os.getppid()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            try:
+                listener.bind(address(os.getpid()))
+                listener.listen(1)
+                os.kill(supervisor, signal.SIGURG)
+                connection = _accept(listener, supervisor)
+            except OSError as error:
+                raise ServerFailed(f"no worker server answers ({error})") from None
+        connection.settimeout(_IMPORT_SECONDS)
+        return cls(connection)
+
+    def open(self, request, descriptors):
+        """Has a pool process started for a data set. Returns the connection to it."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._connection.send(request, [theirs.fileno(), *descriptors])
+                ours.settimeout(_IMPORT_SECONDS)
+            except OSError as error:
+                ours.close()
+                raise ServerFailed(f"the worker server is gone ({error})") from None
+            except BaseException:
+                ours.close()
+                raise
+        return Connection(recorder.CALLS.trial, ours)
+
+
+_SERVER = None
+# Why there is none, and will be none.
+_FAILED = None
+_STARTING = threading.Lock()
+
+
+def _server():
+    global _SERVER, _FAILED  # noqa: PLW0603 - there is one, once it is needed
+    if recorder.CALLS.trial.is_child:
+        raise ServerFailed("this is a child of the process that trains")
+    with _STARTING:
+        if _FAILED is not None:
+            raise ServerFailed(_FAILED)
+        if _SERVER is None:
+            try:
+                _SERVER = Server.start()
+            except ServerFailed as error:
+                _FAILED = str(error)
+                raise
+        return _SERVER
+
+
+def _accept(listener, supervisor):
+    limit = monotonic() + _START_SECONDS
+    while True:
+        listener.settimeout(max(0.001, limit - monotonic()))
+        connection = Connection(recorder.CALLS.trial, listener.accept()[0])
+        pid, user = connection.peer()
+        if user == os.getuid() and _parent_of(pid) == supervisor:
+            return connection
+        # Anybody on this machine may knock.
+        connection.close()
+
+
+def _parent_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+    return None
+
+
+class ServedPool:
+    """The worker processes of one pool, which a server starts.
+
+    Args:
+        items: whose data set can be sent.
+        pool: a `_pedl.Pool`.
+        update: the file of the `dataset_state.Update`.
+
+    Raises:
+        NotSendable, DoesMore, ServerFailed, Unnamed: the workers have to be forked. No other `Exception` comes out.
+
+    Attributes:
+        globals: names of the classes and functions that were compared (`SendingPickler.globals`).
+        modules: names of the user's modules that were compared.
+    """
+
+    def __init__(self, items, pool, update):
+        self._connection = None
+        try:
+            self._open(items, pool, update)
+        except BaseException as error:
+            if self._connection is not None:
+                self._connection.close()
+            if isinstance(error, Exception) and not isinstance(error, _TOLD):
+                # There is no current directory, no room for descriptors, or something that cannot be told the server.
+                raise ServerFailed(f"the worker server cannot be asked ({error})") from None
+            raise
+
+    def _open(self, items, pool, update):
+        dataset = items.dataset
+        text, pickler = sendable.pickled(dataset)
+        libraries, self.modules = definitions.modules_of(pickler.modules)
+        ours, around = marks.portable(dataset, self.modules)
+        sendable.refuse_shared(pickler.held, around, libraries)
+        self.globals = pickler.globals
+        settings = sendable.settings(libraries)
+        memory, shape = pool.memory
+        request = {
+            "directory": os.getcwd(),
+            "environment": dict(os.environ),
+            "path": list(sys.path),
+            "arguments": list(sys.argv),
+            "libraries": sorted(libraries.union(settings)),
+            "modules": sorted(self.modules),
+            "dataset": text,
+            "key": items.key[1:],
+            "workers": items.workers,
+            "shape": shape,
+        }
+        self._connection = _server().open(request, [memory, update])
+        found = self._ask()
+        if isinstance(found, str):
+            raise ServerFailed(found)
+        self._compare(ours, {**settings, **sendable.process_settings()}, *found)
+
+    @staticmethod
+    def _compare(ours, settings, theirs, their_settings):
+        different = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
+        if different:
+            what = f"its attribute `{different[0]}` is" if different[0] else "what its class uses is"
+            raise ServerFailed(f"{what} not the same in another process")
+        for name in sorted(settings):
+            if settings[name] != their_settings.get(name):
+                raise ServerFailed(f"the script has changed a setting (`{name}`)")
+
+    def _ask(self, *question):
+        try:
+            if question:
+                self._connection.send(question)
+            return self._connection.receive()[0]
+        except (OSError, EOFError) as error:
+            # What may come later is the answer to no question.
+            self._connection.close()
+            raise ServerFailed(f"the process that starts them is gone ({error or type(error).__name__})") from None
+
+    def start(self, number):
+        """Starts a worker. Returns what stands for it."""
+        return ServedProcess(self._ask, number)
+
+    def close(self):
+        """There will be no more workers."""
+        # Children of the script may have the connection, too.
+        with contextlib.suppress(OSError):
+            self._connection.send((None, "close"))
+        self._connection.close()
+
+
+class ServedProcess:
+    """One worker process: a `worker_processes.WorkerProcess` in the pool process."""
+
+    def __init__(self, ask, number):
+        self._ask = ask
+        self._number = number
+        self.pid = ask(number, "start")
+        # The kernel has descriptors of processes, or there is no server.
+        self.sentinel = -1
+
+    def _tell(self, method):
+        try:
+            return self._ask(self._number, method)
+        except ServerFailed:
+            return "ended with the process that had started it" if method == "wait" else ""
+
+    def abort(self):
+        """It takes too long: it writes down where it is, and ends."""
+        self._tell("abort")
+
+    def wait(self):
+        """It has ended. Returns how, in words."""
+        return self._tell("wait")
+
+    def traceback(self):
+        """What it wrote when it crashed, to stand behind a sentence."""
+        return self._tell("traceback")
+
+    def end(self):
+        """It was told to end: waits until it has, and ends it where that takes long."""
+        self._tell("end")
+
+    def forget(self):
+        """It has ended, and nobody asks for it any more."""
+        self._tell("forget")

@@ -1,0 +1,86 @@
+"""What the process that trains and a worker server say to each other, and how they find each other.
+
+A message is a value and file descriptors. The value goes by a file in memory, whose descriptor is the first one, so that
+it may be of any size.
+"""
+import array
+import os
+import pickle
+import socket
+import struct
+
+# In one message, besides that of the value.
+_MOST_DESCRIPTORS = 4
+
+
+class Connection:
+    """One end of a socket between two processes.
+
+    Args:
+        trial: the `_pedl.Trial` of this process.
+        end: the socket, which is this object's from now on.
+    """
+
+    def __init__(self, trial, end):
+        self._memory_file = trial.memory_file
+        self._end = end
+
+    def fileno(self):
+        """Of the socket."""
+        return self._end.fileno()
+
+    def settimeout(self, seconds):
+        """How long it may take to send, and to wait for what is sent; None for ever."""
+        self._end.settimeout(seconds)
+
+    def close(self):
+        """Nothing more is sent or received."""
+        self._end.close()
+
+    def peer(self):
+        """The process on the other side, and its user."""
+        return struct.unpack("3i", self._end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[:2]
+
+    def send(self, message, descriptors=()):
+        """Sends a value, and file descriptors.
+
+        Args:
+            message: what can be pickled.
+            descriptors: numbers of open files, which stay open here.
+
+        Raises:
+            OSError: the other side is gone or takes too long, or there is no room for what is sent.
+            Exception: whatever the value raises when it is pickled. Nothing was sent then.
+        """
+        with os.fdopen(self._memory_file(), "wb") as file:
+            pickle.dump(message, file, pickle.HIGHEST_PROTOCOL)
+            file.flush()
+            sent = array.array("i", [file.fileno(), *descriptors])
+            self._end.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
+
+    def receive(self):
+        """What was sent: a value, and a list of file descriptors.
+
+        Raises:
+            EOFError: the other side is gone, or there is no room for file descriptors.
+            OSError: the other side takes too long.
+            Exception: whatever the value raises when it is read.
+        """
+        received = array.array("i")
+        space = socket.CMSG_SPACE((1 + _MOST_DESCRIPTORS) * received.itemsize)
+        text, ancillary, flags, _ = self._end.recvmsg(1, space, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+        if not text or flags & socket.MSG_CTRUNC:
+            # Nobody is there any more, or there is no room for file descriptors.
+            raise EOFError
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                received.frombytes(data[: len(data) - len(data) % received.itemsize])
+        with os.fdopen(received[0], "rb") as file:
+            file.seek(0)
+            message = pickle.load(file)
+        return message, list(received[1:])
+
+
+def address(trainer):
+    """The name of the socket at which a trial process waits, in no file system."""
+    return f"\0pedl-workers-{trainer}-{os.readlink('/proc/self/ns/pid')}"

@@ -1,0 +1,214 @@
+"""A process beside the one that trains, from which worker processes start clean: without its threads, and its memory.
+
+```text
+supervisor ─┬─ trial process        asks for what is to be built, and takes it (`worker_processes.py`)
+            └─ worker server        has imported the libraries of the data sets
+                 └─ pool process    one for each pool: has read the data set, starts and waits for its workers
+                      └─ workers
+```
+
+The supervisor starts the server when the first data set is to have worker processes that can be sent
+(`sendable.py`): the trial process rings it by SIGURG, and waits for the server at a socket. No process of these is a
+child of the script's. They end with the trial process: by the end of their sockets, which nobody else has.
+
+What a data set looks like that was read is told to the trial process, which compares it (`served_workers.py`).
+"""
+import contextlib
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import dataset_state, marks, sendable
+from py_hooks.advice.worker_messages import Connection, address
+
+# What is for the script, and by which the server does not end: it ends with the trial process.
+_OF_SCRIPT = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT,
+    signal.SIGWINCH,
+)
+# Of this process, which is a server.
+_TRIAL = None
+
+
+def main(trial):
+    """The server: starts a pool process for each request, until the trial process has ended.
+
+    Args:
+        trial: the `_pedl.Trial` of this process, which does nothing.
+    """
+    global _TRIAL  # noqa: PLW0603 - of the whole process
+    _TRIAL = trial
+    for number in _OF_SCRIPT:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        end.connect(address(trial.serves))
+        connection = Connection(trial, end)
+        if connection.peer() != (trial.serves, os.getuid()):
+            # Anybody on this machine may have taken the name, and what is received is unpickled.
+            return
+        with _Silence() as silence:
+            _serve(connection, silence)
+    except (OSError, EOFError):
+        pass
+    finally:
+        os._exit(0)
+
+
+class _Silence:
+    """`with`: what is printed is nobody's: it was printed in the trial process."""
+
+    def __enter__(self):
+        self._saved = [os.dup(1), os.dup(2)]
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        self._redirect([nothing, nothing])
+        os.close(nothing)
+        return self
+
+    def __exit__(self, *exception):
+        self._redirect(self._saved)
+
+    def end(self):
+        """In a worker: what is printed is the script's."""
+        self._redirect(self._saved)
+
+    @staticmethod
+    def _redirect(files):
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, ValueError, OSError):
+                stream.flush()
+        for number, file in enumerate(files, 1):
+            os.dup2(file, number)
+
+
+def _serve(connection, silence):
+    pools = []
+    while True:
+        _await(connection)
+        pools = [pid for pid in pools if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+        request, (theirs, *descriptors) = connection.receive()
+        _prepare(request)
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            _Pool(Connection(_TRIAL, socket.socket(fileno=theirs)), request, descriptors, silence).serve()
+        pools.append(pid)
+        for descriptor in (theirs, *descriptors):
+            os.close(descriptor)
+
+
+def _await(connection):
+    """Waits for a message, or for the end of the trial process, which other processes may not notice by the socket."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    pause = None
+    if hasattr(os, "pidfd_open"):
+        waiting.register(_PIDFD or _open_pidfd(), select.POLLIN)
+    else:
+        pause = 1000
+    while True:
+        ready = dict(waiting.poll(pause))
+        if connection.fileno() in ready:
+            return
+        if ready or not os.path.exists(f"/proc/{_TRIAL.serves}"):
+            raise EOFError
+
+
+# Of the trial process.
+_PIDFD = None
+
+
+def _open_pidfd():
+    global _PIDFD  # noqa: PLW0603 - forked children have it, too
+    _PIDFD = os.pidfd_open(_TRIAL.serves)
+    return _PIDFD
+
+
+def _prepare(request):
+    """Makes this process what the trial process is, as far as what is imported next may ask, and imports the libraries."""
+    import importlib
+
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["directory"])
+    sys.path[:] = request["path"]
+    sys.argv[:] = request["arguments"]
+    for name in request["libraries"]:
+        # Where that cannot be, the data set cannot be read, which is told.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+class _Pool:
+    """A pool process."""
+
+    def __init__(self, connection, request, descriptors, silence):
+        self._connection = connection
+        self._request = request
+        self._memory = descriptors[0]
+        self._update = dataset_state.Update(os.fdopen(descriptors[1], "r+b", buffering=0))
+        self._silence = silence
+        self._workers = {}
+
+    def serve(self):
+        """Does what the trial process asks for, until it is gone."""
+        from py_hooks.advice.worker_processes import end_process
+
+        try:
+            self._connection.send(self._open())
+            while True:
+                _await(self._connection)
+                (number, what), _ = self._connection.receive()
+                if what == "close":
+                    return
+                self._connection.send(self._answer(number, what))
+        except (OSError, EOFError):
+            pass
+        finally:
+            end_process()
+
+    def _open(self):
+        """Reads the data set. Returns what it is made of, or why it cannot be used."""
+        import importlib
+
+        from py_hooks.advice.data import Items
+
+        try:
+            for name in self._request["modules"]:
+                # Which the process that trains has imported, and which do nothing but define.
+                importlib.import_module(name)
+            dataset = pickle.loads(self._request.pop("dataset"))
+            if recorder.CALLS is None:
+                return "it uses no framework"
+            self._items = Items(dataset, self._request["key"], self._request["workers"], in_processes=True, probes=False)
+            settings = {**sendable.settings(self._request["libraries"]), **sendable.process_settings()}
+            found = marks.portable(dataset, self._request["modules"])[0], settings
+        except Exception as error:  # noqa: BLE001 - whatever the module of the class does
+            return f"it cannot be read in another process ({type(error).__name__}: {error})"
+        return found
+
+    def _answer(self, number, what):
+        if what == "start":
+            return self._start(number)
+        worker = self._workers[number]
+        if what == "forget":
+            del self._workers[number]
+        return getattr(worker, what)()
+
+    def _start(self, number):
+        from py_hooks.advice.worker_processes import WorkerProcess
+
+        worker = self._workers[number] = WorkerProcess(self._items, self, number, self._update)
+        return worker.pid
+
+    def worker(self, number, parent):
+        """In a worker: its side of the pool."""
+        from py_hooks.advice.worker_processes import dumps, loads
+
+        self._connection.close()
+        self._silence.end()
+        return recorder.CALLS.trial.pool_worker(self._memory, self._request["shape"], number, parent, dumps, loads)

@@ -1,0 +1,238 @@
+"""Training loops of the script's own over TensorFlow sessions: a run that trains is recorded, and answered in a replay.
+
+What trains is told by what the fetches depend on (`graphs.Effects.trains`). A run that trains is one batch: it counts for
+steps, checkpoints may follow it, and its scalars are the metrics of the step, by the names of their tensors. In a replay
+it is not made: what it fetched comes from the log, and of its graph only the ops run that take elements from `tf.data`
+iterators and queues, so that these are where they were. Where there are no more, the run raises what it raised, since that
+is raised again; no record is made of it.
+
+Runs between two of them that do not train, and read what training changed, are an evaluation: the means of the numbers
+that they fetch are one event, `evaluation`, told when the script trains on, or ends.
+
+Source: tensorflow 1.15.5, tensorflow/python/client/session.py, `BaseSession._do_run`.
+"""
+import json
+import math
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import entries
+
+_IN_A_THREAD = "a thread of the script trains"
+
+
+class TrainingRun:
+    """The runs of one set of fetches that trains.
+
+    Attributes:
+        kind: `TRAIN`.
+        identity: its id in records.
+        large: names and bytes of the fetched values that fill the log; None before the first run.
+        cleaned: the recorder's `cleaned` when its changes were noted last; None before its first run.
+    """
+
+    kind = recorder.TRAIN
+
+    def __init__(self, known, effects, fetches):
+        self._known = known
+        self._effects = effects
+        self.identity = recorder.CALLS.trial.intern("session train: " + effects.identity)
+        self.cleaned = self.large = None
+        recorder.CALLS.trial.metric_names(self.identity, [_metric_of(fetch) for fetch in fetches])
+
+    def note_changes(self, calls):
+        """Notes which variables a run changes, where that is not noted."""
+        if self.cleaned != calls.cleaned:
+            self._known.changed(self._effects.writes)
+            self.cleaned = calls.cleaned
+
+
+def _metric_of(fetch):
+    """The name of a fetched tensor, as a metric: without the number of its output, where that is the first."""
+    return fetch.name[:-2] if fetch.name.endswith(":0") else fetch.name
+
+
+# Bytes of a value from which on it matters whose the log is full of.
+_LARGE = 64
+
+
+def large(fetches, values):
+    """`(name, bytes)` of the fetched values that fill the log."""
+    sizes = [(fetch.name, getattr(value, "nbytes", 0)) for fetch, value in zip(fetches, values)]
+    return [(name, size) for name, size in sizes if size >= _LARGE]
+
+
+class Evaluation:
+    """What runs have fetched that read what training changed, since the last run that trained."""
+
+    def __init__(self):
+        self._sums = {}
+        self._runs = 0
+
+    def add(self, fetches, values):
+        """A run was made: its numbers count, but whole ones, by which steps are counted.
+
+        Args:
+            fetches: tensors.
+            values: of them, in their order.
+        """
+        numbers = [
+            (fetch, value)
+            for fetch, value in zip(fetches, values)
+            if getattr(value, "shape", None) == () and value.dtype.kind == "f"
+        ]
+        self._runs += bool(numbers)
+        for fetch, value in numbers:
+            total, count = self._sums.get(_metric_of(fetch), (0.0, 0))
+            self._sums[_metric_of(fetch)] = total + float(value), count + 1
+
+    def tell(self, calls):
+        """Appends the event, if anything was fetched that can be told."""
+        if not self._sums:
+            return
+        means = {name: total / count for name, (total, count) in self._sums.items()}
+        metrics = {name: mean if math.isfinite(mean) else str(mean) for name, mean in means.items()}
+        members = {"event": "evaluation", "batch": calls.batches, "runs": self._runs, "metrics": metrics}
+        calls.trial.event(json.dumps(members))
+        self._sums, self._runs = {}, 0
+
+
+EVALUATION = Evaluation()
+
+
+def prepare(calls):
+    """Has the last evaluation told when the script ends."""
+    calls.at_settle.append(lambda: EVALUATION.tell(calls))
+
+
+def causes_of(effects):
+    """What in a training run cannot be resumed exactly."""
+    found = [
+        f"the TensorFlow op `{kind}` in a training run draws from a state that cannot be read"
+        for kind in effects.hidden_streams
+    ]
+    if effects.unordered:
+        found.append(
+            recorder.Unrepeatable(
+                "random numbers are drawn in a `while_loop` that runs several passes at once (`parallel_iterations`); "
+                "`--exact` imposes 1"
+            )
+        )
+    if any("Queue" in kind for kind in effects.takes_data):
+        found.append(recorder.Unrepeatable("a training run takes its data from queues, which threads fill"))
+    found.extend(f"a training run calls Python, by the op `{kind}`" for kind in effects.takes_data if "PyFunc" in kind)
+    return found
+
+
+def run(calls, session, effects, fetches, feeds, live, pull):
+    """A run that trains.
+
+    Args:
+        calls: the recorder, in the main thread.
+        session: the session.
+        effects: of its fetches.
+        fetches: tensors that it returns values of.
+        feeds: the values that it is given.
+        live: makes it.
+        pull: runs some of its ops, with what it is given.
+    """
+    function = effects.training
+    if function is None:
+        entries.announce(calls, causes_of(effects) + _causes_of_session(session))
+        function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
+    if calls.replaying:
+        return _answered(calls, function, effects, feeds, pull)
+    EVALUATION.tell(calls)
+    site = calls.site()
+    calls.depth += 1
+    try:
+        result = live()
+        if function.large is None:
+            function.large = large(fetches, result)
+        for name, size in function.large:
+            calls.note_kept(name, size)
+        calls.record_batch(function, site, False, tuple(feeds), {}, result)
+    finally:
+        calls.depth -= 1
+    return result
+
+
+def _answered(calls, function, effects, feeds, pull):
+    if effects.takers:
+        pull(effects.takers)
+    arguments = calls.checksum_of(tuple(feeds), {})
+    result = calls.answer(function.kind, function.identity, arguments)
+    function.note_changes(calls)
+    calls.trained_before()
+    calls.answered()
+    return result
+
+
+def _causes_of_session(session):
+    from py_hooks.tensorflow import sessions
+
+    return sessions.causes_of(session)
+
+
+# -- files that a run writes -------------------------------------------------------------------------------------------
+
+
+def prefixes_of(effects, feeds):
+    """The paths that a run is given for the files it writes, each of which may be the beginning of several names.
+
+    Args:
+        effects: of the run.
+        feeds: values by the names of their tensors.
+    """
+    # What is merged was written under other names before (`tf.train.Saver(sharded=True)`).
+    merged = [op.inputs[1] for op in effects.writers if op.type == "MergeV2Checkpoints"]
+    found = []
+    for tensor in merged or [op.inputs[0] for op in effects.writers]:
+        value = _value_of(tensor, feeds)
+        if value is None:
+            recorder.CALLS.refuse_exactness(f"a run writes files whose names are computed (`{tensor.name}`)")
+        else:
+            found.append(value)
+    return sorted(set(found))
+
+
+def _value_of(tensor, feeds):
+    from tensorflow.python.framework import tensor_util
+
+    while tensor.name not in feeds and tensor.op.type in ("Identity", "PlaceholderWithDefault"):
+        tensor = tensor.op.inputs[0]
+    value = feeds[tensor.name] if tensor.name in feeds else tensor_util.constant_value(tensor)
+    value = getattr(value, "item", lambda: value)()
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def files_of(prefix):
+    """The files that a Saver writes by default."""
+    return [f"{prefix}.index", f"{prefix}.data-00000-of-00001"]
+
+
+def files_written(prefix):
+    """The files with that path, or whose names begin with it."""
+    import glob
+
+    return sorted(glob.glob(glob.escape(prefix)) + glob.glob(glob.escape(prefix) + ".index") + glob.glob(
+        glob.escape(prefix) + ".data-*"
+    ))
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def end_of_data():
+    """The exception of a run whose iterator is at its end."""
+    from tensorflow.python.framework import errors
+
+    return errors.OutOfRangeError
+
+
+def in_a_thread(calls):
+    """A run that trains is made in a thread of the script's own."""
+    from py_hooks.advice import loops
+
+    if not calls.begun:
+        loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")
+    calls.refuse_exactness(_IN_A_THREAD)

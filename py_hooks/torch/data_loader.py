@@ -1,0 +1,200 @@
+"""`torch.utils.data.DataLoader` with worker processes: its batches are built by those of a pool.
+
+A batch is an item of `advice/data.py`: what it draws from `random`, `numpy.random`, torch's global generator, the generators
+that its data set owns, or by the seed of `get_worker_info`, comes from streams of its own, of the pass and its place in it.
+So it depends neither on the number of workers nor on which of them builds it, and one that dies costs nothing but time; but
+for what a script makes of the number of a worker (`get_worker_info().id`). Tensors lie in the memory of the pool, and are
+read there.
+
+The indices of a whole pass are drawn when it begins, in the order in which torch draws them. A loader is left to torch's
+own worker processes where that cannot be, or where it asks for what the pool does not do: see `is_for_pool`.
+
+Source: torch 2.15, torch/utils/data/dataloader.py, `_BaseDataLoaderIter.__init__`; _utils/worker.py, `_worker_loop`;
+_utils/fetch.py; _utils/collate.py, `collate_tensor_fn`.
+"""
+import contextlib
+import itertools
+import multiprocessing
+
+from py_hooks.advice import data, worker_processes
+from py_hooks.advice.random_streams import mix
+
+
+def is_for_pool(loader):
+    """Whether the batches of a loader can be built by the processes of a pool."""
+    import torch
+    from torch.utils.data import dataloader
+
+    if type(loader).__iter__ is not dataloader.DataLoader.__iter__ or loader.num_workers < 1:
+        return False
+    if loader._dataset_kind != dataloader._DatasetKind.Map:
+        # Each worker has a part of an iterable data set.
+        return False
+    try:
+        len(loader._index_sampler)
+    except TypeError:
+        # It may have no end, and all of it is drawn from.
+        return False
+    context = loader.multiprocessing_context
+    is_forked = worker_processes.are_forked() if context is None else context.get_start_method() == "fork"
+    is_pinned = loader.pin_memory and torch.cuda.is_available()
+    return is_forked and not is_pinned and not loader.timeout and getattr(loader, "in_order", True)
+
+
+class Loader:
+    """The passes over a loader.
+
+    Args:
+        loader: a `DataLoader`, which `is_for_pool`.
+        key: `Streams.new_key()`.
+    """
+
+    def __init__(self, loader, key):
+        self._loader = loader
+        self._batches = LoaderBatches(loader)
+        # Where nothing but a worker is prepared for it, no batch can be looked at before.
+        probes = loader.worker_init_fn is None
+        self._items = data.Items(self._batches, key, loader.num_workers, in_processes=True, probes=probes)
+        self._epoch = -1
+
+    def end_epoch(self, goes_on):
+        """An epoch is over; where the pass `goes_on`, its next batches are of the data set as it is then."""
+        self._items.end_epoch(len(self._batches), goes_on)
+
+    def begin(self):
+        """One pass over the batches, in the order of the sampler. A pass before is over."""
+        self._epoch += 1
+        self._batches.draw(self._loader)
+        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 2)
+        return data.SequencePass(self._items, self._epoch, range(len(self._batches)), ahead)
+
+
+class LoaderBatches:
+    """The batches of a loader by their places in the pass that was drawn last.
+
+    Args:
+        loader: the `DataLoader`.
+    """
+
+    def __init__(self, loader):
+        self.dataset = loader.dataset
+        self._collate = loader.collate_fn
+        self._kind = loader._dataset_kind, loader._auto_collation, loader.drop_last
+        self._worker_init = loader.worker_init_fn
+        self._workers = loader.num_workers
+        self._base_seed = None
+        self._passes = 0
+        self._order = []
+
+    @property
+    def _pedl_source(self):
+        return self.dataset
+
+    def draw(self, loader):
+        """Draws what a pass begins with: the seed of its workers, and the indices of its batches."""
+        import torch
+
+        if self._base_seed is None or not loader.persistent_workers:
+            # As torch does, which makes two iterators, and asks the second for its indices.
+            iter(loader._index_sampler)
+            self._base_seed = torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item()
+        sampler = iter(loader._index_sampler)
+        self._passes += 1
+        self._order = _packed(list(itertools.islice(sampler, len(loader._index_sampler))))
+        self.dataset = loader.dataset
+
+    def __len__(self):
+        return len(self._order)
+
+    def __getitem__(self, place):
+        import torch
+        from torch.utils.data import _DatasetKind, _utils
+
+        collate = self._collate
+        if collate is _utils.collate.default_collate:
+            # In a worker of torch's it collates into memory of `/dev/shm`.
+            def collate(samples):
+                with _told(None):
+                    return _utils.collate.default_collate(samples)
+
+        kind, auto_collation, drop_last = self._kind
+        fetcher = _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last)
+        seed = mix("torch", self._base_seed, self._passes, place) >> 1
+        generator = torch.default_generator
+        # Where a batch is only looked at, by the process that trains.
+        before = generator.get_state() if _number() is None else None
+        generator.manual_seed(seed)
+        try:
+            with _told(self._info(seed)):
+                return fetcher.fetch(self._order[place])
+        finally:
+            if before is not None:
+                generator.set_state(before)
+
+    def _info(self, seed):
+        """What `get_worker_info` tells while a batch is built: a seed of the batch, whichever worker builds it."""
+        from torch.utils.data._utils import worker
+
+        number = _number() or 0
+        return worker.WorkerInfo(id=number, num_workers=self._workers, seed=seed, dataset=self.dataset)
+
+    @property
+    def _pedl_has_begun(self):
+        return self.dataset is _BEGUN.get("dataset")
+
+    def _pedl_begin(self):
+        """In a worker, before it builds anything of a data set: calls the script's `worker_init_fn`."""
+        import torch
+
+        _BEGUN["dataset"] = self.dataset
+        # OpenMP does not live through a fork.
+        torch.set_num_threads(1)
+        number = _number()
+        torch.default_generator.manual_seed(self._base_seed + number)
+        if self._worker_init is not None:
+            with _told(self._info(self._base_seed + number)):
+                self._worker_init(number)
+
+
+class _Order:
+    """Lists of whole numbers, which are sent to workers at each pass, and are compared: as two arrays."""
+
+    def __init__(self, lists):
+        import numpy
+
+        self._all = numpy.concatenate([numpy.asarray(one, "int64") for one in lists])
+        self._ends = numpy.cumsum([len(one) for one in lists])
+
+    def __len__(self):
+        return len(self._ends)
+
+    def __getitem__(self, place):
+        return self._all[self._ends[place - 1] if place else 0 : self._ends[place]].tolist()
+
+
+def _packed(order):
+    """The order as it was, or what is like it and smaller."""
+    is_of_numbers = order and all(type(one) is list and all(type(index) is int for index in one) for one in order)
+    return _Order(order) if is_of_numbers else order
+
+
+# In a worker: the data set for which `worker_init_fn` was called.
+_BEGUN = {}
+
+
+def _number():
+    """The number of the worker that this process is, from 0 on; None for another."""
+    name = multiprocessing.current_process().name
+    return int(name[len(worker_processes.NAME) :]) - 1 if name.startswith(worker_processes.NAME) else None
+
+
+@contextlib.contextmanager
+def _told(info):
+    """`get_worker_info` tells this."""
+    from torch.utils.data._utils import worker
+
+    before, worker._worker_info = worker._worker_info, info
+    try:
+        yield
+    finally:
+        worker._worker_info = before

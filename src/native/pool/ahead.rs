@@ -1,0 +1,258 @@
+//! What the workers of a pass build ahead of it: has it built and takes it without running any Python.
+//!
+//! So it goes from the second item on, in a training that is live. The first item, replays, workers that have ended and
+//! the end of a pass are for `SequencePass` of `py_hooks/advice/data.py`, which is asked for all that is not done here.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Instant;
+
+use pedl_core::training::DataWait;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyTuple};
+
+use crate::pool::{Pool, Waited};
+
+/// How long the running step has waited for batches.
+pub(crate) struct Waits {
+    /// Who trains: others take batches ahead of it.
+    trainer: ThreadId,
+    wait: Mutex<Option<DataWait>>,
+}
+
+impl Waits {
+    /// Those of the thread that calls this.
+    pub(crate) fn of_this_thread() -> Self {
+        Self {
+            trainer: thread::current().id(),
+            wait: Mutex::new(None),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<DataWait>> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A batch was waited for, by this thread; so many workers build them.
+    pub(crate) fn add(&self, seconds: f64, workers: u32) {
+        if thread::current().id() == self.trainer {
+            let mut wait = self.lock();
+            let before = wait.map_or(0.0, |wait| wait.seconds);
+            *wait = Some(DataWait {
+                seconds: before + seconds,
+                workers,
+            });
+        }
+    }
+
+    /// The step is over. None where no batch of it came from a data set.
+    pub(crate) fn take(&self) -> Option<DataWait> {
+        self.lock().take()
+    }
+}
+
+/// What the workers of one pass build ahead of it.
+#[pyclass(module = "_pedl", frozen)]
+pub(crate) struct Ahead {
+    waits: Arc<Waits>,
+    workers: u32,
+    going: Mutex<Option<Arc<Going>>>,
+}
+
+/// A pass that goes on by itself.
+struct Going {
+    pool: Py<Pool>,
+    /// The indices that are not wanted yet.
+    order: Py<PyIterator>,
+    epoch: i64,
+    state: u64,
+    /// Pairs of an index and the number of its task, in the order in which they are taken.
+    building: Py<PyAny>,
+    fewest: usize,
+    most: usize,
+    limit_s: Option<f64>,
+}
+
+impl Ahead {
+    /// Nothing as yet.
+    pub(crate) fn new(waits: Arc<Waits>, workers: u32) -> Self {
+        Self {
+            waits,
+            workers,
+            going: Mutex::new(None),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Going>>> {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_going(&self, going: &Arc<Going>) -> bool {
+        self.lock()
+            .as_ref()
+            .is_some_and(|now| Arc::ptr_eq(now, going))
+    }
+
+    /// What was sent for the next task. None where the pass has to be asked.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(going) = self.lock().clone() else {
+            return Ok(None);
+        };
+        let (pool, building) = (going.pool.get(), going.building.bind(py));
+        // Several threads are kept in order by the pass.
+        let Some(alone) = pool.try_wait_alone() else {
+            return Ok(None);
+        };
+        if !pool.consumer.is_of_this_process() {
+            return Ok(None);
+        }
+        if building.len()? <= going.fewest {
+            going.publish(py)?;
+        }
+        let Some(task) = going.first(py)? else {
+            return Ok(None);
+        };
+        let is_wanted = || self.is_going(&going);
+        let waited = pool.wait(&alone, py, task, going.limit_s, is_wanted)?;
+        if !matches!(waited, Waited::Built) {
+            return Ok(None);
+        }
+        // Another thread may have ended the pass while this one waited.
+        if !self.is_going(&going) {
+            return Ok(None);
+        }
+        drop(alone);
+        building.call_method0(intern!(py, "popleft"))?;
+        pool.take_built(py, task).map(Some)
+    }
+}
+
+impl Going {
+    fn first(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let building = self.building.bind(py);
+        if building.is_empty()? {
+            return Ok(None);
+        }
+        let first = building.get_item(0)?;
+        first.cast::<PyTuple>()?.get_item(1)?.extract().map(Some)
+    }
+
+    /// Has as many built as may be.
+    fn publish(&self, py: Python<'_>) -> PyResult<()> {
+        let building = self.building.bind(py);
+        let mut order = self.order.bind(py).clone();
+        let mut failed = None;
+        let mut indices = Vec::new();
+        let next = (building.len()?..self.most).map_while(|_| {
+            let index = order.next()?.and_then(|index| index.extract::<u64>());
+            match index {
+                Ok(index) => {
+                    indices.push(index);
+                    Some(index)
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    None
+                }
+            }
+        });
+        let (first, _) = self.pool.get().publish_all(self.epoch, next, self.state);
+        for (task, index) in (first..).zip(indices) {
+            building.call_method1(intern!(py, "append"), ((index, task),))?;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+#[pymethods]
+impl Ahead {
+    /// The pass goes on by itself from now on.
+    ///
+    /// Args:
+    ///     `order`: iterator over the indices that are wanted next.
+    ///     `epoch`, `state`: of them.
+    ///     `building`: a deque of pairs of an index and the number of its task.
+    ///     `fewest`, `most`: with no more than `fewest` of them others are published, up to `most`.
+    ///     `limit_s`: seconds that building one may take.
+    #[expect(clippy::too_many_arguments, reason = "all that a pass is")]
+    fn begin(
+        &self,
+        pool: Py<Pool>,
+        order: Py<PyIterator>,
+        epoch: i64,
+        state: u64,
+        building: Py<PyAny>,
+        fewest: usize,
+        most: usize,
+        limit_s: Option<f64>,
+    ) {
+        let going = Going {
+            pool,
+            order,
+            epoch,
+            state,
+            building,
+            fewest,
+            most,
+            limit_s,
+        };
+        let before = self.lock().replace(Arc::new(going));
+        drop(before);
+    }
+
+    /// From now on the pass is asked for everything. Who waits here for an item does so no longer.
+    fn end(&self) {
+        let before = self.lock().take();
+        if let Some(before) = before {
+            before.pool.get().consumer.ring_bell();
+        }
+    }
+
+    /// An iterator over the items of the pass.
+    ///
+    /// Args:
+    ///     `ask`: gives the next item, as `__next__` does.
+    ///     `open`: gives the item of what a worker has sent with more than that: what has changed, or an error.
+    fn items(slf: Py<Self>, ask: Py<PyAny>, open: Py<PyAny>) -> PassItems {
+        PassItems {
+            ahead: slf,
+            ask,
+            open,
+        }
+    }
+}
+
+/// An iterator over the items of a pass: see [`Ahead::items`].
+#[pyclass(module = "_pedl", frozen)]
+pub(crate) struct PassItems {
+    ahead: Py<Ahead>,
+    ask: Py<PyAny>,
+    open: Py<PyAny>,
+}
+
+#[pymethods]
+impl PassItems {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let ahead = self.ahead.get();
+        let begun = Instant::now();
+        let sent = ahead.take(py)?;
+        ahead
+            .waits
+            .add(begun.elapsed().as_secs_f64(), ahead.workers);
+        let Some(sent) = sent else {
+            return self.ask.bind(py).call0();
+        };
+        let parts = sent.cast::<PyTuple>()?;
+        let is_item_alone = parts.get_item(1)?.is_none() && parts.get_item(2)?.is_none();
+        if is_item_alone {
+            parts.get_item(0)
+        } else {
+            self.open.bind(py).call1((sent,))
+        }
+    }
+}

@@ -1,0 +1,174 @@
+"""Kills every kind of training loop over TensorFlow sessions five times, and gives others 60 % of their time at each start.
+
+Started by `cargo dev sessions` with the Python of a stack. A cell is a kind of loop of scripts/session_loops.py:
+
+1. A training is left in peace: what the others are compared with. One that `--exact` refuses has its cause in the table,
+   and all of the following goes without it and without a comparison: it has to come to its end.
+2. Another one is killed at calls that are drawn at random, every process at once, and started again.
+3. Another one has at each start 60 % of the time that the first took, start of Python and imports included; then it is
+   killed. It has to come to its end nevertheless.
+
+    python tests/sessions.py --stack NAME --script SCRIPT --results FILE [--kind NAME]... [--kills 5]
+
+A cell that is in the file of results is not run again.
+"""
+
+import argparse
+import random
+import re
+import tempfile
+import time
+from pathlib import Path
+
+import everything
+import support
+
+KINDS = ["softmax", "convnet", "lstm", "gan", "monitored", "iterator", "queue", "saver", "assign", "two"]
+KINDS += ["randomized", "imported"]
+
+CALLS = 400
+# Rows and columns of a matrix that each call squares, so that the calls take longer than the imports; and about how many
+# seconds that takes.
+WORK = 1000
+CALL_SECONDS = 0.025
+CALLS_PER_STEP = 5
+# A checkpoint at each step, or at the next one while the last is still being written.
+OPTIONS = ["--checkpoint-period", "1"]
+
+SHARE = 0.6
+# A start that gets nowhere would be tried for ever.
+MOST_STARTS = 25
+
+REFUSED = 77
+_CAUSE = re.compile(r"this run cannot be resumed exactly: (.*)")
+
+COLUMNS = "{:<10} {:>6} {:>6} {:>7} {:>7}  {}"
+
+
+class Cell:
+    """One kind of loop."""
+
+    def __init__(self, directory, script, kind):
+        self._directory = directory
+        self._script = script
+        self._kind = kind
+        self._runs = []
+
+    def run(self, name, is_exact):
+        """A run of it that has the same seeds as all others; nothing is started yet."""
+        file = self._directory / "seeds.yaml"
+        file.write_text(support.seeded_configuration(CALLS_PER_STEP, CALLS // CALLS_PER_STEP))
+        options = ["--config", file, *OPTIONS, *(["--exact"] if is_exact else [])]
+        environment = {"WORK": str(WORK)}
+        self._runs.append(
+            support.ScriptRun(self._directory / name, self._script, [self._kind, CALLS], options, environment)
+        )
+        return self._runs[-1]
+
+    def close(self):
+        """Ends what is still running."""
+        for run in self._runs:
+            run.close()
+
+
+def kill_at_calls(run, calls, dice):
+    """Kills a training at these calls, and has it come to its end. Returns how often it was killed, and the `Ended`."""
+    kills = 0
+    for call in calls:
+        running = run.start()
+        # One that is killed before it has resumed has done nothing.
+        at_work = lambda: run.trial.count("resumed") >= kills and (run.trial.checkpoint or 0) >= call  # noqa: B023, E731
+        if running.ends_before(at_work) is not None:
+            break
+        time.sleep(dice.uniform(0, CALLS_PER_STEP * CALL_SECONDS))
+        running.kill_everything()
+        kills += 1
+    return kills, run.run()
+
+
+def run_in_parts(run, seconds):
+    """Gives a training so many seconds at each start. Returns the number of starts, and the `Ended`."""
+    for number in range(1, MOST_STARTS + 1):
+        running = run.start()
+        ended = running.ends_within(seconds)
+        if ended is not None:
+            return number, ended
+        running.kill_everything()
+    return MOST_STARTS, None
+
+
+def problems_of(name, run, ended, expected):
+    """In what a training that was killed is not the undisturbed one."""
+    if ended is None:
+        return [f"{name}: it did not come to its end in {MOST_STARTS} starts"]
+    if ended.code != 0:
+        return [f"{name}: it ended with {ended!r:.600}"]
+    if expected is not None and run.hashes != expected:
+        return [f"{name}: another hash"]
+    return []
+
+
+def run_cell(cell, kills_wanted, dice):
+    """Runs one cell; returns what it came to, and the numbers for its line."""
+    undisturbed = cell.run("undisturbed", is_exact=True).run()
+    cause, expected = None, undisturbed.hashes
+    if undisturbed.code == REFUSED:
+        cause, expected = _CAUSE.search(undisturbed.stderr).group(1), None
+        undisturbed = cell.run("without", is_exact=False).run()
+    undisturbed.check()
+    calls = sorted(dice.randrange(CALLS_PER_STEP, CALLS - 4 * CALLS_PER_STEP) for _ in range(kills_wanted))
+    killed = cell.run("killed", is_exact=cause is None)
+    kills, ended = kill_at_calls(killed, calls, dice)
+    problems = problems_of("killed", killed, ended, expected)
+    if kills != kills_wanted or killed.trial.count("resumed") != kills:
+        problems.append(f"{kills} kills, and it resumed {killed.trial.count('resumed')} times")
+    parts = cell.run("parts", is_exact=cause is None)
+    starts, ended = run_in_parts(parts, SHARE * undisturbed.seconds)
+    problems.extend(problems_of(f"{SHARE:.0%} of the time", parts, ended, expected))
+    if starts == 1:
+        problems.append("it ended within 60 % of the time")
+    outcome = f"cause: {cause}" if cause else "exact"
+    if problems:
+        outcome = "FAILED: " + "; ".join(problems)
+    return {"outcome": outcome, "kills": kills, "starts": starts, "seconds": round(undisturbed.seconds, 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--stack", required=True)
+    parser.add_argument("--script", required=True)
+    parser.add_argument("--results", required=True, type=Path)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="all of them without")
+    parser.add_argument("--kills", type=int, default=5)
+    arguments = parser.parse_args()
+
+    done = everything.read_results(arguments.results)
+    print(COLUMNS.format("kind", "calls", "kills", "starts", "seconds", "outcome"))
+    is_good = True
+    for kind in arguments.kind or KINDS:
+        key = (arguments.stack, kind, arguments.kills)
+        if key not in done:
+            done[key] = _run_and_keep(key, arguments)
+        line = done[key]
+        print(COLUMNS.format(kind, CALLS, line["kills"], line["starts"], line["seconds"], line["outcome"]), flush=True)
+        is_good &= not line["outcome"].startswith("FAILED")
+    return 0 if is_good else 1
+
+
+def _run_and_keep(key, arguments):
+    _, kind, kills = key
+    with tempfile.TemporaryDirectory(prefix="pedl-sessions-") as directory:
+        cell = Cell(Path(directory), support.SCRIPTS / arguments.script, kind)
+        try:
+            line = run_cell(cell, kills, random.Random(repr(key)))
+        except Exception as error:  # noqa: BLE001  one cell that cannot be run does not end the others
+            line = {"outcome": f"FAILED: {error!r:.600}", "kills": 0, "starts": 0, "seconds": 0}
+        finally:
+            cell.close()
+    line["cell"] = key
+    everything.keep_result(arguments.results, line)
+    return line
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

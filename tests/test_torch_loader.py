@@ -1,0 +1,95 @@
+"""A torch `DataLoader` with worker processes: its batches come from the pool, the same with any workers (issue 6)."""
+
+import pytest
+import support
+
+pytestmark = pytest.mark.stack("keras3-torch")
+
+SCRIPT = support.SCRIPTS / "torch_loader.py"
+
+EPOCHS, BATCHES, ROWS = 3, 12, 90
+
+CONFIGURATION = support.seeded_configuration(BATCHES, EPOCHS)
+
+
+@pytest.fixture
+def run_of(script_run, tmp_path):
+    """A function that makes a run with so many workers."""
+
+    def make(workers, *words, **settings):
+        file = tmp_path / "seeds.yaml"
+        file.write_text(CONFIGURATION)
+        options = ["--config", file, "--exact"] + settings.pop("options", [])
+        return script_run(SCRIPT, workers, *words, options=options, **settings)
+
+    return make
+
+
+def builders_of(run):
+    """The processes that built samples, and how many samples they built."""
+    lines = (run.directory / "built.txt").read_text().split()
+    return set(lines), len(lines)
+
+
+WAYS = [(), ("own",), ("own", "info"), ("persistent",), ("single",), ("twice",), ("endless",), ("behind", "changes")]
+
+
+@pytest.mark.parametrize("words", WAYS, ids="-".join)
+def test_what_is_delivered_is_the_same_with_any_workers(run_of, words):
+    runs = [run_of(workers, *words) for workers in (1, 2, 3)]
+    ends = [run.run().check() for run in runs]
+    assert ends[0].hashes == ends[1].hashes == ends[2].hashes
+    drawn = [line for line in ends[0].stdout.splitlines() if line.startswith("DRAWN")]
+    assert all(drawn[0] in end.stdout for end in ends), "what the script draws afterwards"
+    if "own" in words:
+        begun = [(run.directory / "begun.txt").read_text().split() for run in runs]
+        assert [sorted(one) for one in begun] == [["0"], ["0", "1"], ["0", "1", "2"]]
+
+
+def test_workers_live_through_a_fit_and_know_who_they_are(run_of):
+    run = run_of(2, "info")
+    run.run().check()
+    builders, count = builders_of(run)
+    # One of them is the trainer, which looks at a batch twice for `--exact`.
+    assert len(builders) <= 3
+    # Up to four batches of the pass that the model was built by.
+    assert EPOCHS * ROWS <= count <= EPOCHS * ROWS + (3 + 4) * 8
+
+
+def test_a_worker_that_dies_is_replaced_and_its_batch_built_again(run_of):
+    whole = run_of(2).run().check()
+    ended = run_of(2, "kill").run().check()
+    assert "was ended by SIGKILL while it built item" in ended.stderr
+    assert ended.hashes == whole.hashes
+
+
+def test_what_a_sample_raises_is_raised_where_its_batch_is_asked_for(run_of):
+    ended = run_of(2, "raise").run().check(1)
+    assert "ValueError: sample 17 is broken" in ended.stderr
+    assert "pedl-run bug" not in ended.stderr
+
+
+@pytest.mark.parametrize(("workers", "words"), [("1", ()), ("3", ("own",)), ("2", ("behind", "changes"))])
+def test_a_trial_goes_on_with_another_number_of_workers(run_of, workers, words):
+    whole = run_of(2, *words).run().check()
+    run = run_of("-", *words, options=["--checkpoint-seconds", "0.05"], environment={"WORKERS": "2"})
+    run.start_and_kill()
+    built = builders_of(run)[1]
+    run.environment["WORKERS"] = workers
+    ended = run.run().check()
+    assert ended.hashes == whole.hashes
+    assert run.trial.count("resumed") == 1
+    if not words:
+        assert builders_of(run)[1] - built < EPOCHS * ROWS, "a replay builds nothing that was trained on"
+
+
+def test_what_the_script_changes_reaches_the_workers(run_of):
+    ends = [run_of(workers, "changes").run().check() for workers in (1, 2)]
+    assert ends[0].hashes == ends[1].hashes
+    unchanged = run_of(2).run().check()
+    assert ends[0].hashes != unchanged.hashes
+
+
+def test_a_data_set_without_indices_is_left_to_torch(script_run):
+    ended = script_run(SCRIPT, 2, "iterable").run().check()
+    assert "EPOCH 2" in ended.stdout
