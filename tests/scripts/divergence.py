@@ -2,12 +2,14 @@
 
     python divergence.py WHAT [--data arrays|files|by-hand]
 
-Where `changed` exists in the current directory, WHAT is in effect; `clock` gets the times that were used. Where
-`hold-1` or `hold-2` exists, the first or the second fit goes on slowly from the batch whose number is in it.
+Where `changed` exists in the current directory, WHAT is in effect; `clock` gets the times that were used, `columns`
+the orders of columns. Where `hold-1` or `hold-2` exists, the first or the second fit goes on slowly from the batch
+whose number is in it.
 """
 import argparse
 import hashlib
 import io
+import json
 import os
 import random
 import sys
@@ -25,12 +27,16 @@ what = arguments.what
 changed = os.path.exists("changed")
 
 
+def note(name, text):
+    """Adds a line to a file, unseen: one that the script makes is withdrawn when it is started again."""
+    with io.FileIO(name, "a") as file:
+        file.write(text.encode() + b"\n")
+
+
 def clock():
     """Milliseconds: of the real clock, or what the environment says it was."""
     now = int(os.environ.get("CLOCK") or time.time() * 1000)
-    # Unseen: a file that the script makes is withdrawn when it is started again.
-    with io.FileIO("clock", "a") as file:
-        file.write(b"%d\n" % now)
+    note("clock", str(now))
     return now
 
 
@@ -53,6 +59,8 @@ if what == "hashed-columns":
     columns = [int(name) for name in {"0", "1", "2", "3", "4", "5"}]
 if what == "addressed-columns":
     columns = [column.number for column in {Column(number) for number in range(6)}]
+    columns = json.loads(os.environ.get("COLUMNS_ARE") or json.dumps(columns))
+    note("columns", json.dumps(columns))
 if what == "unseen-data":
     with io.FileIO("data.npy") as file:
         data = np.load(io.BytesIO(file.readall()))
