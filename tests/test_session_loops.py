@@ -1,5 +1,7 @@
 """Training loops over TensorFlow sessions: killed, they are the undisturbed training (issue 7)."""
 
+import re
+
 import pytest
 import support
 
@@ -73,6 +75,12 @@ def test_each_run_that_trains_is_a_batch_of_a_step(run_of):
     run.run().check()
     steps = [event for event in run.trial.events if event["event"] == "step"]
     assert [step["batches"] for step in steps] == [[first, first + 19] for first in range(1, 121, 20)]
+
+
+def test_a_loop_is_told_that_it_decides_how_long_it_trains(script_run):
+    ended = script_run(SCRIPT, "softmax", 40, options=["--steps", "2", "--batches-per-step", "10"]).run().check()
+    assert re.search(r"session_loops\.py:\d+: a session trains in a loop of the script's own, which decides", ended.stderr)
+    assert ended.stderr.count("the trial's last step was trained; a loop of the script's own goes on after it") == 1
 
 
 def test_scalars_that_are_fetched_are_metrics_by_the_names_of_their_tensors(run_of):

@@ -235,7 +235,13 @@ class Calls:
 
     def site(self):
         """Where the script is: an id of `file:line`, of the running entry or else of the innermost user's frame."""
-        return self.entries[-1] if self.entries else self.site_from(sys._getframe(1))
+        if self.entries:
+            return self.entries[-1]
+        frame = sys._getframe(1)
+        # The frames of a framework, of which there are several, without a call for each.
+        while frame.f_back is not None and places.KNOWN.get(frame.f_code.co_filename) is False:
+            frame = frame.f_back
+        return self.site_from(frame)
 
     def site_from(self, frame):
         """The id of the line of the user's code in which a frame is, or the frame that called it, and so on."""

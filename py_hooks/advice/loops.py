@@ -1,7 +1,9 @@
-"""Training loops that nothing intercepts: said once, at the first step of an optimizer.
+"""Training loops of the script's own: what is said of them, once.
 
-Such a loop runs as under python. A kill loses it, and `--exact` refuses it. An import alone says nothing: many scripts
-import a framework and do not train with it.
+One that nothing intercepts runs as under python. A kill loses it, and `--exact` refuses it; that is said at the first step
+of an optimizer. An import alone says nothing: many scripts import a framework and do not train with it.
+
+One that is intercepted decides how long it trains: a plan (`searcher.max_steps`, `--steps`) cannot end it.
 """
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
@@ -31,3 +33,30 @@ def tell(holder, what, hint):
         f"`--exact` was given, and {what}\n  at {file}:{line}\n  the script was stopped before this step",
         hint,
     )
+
+
+def keeps_its_length(calls, what):
+    """Says that the trial's plan has no effect on a loop.
+
+    Args:
+        calls: the recorder.
+        what: the call in it that trains.
+    """
+    if calls.trial.batches_left is not None:
+        say_once(
+            calls,
+            "{}: {} in a loop of the script's own, which decides how long it trains; "
+            "the number of steps has no effect on it".format(":".join(map(str, places.user_place(1))), what),
+        )
+
+
+def goes_on(calls):
+    """Says that a loop has trained the trial's last step, and trains on."""
+    say_once(calls, "the trial's last step was trained; a loop of the script's own goes on after it, and decides how long")
+
+
+def say_once(calls, text):
+    """Says something, if it was not said before."""
+    if text not in _TOLD:
+        _TOLD.add(text)
+        calls.trial.log(text)

@@ -14,7 +14,7 @@ import inspect
 import math
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import places
+from py_hooks.advice import loops, places
 from py_hooks.engine.patch import binding
 from py_hooks.keras import sources
 from py_hooks.keras.validation import held_by
@@ -58,28 +58,18 @@ class Fit:
 
 
 class _Plan:
-    """The fits under way, innermost last, and what was said."""
+    """The fits under way, innermost last."""
 
     def __init__(self):
         self.fits = []
         self.validation = None
-        self._said = set()
-
-    def say(self, calls, text):
-        """Says something once."""
-        if text not in self._said:
-            self._said.add(text)
-            calls.trial.log(text)
 
     def stop(self):
         """Ends every loop that is under way; one of the script's own goes on, which is told."""
         for fit in self.fits:
             fit.stop()
         if not self.fits:
-            self.say(
-                recorder.CALLS,
-                "the trial's last step was trained; a loop of the script's own goes on after it, and decides how long",
-            )
+            loops.goes_on(recorder.CALLS)
 
 
 PLAN = _Plan()
@@ -111,7 +101,7 @@ def run(calls, original, model, args, kwargs, arguments):
         _check(calls, model)
         args, kwargs = _with_epochs(original, args, kwargs, _epochs(arguments, left))
         if left == 0:
-            PLAN.say(calls, f"{_place()}: all steps were trained before this call; it trains none")
+            loops.say_once(calls, f"{_place()}: all steps were trained before this call; it trains none")
     calls.validation_due = False
     PLAN.fits.append(fit)
     try:
@@ -127,9 +117,9 @@ def _tell(calls, fit, left):
     """Says in what the fit was not what the plan asked for."""
     missing = calls.trial.batches_left
     if missing and not getattr(fit.model, "stop_training", False):
-        PLAN.say(calls, f"{_place()}: the data ended {missing} batches before the trial's last step")
+        loops.say_once(calls, f"{_place()}: the data ended {missing} batches before the trial's last step")
     if calls.trial.has_search and left != 0 and not fit.is_validated:
-        PLAN.say(
+        loops.say_once(
             calls,
             f"{_place()}: this training was not validated; `searcher.metric` and `checkpoint_policy` have no effect on it",
         )
@@ -137,12 +127,8 @@ def _tell(calls, fit, left):
 
 def own_loop(calls, name):
     """The script trains batch by batch, in a loop of its own."""
-    if name == "train_on_batch" and calls.trial.batches_left is not None:
-        PLAN.say(
-            calls,
-            f"{_place()}: `train_on_batch` is called in a loop of the script's own, which decides how long it trains; "
-            "the number of steps has no effect on it",
-        )
+    if name == "train_on_batch":
+        loops.keeps_its_length(calls, "`train_on_batch` is called")
 
 
 def _place():
@@ -278,7 +264,7 @@ def epoch_end(original, callbacks, epoch, logs=None, **mode):
         if is_short and hasattr(fit.arguments.get("x"), "__next__"):
             # Keras 3 would go on with the few batches that it had looked at before the epoch.
             fit.model.stop_training = True
-            PLAN.say(calls, "the generator has ended inside of an epoch, and the training with it")
+            loops.say_once(calls, "the generator has ended inside of an epoch, and the training with it")
     return original(callbacks, epoch, logs, **mode)
 
 
@@ -304,7 +290,7 @@ def _validate(calls, fit, callbacks):
     if metrics:
         _validated(calls, fit, metrics)
     else:
-        PLAN.say(
+        loops.say_once(
             calls,
             "`min_validation_period` is set, and this training has no validation data that could be gone through again: "
             "it is validated by the script alone",

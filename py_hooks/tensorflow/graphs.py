@@ -233,10 +233,10 @@ class Graph:
         Args:
             fetches: tensors and operations.
             feeds: tensors.
-            connections: names of pairs of tensors, where the second stands in for the first.
+            connections: a tuple, names of pairs of tensors, where the second stands in for the first.
         """
         # A graph keeps its ops and tensors, so they can be told apart by their addresses; names are slow to ask for.
-        key = (tuple(map(id, fetches)), tuple(map(id, feeds)), tuple(connections))
+        key = (tuple(map(id, fetches)), tuple(map(id, feeds)), connections)
         effects = self._effects.get(key)
         if effects is None:
             names = frozenset(feed.name for feed in feeds)

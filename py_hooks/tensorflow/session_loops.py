@@ -15,9 +15,12 @@ import json
 import math
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import entries
+from py_hooks.advice import entries, loops
 
 _IN_A_THREAD = "a thread of the script trains"
+
+# What a run is given has no names but those of its tensors, by which its record is found.
+_NO_NAMES = {}
 
 
 class TrainingRun:
@@ -35,9 +38,33 @@ class TrainingRun:
     def __init__(self, known, effects, fetches):
         self._known = known
         self._effects = effects
+        self._fetches = fetches
         self.identity = recorder.CALLS.trial.intern("session train: " + effects.identity)
         self.cleaned = self.large = None
         recorder.CALLS.trial.metric_names(self.identity, [_metric_of(fetch) for fetch in fetches])
+
+    def record(self, calls, feeds, live, *arguments):
+        """Makes a run, and records it.
+
+        Args:
+            calls: the recorder.
+            feeds: as of `run`.
+            live: makes it, given `arguments`.
+        """
+        if EVALUATION.runs:
+            EVALUATION.tell(calls)
+        site = calls.site()
+        calls.depth += 1
+        try:
+            result = live(*arguments)
+            if self.large is None:
+                self.large = large(self._fetches, result)
+            for name, size in self.large:
+                calls.note_kept(name, size)
+            calls.record_batch(self, site, False, feeds, _NO_NAMES, result)
+        finally:
+            calls.depth -= 1
+        return result
 
     def note_changes(self, calls):
         """Notes which variables a run changes, where that is not noted."""
@@ -62,11 +89,15 @@ def large(fetches, values):
 
 
 class Evaluation:
-    """What runs have fetched that read what training changed, since the last run that trained."""
+    """What runs have fetched that read what training changed, since the last run that trained.
+
+    Attributes:
+        runs: how many of them fetched a number.
+    """
 
     def __init__(self):
         self._sums = {}
-        self._runs = 0
+        self.runs = 0
 
     def add(self, fetches, values):
         """A run was made: its numbers count, but whole ones, by which steps are counted.
@@ -80,28 +111,30 @@ class Evaluation:
             for fetch, value in zip(fetches, values)
             if getattr(value, "shape", None) == () and value.dtype.kind == "f"
         ]
-        self._runs += bool(numbers)
+        self.runs += bool(numbers)
         for fetch, value in numbers:
             total, count = self._sums.get(_metric_of(fetch), (0.0, 0))
             self._sums[_metric_of(fetch)] = total + float(value), count + 1
 
     def tell(self, calls):
         """Appends the event, if anything was fetched that can be told."""
-        if not self._sums:
+        if not self.runs:
             return
         means = {name: total / count for name, (total, count) in self._sums.items()}
         metrics = {name: mean if math.isfinite(mean) else str(mean) for name, mean in means.items()}
-        members = {"event": "evaluation", "batch": calls.batches, "runs": self._runs, "metrics": metrics}
+        members = {"event": "evaluation", "batch": calls.batches, "runs": self.runs, "metrics": metrics}
         calls.trial.event(json.dumps(members))
-        self._sums, self._runs = {}, 0
+        self._sums, self.runs = {}, 0
 
 
 EVALUATION = Evaluation()
 
 
 def prepare(calls):
-    """Has the last evaluation told when the script ends."""
+    """Has the last evaluation told when the script ends, and that a plan does not end a loop."""
     calls.at_settle.append(lambda: EVALUATION.tell(calls))
+    # Within an entry it is a framework's loop.
+    calls.at_last.append(lambda: calls.entries or loops.goes_on(calls))
 
 
 def causes_of(effects):
@@ -131,35 +164,24 @@ def run(calls, session, effects, fetches, feeds, live, pull):
         session: the session.
         effects: of its fetches.
         fetches: tensors that it returns values of.
-        feeds: the values that it is given.
+        feeds: the values that it is given, a tuple.
         live: makes it.
         pull: runs some of its ops, with what it is given.
     """
     function = effects.training
     if function is None:
         entries.announce(calls, causes_of(effects) + _causes_of_session(session))
+        loops.keeps_its_length(calls, "a session trains")
         function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
     if calls.replaying:
         return _answered(calls, function, effects, feeds, pull)
-    EVALUATION.tell(calls)
-    site = calls.site()
-    calls.depth += 1
-    try:
-        result = live()
-        if function.large is None:
-            function.large = large(fetches, result)
-        for name, size in function.large:
-            calls.note_kept(name, size)
-        calls.record_batch(function, site, False, tuple(feeds), {}, result)
-    finally:
-        calls.depth -= 1
-    return result
+    return function.record(calls, feeds, live)
 
 
 def _answered(calls, function, effects, feeds, pull):
     if effects.takers:
         pull(effects.takers)
-    arguments = calls.checksum_of(tuple(feeds), {})
+    arguments = calls.checksum_of(feeds, _NO_NAMES)
     result = calls.answer(function.kind, function.identity, arguments)
     function.note_changes(calls)
     calls.trained_before()
@@ -231,8 +253,6 @@ def end_of_data():
 
 def in_a_thread(calls):
     """A run that trains is made in a thread of the script's own."""
-    from py_hooks.advice import loops
-
     if not calls.begun:
         loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")
     calls.refuse_exactness(_IN_A_THREAD)

@@ -16,6 +16,7 @@ Source: tensorflow 1.15.5, tensorflow/python/client/session.py.
 import os
 import sys
 import weakref
+from functools import partial
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, places
@@ -236,21 +237,22 @@ def run(original):
         calls = recorder.CALLS
         if calls.depth:
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-        effects = session._pedl_known.effects(fetch_list + target_list, _tensors_of(feed_dict))
+        tensors, values = _fed(feed_dict)
+        effects = session._pedl_known.effects(fetch_list + target_list, tensors)
+        training = effects.training
+        if training is not None and handle is None and not calls.replaying and calls.on_main_thread():
+            # One run of a loop: the way that has to be short.
+            return training.record(
+                calls, values, original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata
+            )
         if _passes(calls, session, handle, effects):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-
-        def live():
-            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-
-        def pull(operations):
-            with calls.unrecorded():
-                original(session, handle, operations, [], feed_dict, None, None)
-
+        live = partial(original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         if effects.writers and calls.on_main_thread():
-            feeds = {tensor.name: value for tensor, value in zip(_tensors_of(feed_dict), feed_dict.values())}
+            feeds = {tensor.name: value for tensor, value in zip(tensors, values)}
             return _save(calls, session, effects, feeds, live)
-        return _admit(calls, session, effects, fetch_list, list(feed_dict.values()), live, pull)
+        pull = partial(_pull, calls, original, session, feed_dict)
+        return _admit(calls, session, effects, fetch_list, values, live, pull)
 
     return do_run
 
@@ -269,9 +271,18 @@ def _passes(calls, session, handle, effects):
     return True
 
 
-def _tensors_of(feed_dict):
-    # TensorFlow 2 has references to them, which can be hashed.
-    return [getattr(tensor, "_wrapped", tensor) for tensor in feed_dict]
+def _fed(feed_dict):
+    """The tensors that a run is given values for, and the values."""
+    # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. From there on its keys are
+    # references to the tensors, which can be hashed.
+    storage = getattr(feed_dict, "_storage", feed_dict)
+    return [getattr(tensor, "_wrapped", tensor) for tensor in storage], tuple(storage.values())
+
+
+def _pull(calls, original, session, feed_dict, operations):
+    """Runs operations as a part of a run that is answered."""
+    with calls.unrecorded():
+        original(session, None, operations, [], feed_dict, None, None)
 
 
 def _admit(calls, session, effects, fetches, feeds, live, pull):
@@ -300,10 +311,8 @@ def make_callable_from_options(original, session, options):
         if not calls.begun and not effects.trains:
             return function(*args, **kwargs)
 
-        def pull(operations):
-            _run(session, operations)
-
-        return _admit(calls, session, effects, fetches, list(args), lambda: function(*args, **kwargs), pull)
+        live, pull = partial(function, *args, **kwargs), partial(_run, session)
+        return _admit(calls, session, effects, fetches, args, live, pull)
 
     return through_door
 
@@ -313,7 +322,7 @@ def _effects_of_callable(graph, options):
     fetches = [graph.as_graph_element(name) for name in options.fetch]
     targets = [graph.as_graph_element(name) for name in options.target]
     feeds = [graph.as_graph_element(name) for name in options.feed]
-    connections = [(pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection]
+    connections = tuple((pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection)
     return fetches, graphs.of(graph).effects(fetches + targets, feeds, connections)
 
 
