@@ -12,6 +12,9 @@
 //! 4. until a checkpoint that is taken after the last batch of interest, is killed, and is started
 //!    again: the time from the first of these batches to the end of the replay.
 //!
+//! The loop `draws` is another: what a million random numbers take in a session, where our twins of TensorFlow's ops draw
+//! them from states that can be read (`py_hooks/tensorflow/random_ops.py`).
+//!
 //! Numbers depend on the machine, so none of them is a failure.
 
 use std::collections::BTreeMap;
@@ -42,12 +45,30 @@ const SCRIPT: &str = "tests/bench/batches.py";
 const TRIAL: &str = ".pedl/batches";
 
 /// Loops of the script, with the tag of the stacks that have them. Of the first on a stack most is replayed.
-const LOOPS: [(&str, &str); 4] = [
+const LOOPS: [(&str, &str); 5] = [
     (TAG, "arrays"),
     (TAG, "Sequence"),
     (TAG, "train_on_batch"),
     ("sessions", "session"),
+    ("sessions", DRAWS),
 ];
+
+/// The loop in which nothing is trained, and what it draws.
+const DRAWS: &str = "draws";
+const DRAWN: [&str; 9] = [
+    "uniform",
+    "normal",
+    "truncated_normal",
+    "dropout",
+    "shuffle",
+    "multinomial",
+    "while_loop",
+    "cond",
+    "imported",
+];
+
+/// Runs of each kind that draws, for a number of batches.
+const BATCHES_OF_A_DRAW: u64 = 10;
 
 /// `ROWS` and `WARM_UP_BATCHES` of the script.
 const ROWS: u64 = 16;
@@ -205,12 +226,42 @@ fn measure_stack(
 
 impl Bench<'_> {
     fn measure(&mut self) -> Result<()> {
+        let of_draws = self.loops.contains(&DRAWS);
+        self.loops.retain(|name| *name != DRAWS);
+        if !self.loops.is_empty() {
+            self.measure_loops()?;
+        }
+        if of_draws {
+            self.measure_draws()?;
+        }
+        Ok(())
+    }
+
+    fn measure_draws(&mut self) -> Result<()> {
+        let runs = (self.plan.batches / BATCHES_OF_A_DRAW).max(PARTS);
+        let mut pairs = Vec::new();
+        for _ in 0..self.plan.pairs {
+            pairs.push(self.pair("draws", &runs.to_string(), &["--exact"], &DRAWN)?);
+        }
+        println!(
+            "  {} pairs of {runs} runs of each kind, in {PARTS} turns, with `--exact`; all times in µs a million numbers",
+            self.plan.pairs
+        );
+        print_pairs(&pairs, &DRAWN);
+        Ok(())
+    }
+
+    fn measure_loops(&mut self) -> Result<()> {
         let batches = self.plan.batches.to_string();
         let mut pairs = Vec::new();
         for _ in 0..self.plan.pairs {
-            pairs.push(self.pair(&batches)?);
+            pairs.push(self.pair("measure", &batches, &[], &self.loops.clone())?);
         }
-        print_pairs(&pairs, &self.loops, self.plan);
+        println!(
+            "  {} pairs of {batches} batches, in {PARTS} turns each; all times in µs a batch",
+            self.plan.pairs
+        );
+        print_pairs(&pairs, &self.loops);
 
         let mut recordings = Vec::new();
         for _ in 0..RECORDINGS {
@@ -233,7 +284,13 @@ impl Bench<'_> {
     }
 
     /// The script by plain Python and by `pedl-run`, in turns.
-    fn pair(&mut self, batches: &str) -> Result<(Answer, Answer)> {
+    fn pair(
+        &mut self,
+        command: &str,
+        count: &str,
+        options: &[&str],
+        loops: &[&str],
+    ) -> Result<(Answer, Answer)> {
         let directory = self.new_directory()?;
         let turn = |name: &str| {
             let path = directory.join(name);
@@ -250,20 +307,19 @@ impl Bench<'_> {
             &of_ours
         };
         // Open in both ways, so that it waits for nobody, and keeps the first turn.
-        let mut options = OpenOptions::new();
-        let pipe = options.read(true).write(true).open(first);
+        let pipe = OpenOptions::new().read(true).write(true).open(first);
         let mut pipe = pipe.at("open", first)?;
         pipe.write_all(b".").at("write", first)?;
         let (of_python, of_ours) = (of_python.to_string_lossy(), of_ours.to_string_lossy());
 
         let mut python = self.environment.command();
         python.arg(self.repository.root().join(SCRIPT));
-        python.args(["measure", batches, &of_python, &of_ours]);
-        python.args(&self.loops);
+        python.args([command, count, &of_python, &of_ours]);
+        python.args(loops);
         python.current_dir(&directory);
         let python = Running::start(python, Output::Keep)?;
-        let arguments = [&["measure", batches, &*of_ours, &*of_python], &*self.loops].concat();
-        let ours = self.start(&directory, &[], &arguments)?;
+        let arguments = [&[command, count, &*of_ours, &*of_python], loops].concat();
+        let ours = self.start(&directory, options, &arguments)?;
         Ok((self.answer(python)?, self.answer(ours)?))
     }
 
@@ -397,9 +453,7 @@ fn part(answer: &Answer, name: &str) -> Vec<f64> {
 /// Of each loop: what Python takes, and how much longer the turns of `pedl-run` took than those beside
 /// them. Half of the differences lie between the quartiles; the error is that of their median, which 19
 /// in 20 medians keep to.
-fn print_pairs(pairs: &[(Answer, Answer)], loops: &[&str], plan: &Plan) {
-    let (runs, batches) = (plan.pairs, plan.batches);
-    println!("  {runs} pairs of {batches} batches, in {PARTS} turns each; all times in µs a batch");
+fn print_pairs(pairs: &[(Answer, Answer)], loops: &[&str]) {
     println!(
         "  {:<16}{:>8}   {:>37}   {:>7}",
         "", "python", "pedl-run minus python", "ratio"
@@ -463,7 +517,7 @@ fn micros(seconds: f64) -> String {
 mod tests {
     use std::fs;
 
-    use super::{LOOPS, PARTS, ROWS, SCRIPT, WARM_UP_BATCHES, resumed_at};
+    use super::{DRAWN, LOOPS, PARTS, ROWS, SCRIPT, WARM_UP_BATCHES, resumed_at};
     use crate::repository::Repository;
 
     #[test]
@@ -484,7 +538,7 @@ mod tests {
         assert!(text.contains(&format!("ROWS, COLUMNS = {ROWS},")));
         assert!(text.contains(&format!("WARM_UP_BATCHES = {WARM_UP_BATCHES}\n")));
         assert!(text.contains(&format!("PARTS = {PARTS}\n")));
-        for (_, name) in LOOPS {
+        for name in LOOPS.iter().map(|(_, name)| name).chain(&DRAWN) {
             assert!(text.contains(&format!("\"{name}\": ")), "{name}");
         }
     }

@@ -3,7 +3,10 @@
     batches.py measure COUNT MINE OTHER LOOP...
                                          seconds of COUNT batches, by loop; in turns with another process: each part
                                          waits for a byte in the pipe MINE, and puts one into the pipe OTHER
-    batches.py empty COUNT LOOP...       the same, where nothing is computed: the framework's loop alone
+    batches.py draws COUNT MINE OTHER KIND...
+                                         seconds of a million random numbers in a session, by kind, COUNT runs of each; in
+                                         turns, too
+    batches.py empty COUNT LOOP...       the same as `measure`, where nothing is computed: the framework's loop alone
     batches.py record COUNT              under pedl-run: seconds of recording COUNT calls
     batches.py replayed COUNT LOOP FILE  to be killed once COUNT batches are in a checkpoint, and started again;
                                          appends the time at which its loop begins to FILE
@@ -58,6 +61,44 @@ def build_session():
         session = tf.Session()
         session.run(tf.global_variables_initializer())
     return lambda rows, labels: session.run([step, loss], {x: rows, y: labels})
+
+
+# Random numbers of one run.
+DRAWN = 100_000
+PASSES = 10
+
+
+def build_draw(kind):
+    """A function that draws `DRAWN` numbers in a session, and fetches none of them."""
+    import tensorflow.compat.v1 as tf
+
+    def in_passes(number, total):
+        return number + 1, total + tf.reduce_sum(tf.random_uniform([DRAWN // PASSES]))
+
+    def imported():
+        with tf.Graph().as_default():
+            tf.random_uniform([DRAWN], name="drawn")
+            definition = tf.train.export_meta_graph()
+        tf.train.import_meta_graph(definition)
+        return tf.get_default_graph().get_tensor_by_name("drawn:0")
+
+    kinds = {
+        "uniform": lambda: tf.random_uniform([DRAWN]),
+        "normal": lambda: tf.random_normal([DRAWN]),
+        "truncated_normal": lambda: tf.truncated_normal([DRAWN]),
+        "dropout": lambda: tf.nn.dropout(tf.ones([DRAWN]), rate=0.5),
+        "shuffle": lambda: tf.random_shuffle(tf.range(DRAWN)),
+        "multinomial": lambda: tf.multinomial(tf.zeros([1, 10]), DRAWN),
+        "while_loop": lambda: tf.while_loop(lambda number, total: number < PASSES, in_passes, [0, 0.0])[1],
+        "cond": lambda: tf.cond(tf.placeholder_with_default(True, []), kinds["uniform"], lambda: tf.zeros([DRAWN])),
+        "imported": imported,
+    }
+    with tf.Graph().as_default():
+        tf.set_random_seed(1)
+        drawn = kinds[kind]().op
+        session = tf.Session()
+        session.run(tf.global_variables_initializer())
+    return lambda: session.run(drawn)
 
 
 def data(count):
@@ -173,6 +214,26 @@ def measure(count, mine, other, *loops):
     return {name: seconds_of(LOOPS[name], build_for(name), count, turns) for name in loops}
 
 
+def draws(count, mine, other, *kinds):
+    turns = Turns(mine, other)
+    return {kind: seconds_of_draws(build_draw(kind), count // PARTS, turns) for kind in kinds}
+
+
+def seconds_of_draws(draw, count, turns):
+    """Seconds of a million numbers, for each part, after a warm-up."""
+    for _ in range(WARM_UP_BATCHES // PARTS):
+        draw()
+    seconds = []
+    for _ in range(PARTS):
+        turns.take()
+        begun = time.perf_counter()
+        for _ in range(count):
+            draw()
+        seconds.append((time.perf_counter() - begun) / count * 1e6 / DRAWN)
+        turns.give()
+    return seconds
+
+
 def empty(count, *loops):
     of_keras = [name for name in loops if name != "session"]
     return {name: seconds_of(LOOPS[name], compute_nothing(build()), count, Alone()) for name in of_keras}
@@ -251,7 +312,7 @@ def replayed(count, name, marks):
 
 def main():
     command, count = sys.argv[1], int(sys.argv[2])
-    commands = {"measure": measure, "empty": empty, "record": record, "replayed": replayed}
+    commands = {"measure": measure, "draws": draws, "empty": empty, "record": record, "replayed": replayed}
     answer = commands[command](count, *sys.argv[3:])
     sys.stdout.write(json.dumps(answer) + "\n")
 
