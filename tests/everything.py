@@ -20,8 +20,11 @@ few passes that a replay makes again because they trace.
 """
 
 import json
+import random
 import re
 import shutil
+import tempfile
+from pathlib import Path
 
 import kill_at_byte
 import support
@@ -397,6 +400,32 @@ def read_results(path):
         return {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return {tuple(line["cell"]): line for line in lines}
+
+
+def run_and_keep(key, results, cell_in, run, counts):
+    """Runs a cell in a directory that is gone afterwards, and keeps its line of results, which is returned.
+
+    One that cannot be run is `FAILED`, and does not end the others.
+
+    Args:
+        key: of the cell; what it draws at random follows from that.
+        results: the file.
+        cell_in: makes the cell in a directory.
+        run: `run(cell, dice)` returns its line, a dict with an `outcome`.
+        counts: names of the other members of a line, which are 0 where it cannot be run.
+    """
+    with tempfile.TemporaryDirectory(prefix="pedl-cell-") as directory:
+        cell = cell_in(Path(directory))
+        try:
+            line = run(cell, random.Random(repr(key)))
+        except Exception as error:  # noqa: BLE001
+            line = dict.fromkeys(counts, 0)
+            line["outcome"] = f"FAILED: {error!r:.600}"
+        finally:
+            cell.close()
+    line["cell"] = key
+    keep_result(results, line)
+    return line
 
 
 def keep_result(path, line):

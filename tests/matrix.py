@@ -15,10 +15,8 @@ A cell that is in the file of results is not run again.
 
 import argparse
 import os
-import random
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import everything
@@ -133,20 +131,16 @@ def main():
 
 
 def _run_and_keep(key, arguments):
-    stack, name, seed = key
-    with tempfile.TemporaryDirectory(prefix="pedl-matrix-") as directory:
-        source, settings = everything.cell_of(name)
-        script = support.SCRIPTS / arguments.script
-        cell = everything.Cell(Path(directory), script, source, seed, EPOCHS, OPTIONS, settings)
-        try:
-            line = run_cell(cell, random.Random(repr(key)))
-        except Exception as error:  # noqa: BLE001  one cell that cannot be run does not end the others
-            line = {"outcome": f"FAILED: {error!r:.300}", "kills": 0, "in_one_epoch": 0, "batches": 0}
-        finally:
-            cell.close()
-    line["cell"] = key
-    everything.keep_result(arguments.results, line)
-    return line
+    _, name, seed = key
+    source, settings = everything.cell_of(name)
+    script = support.SCRIPTS / arguments.script
+    return everything.run_and_keep(
+        key,
+        arguments.results,
+        lambda directory: everything.Cell(directory, script, source, seed, EPOCHS, OPTIONS, settings),
+        run_cell,
+        ("kills", "in_one_epoch", "batches"),
+    )
 
 
 if __name__ == "__main__":

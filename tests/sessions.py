@@ -14,9 +14,7 @@ A cell that is in the file of results is not run again.
 """
 
 import argparse
-import random
 import re
-import tempfile
 import time
 from pathlib import Path
 
@@ -157,17 +155,14 @@ def main():
 
 def _run_and_keep(key, arguments):
     _, kind, kills = key
-    with tempfile.TemporaryDirectory(prefix="pedl-sessions-") as directory:
-        cell = Cell(Path(directory), support.SCRIPTS / arguments.script, kind)
-        try:
-            line = run_cell(cell, kills, random.Random(repr(key)))
-        except Exception as error:  # noqa: BLE001  one cell that cannot be run does not end the others
-            line = {"outcome": f"FAILED: {error!r:.600}", "kills": 0, "starts": 0, "seconds": 0}
-        finally:
-            cell.close()
-    line["cell"] = key
-    everything.keep_result(arguments.results, line)
-    return line
+    script = support.SCRIPTS / arguments.script
+    return everything.run_and_keep(
+        key,
+        arguments.results,
+        lambda directory: Cell(directory, script, kind),
+        lambda cell, dice: run_cell(cell, kills, dice),
+        ("kills", "starts", "seconds"),
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ SEED = "1"
 IS_KERAS2 = "keras2" in os.environ.get("PEDL_STACK_TAGS", "").split()
 
 
-def verify(directory, *words, work=None):
+def verify(directory, *words, work=None, environment=None):
     """Runs `pedl verify --json` on scripts/planted.py in a directory; returns the exit code and the result."""
     directory.mkdir(exist_ok=True)
     shutil.copy(str(support.SCRIPTS / "planted.py"), str(directory / "planted.py"))
@@ -25,7 +25,7 @@ def verify(directory, *words, work=None):
     run = subprocess.run(
         command,
         cwd=str(directory),
-        env=support.clean_environment({}),
+        env=support.clean_environment(environment or {}),
         capture_output=True,
         timeout=support.TIMEOUT,
         check=False,
@@ -65,6 +65,17 @@ def test_a_script_on_tensorflow_is_identical(tmp_path):
     code, result = verify(tmp_path / "project", "--kills", "1", "planted.py")
     assert (code, result["verdict"]) == (0, "identical"), result
     assert result["faults"]["resumed"] == 1
+
+
+@pytest.mark.stack("keras2-tensorflow1")
+def test_a_loop_over_sessions_is_identical(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copy(str(support.SCRIPTS / "session_loops.py"), str(project))
+    code, result = verify(project, "--kills", "2", "session_loops.py", "iterator", "200", environment={"PAUSE": "0.005"})
+    assert (code, result["verdict"]) == (0, "identical"), result
+    assert result["undisturbed"]["batches"] == 180
+    assert result["faults"]["resumed"] >= 1
 
 
 @pytest.mark.stack("keras3-jax")
