@@ -481,3 +481,11 @@ def _descendants(pid):
         found += below
         front += below
     return found
+
+
+def lines_of(path):
+    """How many lines are in a file that a running script makes, and a replay withdraws for a moment."""
+    try:
+        return len(path.read_text().splitlines())
+    except FileNotFoundError:
+        return 0

@@ -21,7 +21,7 @@ def test_every_way_to_ask_is_answered_as_by_plain_python(script_run):
     assert not run.trial.directory.exists()
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_a_folder_named_by_the_clock_is_the_same_after_each_kill(script_run):
     undisturbed = script_run(support.SCRIPTS / "run_folder.py", options=OPTIONS)
     hashes = undisturbed.run().check().hashes
@@ -44,7 +44,7 @@ def test_a_folder_named_by_the_clock_is_the_same_after_each_kill(script_run):
     assert [line.split()[1] for line in log] == [str(epoch) for epoch in range(40)]
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_a_kill_before_the_first_checkpoint_begins_anew_in_a_new_folder(script_run):
     run = script_run(support.SCRIPTS / "run_folder.py", options=["--exact", "--checkpoint-seconds", "1000"])
     running = run.start()
@@ -59,7 +59,7 @@ def test_a_kill_before_the_first_checkpoint_begins_anew_in_a_new_folder(script_r
     assert (first / "log.txt").exists()
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_a_limit_of_time_is_kept_by_a_training_that_is_resumed(script_run):
     run = script_run(
         support.SCRIPTS / "run_folder.py", options=OPTIONS, environment={"SECONDS": str(SECONDS), "EPOCHS": "10000"}

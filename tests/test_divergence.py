@@ -20,9 +20,6 @@ BATCHES_OF_A_FIT = 8 * 320 // 8
 BATCHES_OF_TWO_EPOCHS = BATCHES_OF_A_FIT // 4
 SCRIPT = support.SCRIPTS / "divergence.py"
 
-# What the script does is compared before a framework sees it: one stack of each generation of Keras.
-ONE_OF_EACH = ["keras3-jax", "keras2"]
-
 # What the script does more than before, and where its batches come from.
 CHANGED_CASES = [
     ("predict", "arrays"),
@@ -142,7 +139,7 @@ def test_an_extra_call_or_draw_is_no_drift(case, what, source):
         check_same_or_stopped(ended, None)
 
 
-@pytest.mark.stack(*ONE_OF_EACH)
+@pytest.mark.stack("each-keras")
 @pytest.mark.parametrize(("what", "fit", "printed"), ENDS)
 def test_an_end_before_the_recorded_calls_is_no_success(case, what, fit, printed):
     here = case(what)
@@ -169,7 +166,7 @@ def test_an_exception_in_a_replay_is_the_users_own(case):
     assert run.run().check().hashes == here.undisturbed_like(run).hashes
 
 
-@pytest.mark.stack(*ONE_OF_EACH)
+@pytest.mark.stack("each-keras")
 @pytest.mark.parametrize("what", ["epochs", "rate", "rate-in-callback"])
 def test_what_comes_from_the_clock_is_no_drift(case, what):
     here = case(what)
@@ -210,7 +207,7 @@ def test_what_ignores_the_hash_seed_of_the_trial_is_not_exact(script_run, option
     assert "ignores the trial's hash seed" in ended.stderr
 
 
-@pytest.mark.stack(*ONE_OF_EACH)
+@pytest.mark.stack("each-keras")
 def test_the_order_of_a_set_of_objects_is_no_drift(case):
     here = case("addressed-columns")
     run = here.run()
@@ -224,7 +221,7 @@ def test_the_order_of_a_set_of_objects_is_no_drift(case):
         assert check_same_or_stopped(ended, None), f"the columns were {first}, then {second}: {ended!r}"
 
 
-@pytest.mark.stack(*ONE_OF_EACH)
+@pytest.mark.stack("each-keras")
 @pytest.mark.parametrize("source", ["arrays", "files", "by-hand"])
 @pytest.mark.parametrize("rows", [slice(None), slice(200, 201)], ids=["all-rows", "one-row"])
 @pytest.mark.parametrize("batch", [0, BATCHES_OF_TWO_EPOCHS], ids=["early", "late"])
@@ -239,7 +236,7 @@ def test_another_data_file_is_no_drift(case, source, rows, batch):
     check_same_or_stopped(ended, here.undisturbed_like(run).hashes if ended.code == 0 else None)
 
 
-@pytest.mark.stack(*ONE_OF_EACH)
+@pytest.mark.stack("each-keras")
 @pytest.mark.parametrize("source", ["arrays", "by-hand"])
 @pytest.mark.parametrize(("edit", "batch"), [(edit, BATCHES_OF_TWO_EPOCHS) for edit in sorted(EDITS)] + EARLY_EDITS)
 def test_an_edited_script_is_no_drift(case, tmp_path, edit, source, batch):
@@ -295,7 +292,7 @@ def test_a_batch_that_failed_and_does_not_fail_again_is_no_drift(case):
     assert "a call that failed does not fail now" in ended.stderr
 
 
-@pytest.mark.stack(*ONE_OF_EACH)
+@pytest.mark.stack("each-keras")
 @pytest.mark.parametrize("rows", [slice(None), slice(200, 201)], ids=["all-rows", "one-row"])
 @pytest.mark.parametrize("source", ["arrays", "by-hand"])
 def test_other_data_from_a_file_that_nobody_saw_opened_is_no_drift(case, source, rows):

@@ -54,5 +54,4 @@ def test_what_is_killed_in_its_replay_keeps_all_events(script_run):
 
 
 def _lines(run):
-    path = run.directory / "progress.txt"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return support.lines_of(run.directory / "progress.txt")

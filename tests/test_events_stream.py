@@ -11,7 +11,7 @@ import threading
 import pytest
 import support
 
-pytestmark = pytest.mark.stack("keras")
+pytestmark = pytest.mark.stack("each-keras")
 
 F_SETPIPE_SZ = 1031
 

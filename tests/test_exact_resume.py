@@ -14,11 +14,11 @@ import support
 
 IS_KERAS2 = "keras3" not in os.environ.get("PEDL_STACK_TAGS", "").split()
 TAGS = os.environ.get("PEDL_STACK_TAGS", "").split()
-# What generations of one framework may differ in.
-OF_GENERATIONS = ["arrays", "sequence-3", "processes-2", "generator-1", "images", "tf-data", "train-on-batch"]
+# What generations of one framework, and backends, may differ in.
+OF_ALL = ["arrays", "sequence-3", "processes-2", "generator-1", "images", "tf-data", "train-on-batch"]
 SOURCES = everything.sources_of(TAGS)
-if "generation" in TAGS:
-    SOURCES = [source for source in SOURCES if source in OF_GENERATIONS]
+if "each-keras" not in TAGS:
+    SOURCES = [source for source in SOURCES if source in OF_ALL]
 CELLS = [(source, 3 if number % 2 else None) for number, source in enumerate(SOURCES)]
 SCRIPT = support.SCRIPTS / ("everything_keras2.py" if IS_KERAS2 else "everything_keras3.py")
 
@@ -92,14 +92,14 @@ def test_without_exact_it_is_resumed_all_the_same(cell):
     assert "pedl: resuming after batch" in killed.ended.stderr
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_the_files_of_the_script_are_those_of_an_undisturbed_run(script_run):
     found = []
     for kills in ([], [5, 12]):
         run = script_run(support.SCRIPTS / "keeps_two_checkpoints.py", options=OPTIONS)
         (run.directory / "runs.json").write_text("7")
         for epochs in kills:
-            run.start_and_kill(lambda: _lines(run.directory / "train.log") >= epochs)  # noqa: B023
+            run.start_and_kill(lambda: support.lines_of(run.directory / "train.log") >= epochs)  # noqa: B023
         ended = run.run().check()
         assert run.trial.count("resumed") == len(kills)
         files = sorted(path for path in run.directory.rglob("*") if ".pedl" not in path.parts)
@@ -111,7 +111,7 @@ def test_the_files_of_the_script_are_those_of_an_undisturbed_run(script_run):
     assert found[0][2][0] == "8"
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_a_warning_is_given_once_however_often_the_training_is_killed(script_run):
     run = script_run(support.SCRIPTS / "warns.py", options=OPTIONS)
     given = []
@@ -148,10 +148,6 @@ def test_models_that_are_made_in_turn_are_the_undisturbed_ones(script_run):
         run.start_and_kill(lambda: run.trial.checkpoint >= batch)  # noqa: B023
     assert run.run().check().hashes == undisturbed.hashes
     assert run.trial.count("resumed") == 3
-
-
-def _lines(path):
-    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def _kill_in_both_fits(killed):

@@ -8,7 +8,7 @@ import json
 import pytest
 import support
 
-pytestmark = pytest.mark.stack("keras")
+pytestmark = pytest.mark.stack("each-keras")
 
 SCRIPT = support.SCRIPTS / "planned_fit.py"
 

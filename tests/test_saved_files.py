@@ -87,8 +87,7 @@ def test_no_file_is_lost_by_kills_in_the_replay(saving):
 
 
 def _lines(run):
-    path = run.directory / "progress.txt"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return support.lines_of(run.directory / "progress.txt")
 
 
 def _files(run):

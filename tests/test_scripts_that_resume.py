@@ -10,7 +10,7 @@ SCRIPT = support.SCRIPTS / "resumes_itself.py"
 OPTIONS = ["--exact", "--checkpoint-seconds", "0.2"]
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 @pytest.mark.parametrize("way", ["exists", "newest", "whole", "pickle"])
 def test_it_ends_as_if_nobody_had_disturbed_it(script_run, way):
     _compare(script_run, way)

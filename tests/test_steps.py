@@ -6,7 +6,7 @@ import pytest
 import support
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_models_trained_in_turns_have_averages_of_their_own_and_no_epoch(script_run):
     run = script_run(support.SCRIPTS / "two_models_by_hand.py", options=["--batches-per-step", "4"])
     ended = run.run().check()
@@ -20,7 +20,7 @@ def test_models_trained_in_turns_have_averages_of_their_own_and_no_epoch(script_
     assert "(batches 5-8): model 0 loss" in lines[1], lines
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_a_finished_trial_makes_room_when_the_next_one_trains(script_run):
     run = script_run(support.SCRIPTS / "two_models_by_hand.py")
     run.run().check()
@@ -33,7 +33,7 @@ def test_a_finished_trial_makes_room_when_the_next_one_trains(script_run):
     assert run.trial.count("trial_begun") == run.trial.count("trial_ended") == 1
 
 
-@pytest.mark.stack("keras")
+@pytest.mark.stack("each-keras")
 def test_fresh_gives_up_a_trial_that_has_lost_its_identity(script_run):
     run = script_run(support.SCRIPTS / "two_models_by_hand.py", options=["--checkpoint-period=1", "--batches-per-step=2"])
     run.run().check()

@@ -11,7 +11,7 @@ import time
 import pytest
 import support
 
-pytestmark = pytest.mark.stack("keras")
+pytestmark = pytest.mark.stack("each-keras")
 
 SCRIPT = """
 import sys

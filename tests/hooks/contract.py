@@ -722,6 +722,9 @@ def train():
         import tensorflow
 
         tensorflow.set_random_seed(3)
+        # With several operations at once it is not the same twice.
+        config = tensorflow.ConfigProto(inter_op_parallelism_threads=1)
+        keras.backend.set_session(tensorflow.Session(config=config))
     model = compiled(functional)
     x, y = arrays()
     model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
