@@ -243,6 +243,10 @@ class Calls:
             frame = frame.f_back
         return self.site_from(frame)
 
+    def site_of(self, frame):
+        """The id of the line that a frame is in; None where that takes longer to tell: `site` does."""
+        return None if self.entries else self.sites.get((id(frame.f_code), frame.f_lasti))
+
     def site_from(self, frame):
         """The id of the line of the user's code in which a frame is, or the frame that called it, and so on."""
         code, instruction = frame.f_code, frame.f_lasti

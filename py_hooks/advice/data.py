@@ -65,6 +65,8 @@ class Items:
         self._at_begin = self._state_at_begin = None
         # In a worker: its stream, and the attributes of the data set as they were after the item before.
         self._stream_of_worker = self._before = None
+        # In a worker: the data set of the script, once it is as items are built from it.
+        self._known = None
         self._passes = weakref.WeakSet()
         self._processes = None
         self.left = []
@@ -178,11 +180,13 @@ class Items:
             stream = self._stream_of_worker = WorkerStream()
             # Nothing else is done in this thread.
             stream.__enter__()
-        if not getattr(self.dataset, "_pedl_has_begun", True):
-            # What it draws and seeds is for nobody's items.
-            stream.begin(self.key + ("worker", epoch, index))
-            self.dataset._pedl_begin()
-            self.forget_dataset()
+        if self._known is None:
+            if not getattr(self.dataset, "_pedl_has_begun", True):
+                # What it draws and seeds is for nobody's items.
+                stream.begin(self.key + ("worker", epoch, index))
+                self.dataset._pedl_begin()
+                self.forget_dataset()
+            self._known = self._source()
         stream.begin(self.key + (epoch, index))
         try:
             built = self._compared(stream, index)
@@ -205,14 +209,14 @@ class Items:
         else:
             with self._keyed(stream.key):
                 item = self.dataset[index]
-        changed = self._first_change(before)
+        changed = self._first_change(before, self._known)
         if changed is not _SAME:
             self._before = None
         return item, changed or None
 
     def forget_dataset(self):
         """In a worker: the data set is about to be used with other attributes, and may draw from other generators."""
-        self._before = self._owned = None
+        self._before = self._owned = self._known = None
 
     def _building(self, epoch, index):
         return _Building((epoch, index), PrivateStream(*(self.key + (epoch, index))))
@@ -299,10 +303,15 @@ class Items:
     def _attributes(self):
         return dict(getattr(self._source(), "__dict__", ()))
 
-    def _first_change(self, before):
-        """The name of an attribute whose value is another one than before, or None; `_SAME` where it is no other object."""
+    def _first_change(self, before, source=None):
+        """The name of an attribute whose value is another one than before, or None; `_SAME` where it is no other object.
+
+        Args:
+            before: the attributes as they were.
+            source: the data set of the script, where it is known.
+        """
         # What can change without being bound anew is not compared, and this is done for every item.
-        now = getattr(self._source(), "__dict__", before)
+        now = getattr(self._source() if source is None else source, "__dict__", before)
         try:
             if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
                 return _SAME

@@ -43,28 +43,20 @@ class TrainingRun:
         self.cleaned = self.large = None
         recorder.CALLS.trial.metric_names(self.identity, [_metric_of(fetch) for fetch in fetches])
 
-    def record(self, calls, feeds, live, *arguments):
-        """Makes a run, and records it.
+    def keep(self, calls, site, feeds, result):
+        """Records a run that was made. The caller keeps `depth` of the recorder above 0.
 
         Args:
             calls: the recorder.
+            site: the script's line.
             feeds: as of `run`.
-            live: makes it, given `arguments`.
+            result: what was fetched.
         """
-        if EVALUATION.runs:
-            EVALUATION.tell(calls)
-        site = calls.site()
-        calls.depth += 1
-        try:
-            result = live(*arguments)
-            if self.large is None:
-                self.large = large(self._fetches, result)
-            for name, size in self.large:
-                calls.note_kept(name, size)
-            calls.record_batch(self, site, False, feeds, _NO_NAMES, result)
-        finally:
-            calls.depth -= 1
-        return result
+        if self.large is None:
+            self.large = large(self._fetches, result)
+        for name, size in self.large:
+            calls.note_kept(name, size)
+        calls.record_batch(self, site, False, feeds, _NO_NAMES, result)
 
     def note_changes(self, calls):
         """Notes which variables a run changes, where that is not noted."""
@@ -175,7 +167,15 @@ def run(calls, session, effects, fetches, feeds, live, pull):
         function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
     if calls.replaying:
         return _answered(calls, function, effects, feeds, pull)
-    return function.record(calls, feeds, live)
+    EVALUATION.tell(calls)
+    site = calls.site()
+    calls.depth += 1
+    try:
+        result = live()
+        function.keep(calls, site, feeds, result)
+    finally:
+        calls.depth -= 1
+    return result
 
 
 def _answered(calls, function, effects, feeds, pull):

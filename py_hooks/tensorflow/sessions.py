@@ -17,12 +17,14 @@ import os
 import sys
 import weakref
 from functools import partial
+from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, places
 from py_hooks.engine.patch import binding
 from py_hooks.refusal import Refusal
 from py_hooks.tensorflow import event_files, graphs, session_loops
+from py_hooks.tensorflow.session_loops import EVALUATION
 
 _PROCESS = os.getpid()
 
@@ -230,21 +232,33 @@ def deleted(original, session_or_callable):
 @binding
 def run(original):
     """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
+    run_code = original.__globals__["BaseSession"].run.__code__
 
     def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
-        if session._pedl_initialized < len(session._pedl_known.random_states):
+        known = session._pedl_known
+        if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth:
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-        tensors, values = _fed(feed_dict)
-        effects = session._pedl_known.effects(fetch_list + target_list, tensors)
+        tensors, values, feed_dict = _fed(feed_dict)
+        effects = known.effects(fetch_list + target_list, tensors)
         training = effects.training
-        if training is not None and handle is None and not calls.replaying and calls.on_main_thread():
-            # One run of a loop: the way that has to be short.
-            return training.record(
-                calls, values, original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata
-            )
+        if training is not None and not calls.replaying and handle is None and get_ident() == calls.main_thread:
+            # One run of a loop. What is done here is added to each, so nothing is called that need not be.
+            if EVALUATION.runs:
+                EVALUATION.tell(calls)
+            caller = sys._getframe(2)
+            site = calls.site_of(caller.f_back) if caller.f_code is run_code else None
+            if site is None:
+                site = calls.site()
+            calls.depth += 1
+            try:
+                result = original(session, None, target_list, fetch_list, feed_dict, options, run_metadata)
+                training.keep(calls, site, values, result)
+            finally:
+                calls.depth -= 1
+            return result
         if _passes(calls, session, handle, effects):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         live = partial(original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
@@ -271,12 +285,29 @@ def _passes(calls, session, handle, effects):
     return True
 
 
+class _Feeds:
+    """What `_do_run` of TensorFlow 1.15 asks of the values that it is given.
+
+    Its own mapping makes an object for each item that it is asked for, which takes longer than all that is done here.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items):
+        self._items = items
+
+    def items(self):
+        return self._items
+
+
 def _fed(feed_dict):
-    """The tensors that a run is given values for, and the values."""
-    # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. From there on its keys are
-    # references to the tensors, which can be hashed.
-    storage = getattr(feed_dict, "_storage", feed_dict)
-    return [getattr(tensor, "_wrapped", tensor) for tensor in storage], tuple(storage.values())
+    """The tensors that a run is given values for, the values, and both for `_do_run`."""
+    storage = getattr(feed_dict, "_storage", None)
+    if storage is None:
+        # In TensorFlow 2 its keys are references to the tensors, which can be hashed.
+        return [getattr(tensor, "_wrapped", tensor) for tensor in feed_dict], tuple(feed_dict.values()), feed_dict
+    tensors, values = [key._wrapped for key in storage], tuple(storage.values())
+    return tensors, values, _Feeds(list(zip(tensors, values)))
 
 
 def _pull(calls, original, session, feed_dict, operations):
@@ -359,7 +390,7 @@ def _answerable(calls, effects, fetches, live, pull):
         pull(effects.takers)
     values = calls.call(recorder.READ, _identity(calls, effects), live, raises=session_loops.end_of_data())
     if not was_replaying:
-        session_loops.EVALUATION.add(fetches, values)
+        EVALUATION.add(fetches, values)
         for name, size in session_loops.large(fetches, values):
             calls.note_kept(name, size)
     return values

@@ -170,7 +170,7 @@ impl Consumer {
             slot: self.arena.ring().take(self.place(task), next),
             bytes: None,
             kept: None,
-            process: process::id(),
+            process: self.process,
         }
     }
 
