@@ -17,6 +17,7 @@ KINDS = [
     "iterator",
     "assign",
     "two",
+    "growing",
     "saver",
     "monitored",
     "function",

@@ -45,6 +45,7 @@ class Sessions:
         """Numbers a session that was just made."""
         session._pedl_known = graphs.of(session.graph)
         session._pedl_initialized = 0
+        session._pedl_outputs = {}
         self._references.append(weakref.ref(session))
 
     def alive(self):
@@ -241,7 +242,7 @@ def run(original):
         calls = recorder.CALLS
         if calls.depth:
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-        tensors, values, feed_dict = _fed(feed_dict)
+        tensors, values = _fed(feed_dict)
         effects = known.effects(fetch_list + target_list, tensors)
         training = effects.training
         if training is not None and not calls.replaying and handle is None and get_ident() == calls.main_thread:
@@ -254,7 +255,13 @@ def run(original):
                 site = calls.site()
             calls.depth += 1
             try:
-                result = original(session, None, target_list, fetch_list, feed_dict, options, run_metadata)
+                outputs = session._pedl_outputs.get(training)
+                if outputs is None:
+                    outputs = session._pedl_outputs[training] = _Outputs(session, target_list, fetch_list, tensors)
+                feeds = dict(zip(outputs.feeds, values))
+                result = session._do_call(
+                    session._call_tf_sessionrun, options, feeds, outputs.fetches, outputs.targets, run_metadata
+                )
                 training.keep(calls, site, values, result)
             finally:
                 calls.depth -= 1
@@ -271,6 +278,23 @@ def run(original):
     return do_run
 
 
+class _Outputs:
+    """What TensorFlow's C API calls the tensors and ops of a run that trains, in one session.
+
+    `_do_run` finds them anew for each run, and has the session take up what was added to the graph, under a lock that
+    takes longer than all that is done here for a run. Once is enough: an op that a session has run does not change in it
+    any more, and neither does what the op depends on.
+    """
+
+    __slots__ = ("feeds", "fetches", "targets")
+
+    def __init__(self, session, target_list, fetch_list, tensors):
+        session._do_call(session._extend_graph)
+        self.feeds = [tensor._as_tf_output() for tensor in tensors]
+        self.fetches = [tensor._as_tf_output() for tensor in fetch_list]
+        self.targets = [op._c_op for op in target_list]
+
+
 def _passes(calls, session, handle, effects):
     """Whether a run is none for the door: before the first that trains or writes files, and those in parts.
 
@@ -285,29 +309,12 @@ def _passes(calls, session, handle, effects):
     return True
 
 
-class _Feeds:
-    """What `_do_run` of TensorFlow 1.15 asks of the values that it is given.
-
-    Its own mapping makes an object for each item that it is asked for, which takes longer than all that is done here.
-    """
-
-    __slots__ = ("_items",)
-
-    def __init__(self, items):
-        self._items = items
-
-    def items(self):
-        return self._items
-
-
 def _fed(feed_dict):
-    """The tensors that a run is given values for, the values, and both for `_do_run`."""
-    storage = getattr(feed_dict, "_storage", None)
-    if storage is None:
-        # In TensorFlow 2 its keys are references to the tensors, which can be hashed.
-        return [getattr(tensor, "_wrapped", tensor) for tensor in feed_dict], tuple(feed_dict.values()), feed_dict
-    tensors, values = [key._wrapped for key in storage], tuple(storage.values())
-    return tensors, values, _Feeds(list(zip(tensors, values)))
+    """The tensors that a run is given values for, and the values."""
+    # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. There, and from there on, its
+    # keys are references to the tensors, which can be hashed.
+    storage = getattr(feed_dict, "_storage", feed_dict)
+    return [getattr(tensor, "_wrapped", tensor) for tensor in storage], tuple(storage.values())
 
 
 def _pull(calls, original, session, feed_dict, operations):

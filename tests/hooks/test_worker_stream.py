@@ -69,7 +69,8 @@ def _work(draw, is_seen, indices, connection):
         WorkerStream._is_known = True
     items = Items.__new__(Items)
     items.key, items.dataset = ("items",) + KEY, Draws(draw)
-    items._owned = items._before = items._stream_of_worker = None
+    items._stream_of_worker = None
+    items.forget_dataset()
     built = []
     for index in indices:
         try:

@@ -344,6 +344,25 @@ def two():
             finish(session)
 
 
+def growing():
+    """Two sessions on one graph, in turn. A second optimizer is added in the middle, when both have trained."""
+    x, y = tf.placeholder(tf.float32, [None, 8]), tf.placeholder(tf.int32, [None])
+    loss = loss_of(dense(x, 3, "softmax"), y)
+    step = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
+    sessions = [tf.Session(), tf.Session()]
+    for session in sessions:
+        session.run(tf.global_variables_initializer())
+    for number in range(CALLS):
+        if number == CALLS // 2:
+            step = tf.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
+            for session in sessions:
+                session.run(tf.variables_initializer([v for v in tf.global_variables() if "Momentum" in v.name]))
+        inputs, labels = rows()
+        note(sessions[number % 2].run([loss, step], {x: inputs, y: labels})[0])
+    for session in sessions:
+        finish(session)
+
+
 def saver():
     """A Saver of the script's own, which keeps three files, and goes back to an older one in the middle."""
     x, y = tf.placeholder(tf.float32, [None, 8]), tf.placeholder(tf.int32, [None])
