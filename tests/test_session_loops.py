@@ -129,6 +129,7 @@ def test_queues_that_threads_fill_are_told_and_resumed(run_of):
     [
         ("partial", "training by `partial_run` is not intercepted in this version"),
         ("threads", "a thread of the script trains"),
+        ("writes", "training by a run that writes files is not intercepted in this version"),
     ],
 )
 def test_training_that_is_not_recorded_is_told(run_of, kind, cause):
@@ -138,3 +139,8 @@ def test_training_that_is_not_recorded_is_told(run_of, kind, cause):
     refused = run_of(kind, 40, "--exact").run().check(77)
     assert cause in refused.stderr
     assert "the script was stopped" in refused.stderr
+
+
+def test_each_session_that_trains_is_asked_what_it_cannot_repeat(run_of):
+    refused = run_of("several_at_once", 40, "--exact").run().check(77)
+    assert "a session runs several operations at once" in refused.stderr

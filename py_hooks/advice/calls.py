@@ -139,6 +139,7 @@ class Calls:
         self._ours = (native_error, Refusal)
         self._pending = []
         self._kept = {}
+        self._is_log_told = False
         self.sites = {}
         self._codes = []
         self.main_thread = threading.main_thread().ident
@@ -379,9 +380,10 @@ class Calls:
         self._kept[name] = self._kept.get(name, 0) + size
 
     def _refuse_longer_log(self):
-        cause = "the log of calls is over its limit (`--log-limit`)"
-        if any(known.startswith(cause) for known in self.causes):
+        if self._is_log_told:
             return
+        self._is_log_told = True
+        cause = "the log of calls is over its limit (`--log-limit`)"
         if self._kept:
             name, size = max(self._kept.items(), key=lambda each: each[1])
             cause += f"; the values of `{name}` take {size / 1e6:.1f} MB of it"

@@ -1,4 +1,6 @@
 """What `pedl.frameworks.keras.data.KerasDataAdapter` takes its batches from."""
+import pickle
+
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import sendable, worker_processes
 from py_hooks.advice.item_epochs import ItemEpochs
@@ -58,7 +60,7 @@ def _refuse(sequence):
 
     name, method = type(sequence).__name__, multiprocessing.get_start_method()
     help = "set the start method `fork`, or use threads (use_multiprocessing=False)"
-    why = sendable.cause_in(sequence)
+    why = sendable.cause_in(sequence, pickle.dumps)
     if why is not None:
         raise TypeError(
             f"KerasDataAdapter cannot send `{name}` to worker processes that are started by `{method}`: {why}\n  {help}"

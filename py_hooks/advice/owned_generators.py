@@ -34,21 +34,23 @@ def is_generator(value):
 
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Generator):
-        return value is not torch.default_generator
+        return not is_global(value)
     kinds = (random.Random, numpy.random.RandomState, getattr(numpy.random, "Generator", random.Random))
     if isinstance(value, random.SystemRandom):
         # It has no state; what it draws nobody can draw again.
         return False
-    return isinstance(value, kinds) and value is not random._inst and value is not numpy.random.mtrand._rand
+    return isinstance(value, kinds) and not is_global(value)
 
 
 def is_global(value):
-    """Whether it is python's or numpy's own generator, which streams are for."""
+    """Whether it is python's, numpy's or torch's own generator, which streams are for."""
     import random
 
     import numpy
 
-    return value is random._inst or value is numpy.random.mtrand._rand
+    torch = sys.modules.get("torch")
+    of_torch = getattr(torch, "default_generator", None)
+    return value is random._inst or value is numpy.random.mtrand._rand or (of_torch is not None and value is of_torch)
 
 
 def find(dataset):

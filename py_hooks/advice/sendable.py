@@ -98,11 +98,17 @@ def pickled(dataset):
     return file.getvalue(), pickler
 
 
-def cause_in(dataset):
-    """Which attribute of a data set cannot be pickled, and why; None where each of them can."""
+def cause_in(dataset, dumps=None):
+    """Which attribute of a data set cannot be pickled, and why; None where each of them can.
+
+    Args:
+        dataset: its `__dict__` is looked through.
+        dumps: pickles a value; without it, as what is sent to a worker server is.
+    """
+    dumps = dumps or (lambda value: SendingPickler(io.BytesIO(), dataset).dump(value))
     for name, value in sorted(getattr(dataset, "__dict__", {}).items()):
         try:
-            SendingPickler(io.BytesIO(), dataset).dump(value)
+            dumps(value)
         except Exception as error:  # noqa: BLE001 - whatever the class of the script's does
             return f"its attribute `{name}` cannot be pickled ({error})"
     return None

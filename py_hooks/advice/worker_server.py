@@ -34,6 +34,10 @@ _OF_SCRIPT = (
 _TRIAL = None
 
 
+def _do_nothing(_number, _frame):
+    pass
+
+
 def main(trial):
     """The server: starts a pool process for each request, until the trial process has ended.
 
@@ -43,7 +47,8 @@ def main(trial):
     global _TRIAL  # noqa: PLW0603 - of the whole process
     _TRIAL = trial
     for number in _OF_SCRIPT:
-        signal.signal(number, signal.SIG_IGN)
+        # Not ignored: what a worker starts would ignore them too.
+        signal.signal(number, _do_nothing)
     try:
         end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         end.connect(address(trial.serves))

@@ -162,9 +162,11 @@ def run(calls, session, effects, fetches, feeds, live, pull):
     """
     function = effects.training
     if function is None:
-        entries.announce(calls, causes_of(effects) + _causes_of_session(session))
+        trains(calls, session, causes_of(effects))
         loops.keeps_its_length(calls, "a session trains")
         function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
+    else:
+        trains(calls, session)
     if calls.replaying:
         return _answered(calls, function, effects, feeds, pull)
     EVALUATION.tell(calls)
@@ -189,10 +191,23 @@ def _answered(calls, function, effects, feeds, pull):
     return result
 
 
-def _causes_of_session(session):
+def trains(calls, session, causes=()):
+    """A session trains. The first time it is asked what about it cannot be resumed exactly.
+
+    Args:
+        calls: the recorder.
+        session: the session.
+        causes: what in the run cannot be.
+    """
     from py_hooks.tensorflow import sessions
 
-    return sessions.causes_of(session)
+    if session._pedl_trains and not causes:
+        return
+    causes = list(causes)
+    if not session._pedl_trains:
+        session._pedl_trains = True
+        causes += sessions.causes_of(session)
+    entries.announce(calls, causes)
 
 
 # -- files that a run writes -------------------------------------------------------------------------------------------

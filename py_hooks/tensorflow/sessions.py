@@ -2,14 +2,16 @@
 
 What their variables hold belongs to a checkpoint, and what the script runs in them is seen.
 
-The door. Outside the calls of Keras that are recorded, a run is one of three, told apart by what its fetches depend on:
+The door. Outside the calls of Keras that are recorded, a run is one of five, told apart by what its fetches depend on:
 
+    it trains                         a batch (`session_loops.py`)
+    it writes files                   they belong to the checkpoints, as those of `model.save` do
     it reads what training changed    a recorded call: in a replay the variables hold no true values
     it writes, from other values      made in a replay too; what the script feeds is checked against its record
     anything else                     made in a replay too, and not recorded
 
-A run of the first kind that also writes (a moving average of the weights) is not made in a replay; what it writes is
-then as unknown as what it reads, until the resume point.
+A run that reads what training changed and also writes (a moving average of the weights) is not made in a replay; what
+it writes is then as unknown as what it reads, until the resume point.
 
 Source: tensorflow 1.15.5, tensorflow/python/client/session.py.
 """
@@ -46,6 +48,7 @@ class Sessions:
         session._pedl_known = graphs.of(session.graph)
         session._pedl_initialized = 0
         session._pedl_outputs = {}
+        session._pedl_trains = False
         self._references.append(weakref.ref(session))
 
     def alive(self):
@@ -250,14 +253,12 @@ def run(original):
             if EVALUATION.runs:
                 EVALUATION.tell(calls)
             caller = sys._getframe(2)
-            site = calls.site_of(caller.f_back) if caller.f_code is run_code else None
-            if site is None:
-                site = calls.site()
+            site = (caller.f_code is run_code and calls.site_of(caller.f_back)) or calls.site()
             calls.depth += 1
             try:
-                outputs = session._pedl_outputs.get(training)
-                if outputs is None:
-                    outputs = session._pedl_outputs[training] = _Outputs(session, target_list, fetch_list, tensors)
+                outputs = session._pedl_outputs.get(training) or _outputs_of(
+                    calls, session, training, target_list, fetch_list, tensors
+                )
                 feeds = dict(zip(outputs.feeds, values))
                 result = session._do_call(
                     session._call_tf_sessionrun, options, feeds, outputs.fetches, outputs.targets, run_metadata
@@ -269,13 +270,17 @@ def run(original):
         if _passes(calls, session, handle, effects):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         live = partial(original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-        if effects.writers and calls.on_main_thread():
-            feeds = {tensor.name: value for tensor, value in zip(tensors, values)}
-            return _save(calls, session, effects, feeds, live)
         pull = partial(_pull, calls, original, session, feed_dict)
-        return _admit(calls, session, effects, fetch_list, values, live, pull)
+        return _admit(calls, session, effects, fetch_list, tensors, values, live, pull)
 
     return do_run
+
+
+def _outputs_of(calls, session, training, target_list, fetch_list, tensors):
+    """The `_Outputs` of the first such run in a session."""
+    session_loops.trains(calls, session)
+    outputs = session._pedl_outputs[training] = _Outputs(session, target_list, fetch_list, tensors)
+    return outputs
 
 
 class _Outputs:
@@ -323,45 +328,62 @@ def _pull(calls, original, session, feed_dict, operations):
         original(session, None, operations, [], feed_dict, None, None)
 
 
-def _admit(calls, session, effects, fetches, feeds, live, pull):
-    if not effects.trains:
-        return _through_door(calls, session, effects, fetches, feeds, live, pull)
-    if calls.on_main_thread():
-        return session_loops.run(calls, session, effects, fetches, feeds, live, pull)
-    session_loops.in_a_thread(calls)
-    return live()
+def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
+    """A run.
+
+    Args:
+        calls: the recorder.
+        session: the session.
+        effects: of its fetches.
+        fetches: tensors that it returns values of.
+        fed: tensors that it is given values for.
+        feeds: these values.
+        live: makes it.
+        pull: runs some of its ops, with what it is given.
+    """
+    if effects.trains and effects.writers:
+        say_not_intercepted("training by a run that writes files")
+        return live()
+    if effects.trains:
+        if calls.on_main_thread():
+            return session_loops.run(calls, session, effects, fetches, feeds, live, pull)
+        session_loops.in_a_thread(calls)
+        return live()
+    if effects.writers and calls.on_main_thread():
+        return _save(calls, session, effects, {tensor.name: value for tensor, value in zip(fed, feeds)}, live)
+    return _through_door(calls, session, effects, fetches, feeds, live, pull)
 
 
 def make_callable_from_options(original, session, options):
     """`BaseSession._make_callable_from_options`: what `K.function` runs."""
     function, known = original(session, options), session._pedl_known
-    fetches = effects = None
+    fetches = fed = effects = None
 
     def through_door(*args, **kwargs):
-        nonlocal fetches, effects
+        nonlocal fetches, fed, effects
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth:
             return function(*args, **kwargs)
         if effects is None:
-            fetches, effects = _effects_of_callable(session.graph, options)
-        if not calls.begun and not effects.trains:
+            fetches, fed, effects = _effects_of_callable(session.graph, options)
+        if _passes(calls, session, None, effects):
             return function(*args, **kwargs)
 
-        live, pull = partial(function, *args, **kwargs), partial(_run, session)
-        return _admit(calls, session, effects, fetches, args, live, pull)
+        live, given = partial(function, *args, **kwargs), dict(zip(fed, args))
+        return _admit(calls, session, effects, fetches, fed, args, live, lambda operations: _run(session, operations, given))
 
     return through_door
 
 
 def _effects_of_callable(graph, options):
-    """The tensors that a callable fetches, and what it does to run it."""
+    """The tensors that a callable fetches, those that it is given values for, and what it does to run it."""
     fetches = [graph.as_graph_element(name) for name in options.fetch]
     targets = [graph.as_graph_element(name) for name in options.target]
     feeds = [graph.as_graph_element(name) for name in options.feed]
     connections = tuple((pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection)
-    return fetches, graphs.of(graph).effects(fetches + targets, feeds, connections)
+    return fetches, feeds, graphs.of(graph).effects(fetches + targets, feeds, connections)
 
 
 def make_callable(original, session, fetches, feed_list=None, accept_options=False):

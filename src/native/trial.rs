@@ -837,14 +837,16 @@ impl Trial {
         Ok((encoded, opaque))
     }
 
-    /// Whether this is a forked child. Before the trial begins nothing depends on it.
+    /// Whether nothing of the trial is this process's to do (see the field).
     fn is_inert(&self) -> bool {
         self.is_inert.load(Ordering::Relaxed)
     }
 
     fn refuse_in_child(&self) -> PyResult<()> {
         if self.is_inert() {
-            return Err(Error::new_err("a call is to be answered in a forked child"));
+            return Err(Error::new_err(
+                "a call is to be answered in a forked child, or in a worker server",
+            ));
         }
         Ok(())
     }

@@ -180,3 +180,13 @@ def test_in_a_default_by_name(generator):
         return by
 
     find(Dataset(draw=draw), generator)
+
+
+@pytest.mark.stack("keras3-torch")
+def test_torchs_own_generator_is_nobodys():
+    import torch
+
+    assert owned_generators.is_global(torch.default_generator)
+    assert not owned_generators.is_generator(torch.default_generator)
+    assert owned_generators.is_generator(torch.Generator())
+    assert owned_generators.find(Dataset(generator=torch.default_generator)) == []

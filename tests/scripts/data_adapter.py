@@ -24,6 +24,10 @@ ROWS, BATCH = 42, 8
 EPOCHS = 3
 
 
+class Settings:
+    """Of the script itself; it can be pickled all the same."""
+
+
 class Noisy(pedl.frameworks.keras.data.InMemorySequence):
     """Adds noise to its batches, and tells who builds them, and how often an epoch has ended."""
 
@@ -51,6 +55,7 @@ def main():
     is_validation = "validation" in sys.argv
     data = Noisy()
     if "spawn" in sys.argv or "lambda" in sys.argv:
+        data.settings = Settings()
         multiprocessing.set_start_method("spawn")
     if "lambda" in sys.argv:
         data.transform = lambda rows: rows

@@ -63,7 +63,7 @@ def loss_of(logits, labels):
     return tf.add(tf.reduce_mean(entropy), work(logits), name="loss")
 
 
-def finish(session, **more):
+def finish(session):
     """The values of all variables, in the order of their names."""
     for variable in sorted(tf.global_variables(), key=lambda variable: variable.name):
         note(session.run(variable))
@@ -344,12 +344,16 @@ def two():
             finish(session)
 
 
-def growing():
-    """Two sessions on one graph, in turn. A second optimizer is added in the middle, when both have trained."""
+def growing(config=None):
+    """Two sessions on one graph, in turn. A second optimizer is added in the middle, when both have trained.
+
+    Args:
+        config: of the second session.
+    """
     x, y = tf.placeholder(tf.float32, [None, 8]), tf.placeholder(tf.int32, [None])
     loss = loss_of(dense(x, 3, "softmax"), y)
     step = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
-    sessions = [tf.Session(), tf.Session()]
+    sessions = [tf.Session(), tf.Session(config=config)]
     for session in sessions:
         session.run(tf.global_variables_initializer())
     for number in range(CALLS):
@@ -360,6 +364,25 @@ def growing():
         inputs, labels = rows()
         note(sessions[number % 2].run([loss, step], {x: inputs, y: labels})[0])
     for session in sessions:
+        finish(session)
+
+
+def several_at_once():
+    """As `growing`, but that the second session runs several operations at once."""
+    growing(tf.ConfigProto(inter_op_parallelism_threads=8))
+
+
+def writes():
+    """Runs that train and write a file."""
+    x, y = tf.placeholder(tf.float32, [None, 8]), tf.placeholder(tf.int32, [None])
+    loss = loss_of(dense(x, 3, "softmax"), y)
+    step = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
+    write = tf.io.write_file("loss.txt", tf.as_string(loss))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(CALLS):
+            inputs, labels = rows()
+            note(session.run([loss, step, write], {x: inputs, y: labels})[0])
         finish(session)
 
 
