@@ -125,12 +125,14 @@ def test_a_killed_run_goes_on(run_of, forked):
     assert run.trial.count("resumed") == 1
 
 
+# What is there besides: a server, a pool, and two workers, where the data set can be read.
+@pytest.mark.parametrize(("kind", "processes"), [("slow", 4), ("stuck", 2)])
 @pytest.mark.parametrize("whom", ["trial", "supervisor"])
-def test_nothing_outlives_the_run(run_of, whom):
-    running = run_of("slow").start()
-    running.wait_until(lambda: len(running.workers) == 2)
+def test_nothing_outlives_the_run(run_of, kind, processes, whom):
+    running = run_of(kind).start()
+    servers = lambda: [pid for pid in support._descendants(running.pid) if support._is_server(pid)]  # noqa: E731
+    running.wait_until(lambda: len(servers()) == processes)
     below = support._descendants(running.pid)
-    assert sum(support._is_server(pid) for pid in below) == 4, "a server, a pool, and two workers"
     os.kill(running.pid if whom == "supervisor" else running.trial_pid, signal.SIGKILL)
     limit = time.monotonic() + 10
     while any(pid in support._parents() for pid in below if pid != running.pid):

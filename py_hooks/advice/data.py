@@ -205,10 +205,10 @@ class Items:
         if self._owned is None:
             self._owned = owned_generators.find(self.dataset)
         if not self._owned:
-            item = self.dataset[index]
+            item = self._item(index)
         else:
             with self._keyed(stream.key):
-                item = self.dataset[index]
+                item = self._item(index)
         changed = self._first_change(before, self._known)
         if changed is not _SAME:
             self._before = None
@@ -276,12 +276,19 @@ class Items:
         elif self.workers and not self.must_be_built and self._first_change(self._at_begin):
             # Threads build ahead, nobody knows how far, of what somebody else changes.
             self.notice_differences(self._changes(self._at_begin))
-        item = self.dataset[index]
+        item = self._item(index)
         self.notice(self._first_change(before) or None)
         if recorder.CALLS.position() != position and recorder.CALLS.recordable():
             # What it computes, or writes, has its records.
             self.must_be_built = True
         return item
+
+    def _item(self, index):
+        try:
+            return self.dataset[index]
+        except StopIteration as error:
+            # Else it would be the end of the epoch. Of Keras's generators it comes as the same.
+            raise RuntimeError("generator raised StopIteration") from error
 
     def notice(self, changed):
         """An item was built.

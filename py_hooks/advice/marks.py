@@ -41,6 +41,18 @@ PLAIN = {type(None), bool, int, float, complex, str, bytes}
 AROUND = object()
 
 
+# Of `__flags__`: the type was made by a `class` statement, or as one is (cpython, Include/object.h, Py_TPFLAGS_HEAPTYPE).
+_HEAP_TYPE = 1 << 9
+
+
+def _is_of_c(kind):
+    """Whether objects of a type have something in them that is neither an attribute nor in a slot."""
+    return any(
+        base is not object and (not base.__flags__ & _HEAP_TYPE or base.__module__ in sys.builtin_module_names)
+        for base in kind.__mro__
+    )
+
+
 class Unnamed(Exception):
     """There is something that another process could not have: it has no name there."""
 
@@ -287,11 +299,19 @@ class Look:
             self._waiting.append(array)
         elif contents is not None and contents is not _NOTHING:
             self._waiting.extend(contents)
-        elif attributes is None and not slots:
+        elif not slots and (attributes is None or (not attributes and _is_of_c(kind))):
             self._look_into_pickle(value)
+        elif _is_of_c(kind):
+            self._look_into_plain_base(value, kind)
         if attributes is not None or slots:
             self._look_into_dict({**(attributes or {}), **slots})
         self._waiting.append(kind)
+
+    def _look_into_plain_base(self, value, kind):
+        """The number or text that an object of a class with such a base is, besides what it holds."""
+        for base in kind.__mro__:
+            if base in PLAIN and hasattr(base, "__getnewargs__"):
+                self._digest.update(marshal.dumps(base.__getnewargs__(value), 2))
 
     def _look_into_pickle(self, value):
         """An object of C code shows what it is by its pickle; one that has none is taken for what it is by itself."""

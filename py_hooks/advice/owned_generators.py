@@ -18,7 +18,7 @@ from py_hooks.advice import places
 # Of objects that are looked at. A data set that holds a million objects of the script's own keeps its generator above
 # them.
 _MAX_OBJECTS = 20000
-# Of one container. A generator does not stand in the middle of a list of file names.
+# Of one container that begins with data: a generator does not stand in the middle of a list of file names.
 _MAX_ELEMENTS = 100
 # Of containers in what a decorator holds.
 _MAX_DEPTH = 3
@@ -72,10 +72,10 @@ def find(dataset):
 
 def _reached_from(value):
     if isinstance(value, dict):
-        return list(value.values())[:_MAX_ELEMENTS]
+        return _elements(list(value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):
         # The order of a set is that of its hashes, which the trial fixes.
-        return list(value)[:_MAX_ELEMENTS]
+        return _elements(list(value))
     if isinstance(value, types.MethodType):
         return [value.__self__, value.__func__]
     if isinstance(value, types.FunctionType):
@@ -88,6 +88,15 @@ def _reached_from(value):
     # In one step: workers may bind attributes meanwhile.
     attributes = dict(getattr(value, "__dict__", ()))
     return [*attributes.values(), *held, *_methods_of(type(value))]
+
+
+def _elements(values):
+    first = values[:_MAX_ELEMENTS]
+    return first if all(map(_is_data, first)) else values[:_MAX_OBJECTS]
+
+
+def _is_data(value):
+    return isinstance(value, _LEAVES) or hasattr(value, "__array__")
 
 
 def _methods_of(cls):

@@ -109,9 +109,11 @@ class WorkerStream(PrivateStream):
 
     To set the generator takes longer than to build a small item, and few data sets draw. So it is set for the first item,
     and from the first one on that draws; an item that has drawn before it was set (`catch_up`) is built again.
+
+    The global generator of torch is set for each item, once that is imported.
     """
 
-    __slots__ = ("_mark", "_is_late")
+    __slots__ = ("_mark", "_is_late", "_torch")
 
     # Of this process: tells where numpy's global generator is; None where every stream sets it.
     _where = None
@@ -129,6 +131,9 @@ class WorkerStream(PrivateStream):
                 WorkerStream._where = _position_of(self._numpy)
         if WorkerStream._where is not None:
             self._mark = WorkerStream._where()
+        self._torch = _generator_of_torch()
+        if self._torch is not None:
+            self._set_torch()
 
     @property
     def numpy(self):
@@ -151,9 +156,18 @@ class WorkerStream(PrivateStream):
         elif self._is_late:
             self._set()
         is_late, self._is_late = self._is_late, False
+        if self._torch is None and "torch" in sys.modules:
+            # The item has imported it.
+            self._torch = _generator_of_torch()
+            is_late = is_late or self._torch is not None
         if is_late:
             self._python = None
+            if self._torch is not None:
+                self._set_torch()
         return is_late
+
+    def _set_torch(self):
+        self._torch.manual_seed(mix("torch", *self.key) >> 1)
 
     def _set_always(self):
         WorkerStream._where = None
@@ -162,6 +176,11 @@ class WorkerStream(PrivateStream):
     def _set(self):
         self._numpy = sys.modules["numpy"].random.mtrand._rand
         self._numpy.seed(mix("numpy", *self.key) % (1 << 32))
+
+
+def _generator_of_torch():
+    """The global generator of torch; None where that is not imported."""
+    return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
 def _position_of(generator):

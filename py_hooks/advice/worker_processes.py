@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 import traceback
+from importlib import import_module
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import sendable, served_workers
@@ -464,7 +465,8 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, place):
         if type(place) is tuple:
-            return sys.modules["torch"].from_numpy(self._arrays[place[1]])
+            # Of two, the worker alone may have imported it.
+            return import_module("torch").from_numpy(self._arrays[place[1]])
         return self._arrays[place]
 
 

@@ -46,6 +46,7 @@ def main(trial):
     """
     global _TRIAL  # noqa: PLW0603 - of the whole process
     _TRIAL = trial
+    trial.die_with_parent()
     for number in _OF_SCRIPT:
         # Not ignored: what a worker starts would ignore them too.
         signal.signal(number, _do_nothing)
@@ -97,8 +98,11 @@ def _serve(connection, silence):
         pools = [pid for pid in pools if os.waitpid(pid, os.WNOHANG) == (0, 0)]
         request, (theirs, *descriptors) = connection.receive()
         _prepare(request)
-        pid = os.fork()
+        server, pid = os.getpid(), os.fork()
         if pid == 0:
+            _TRIAL.die_with_parent()
+            if os.getppid() != server:
+                os._exit(0)
             connection.close()
             _Pool(Connection(_TRIAL, socket.socket(fileno=theirs)), request, descriptors, silence).serve()
         pools.append(pid)

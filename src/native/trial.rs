@@ -20,6 +20,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
 
 use crate::error::{Error, IntoPython};
@@ -224,6 +225,14 @@ impl Trial {
     #[staticmethod]
     fn memory_file() -> PyResult<i32> {
         pool::memory_file()
+    }
+
+    /// In a worker server, and in what it forks: has the kernel kill this process when its parent has ended, whatever it
+    /// is doing then. Who was the parent before has to be looked at afterwards.
+    #[staticmethod]
+    fn die_with_parent() {
+        // Where the kernel refuses (no kernel that runs Python does), the process ends once it looks.
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
     }
 
     // -- the beginning and the end --------------------------------------------------------------

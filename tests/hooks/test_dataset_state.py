@@ -1,6 +1,8 @@
 """What happens to a data set in the process that trains reaches its worker processes, or is seen not to."""
 
+import datetime
 import functools
+import io
 import tempfile
 import threading
 
@@ -412,3 +414,31 @@ def test_what_stands_for_nothing_ends_nothing():
     dataset = Holder(proxy=Unbound(), rng=numpy.random.RandomState(1))
     assert DatasetState(dataset).changes() is None
     assert len(owned_generators.find(dataset)) == 1
+
+
+class Rate(float):
+    """A number, and what belongs to it."""
+
+
+class Day(datetime.date):
+    """Has attributes, as dates of libraries have."""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(Rate(1), Rate(2)), (Day(2020, 1, 1), Day(2020, 1, 2)), (io.BytesIO(b"a"), io.BytesIO(b"b"))],
+    ids=["number", "date", "buffer"],
+)
+def test_what_an_object_is_by_itself_counts_as_much_as_its_attributes(before, after):
+    dataset = Dataset()
+    dataset.it = before
+    state = DatasetState(dataset)
+    assert state.differences() == []
+    dataset.it = after
+    assert "it" in state.differences()
+    dataset.it = Rate(1)
+    dataset.it.unit = "day"
+    state = DatasetState(dataset)
+    dataset.it = Rate(2)
+    dataset.it.unit = "day"
+    assert state.differences() == ["it"]

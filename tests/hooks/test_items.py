@@ -171,3 +171,19 @@ def test_a_replay_builds_as_many_ahead_as_were(monkeypatch, causes, taken):
         built.append(items.dataset.built)
     assert built[0] == built[1] == list(range(taken + 4))
     assert causes == []
+
+
+class Exhausted:
+    """Its items come from an iterator, which has no more."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return next(iter(()))
+
+
+def test_an_iterator_that_ends_within_an_item_does_not_end_the_epoch(causes):
+    items = Items(Exhausted(), (1,))
+    with pytest.raises(RuntimeError, match="generator raised StopIteration"):
+        items.build(0, 0)

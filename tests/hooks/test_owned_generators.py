@@ -79,6 +79,12 @@ def test_in_an_object_of_the_scripts_in_a_list_in_a_dict(generator):
     find(Dataset(steps={"noise": [Noise(generator), Noise(generator)]}), generator)
 
 
+def test_each_of_a_long_list():
+    generators = [np.random.RandomState(number) for number in range(300)]
+    assert owned_generators.find(Dataset(samples=["name"] * 1000, generators=generators)) == generators
+    assert owned_generators.find(Dataset(noises=[Noise(one) for one in generators])) == generators
+
+
 def test_in_a_closure_in_a_default_and_in_a_partial_function(generator):
     default = np.random.RandomState(5)
 

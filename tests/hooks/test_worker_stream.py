@@ -75,7 +75,7 @@ def _work(draw, is_seen, indices, connection):
     for index in indices:
         try:
             built.append(items.build_in_worker(0, index)[0])
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             built.append(error.args)
     connection.send((built, items.dataset.builds))
 
@@ -127,6 +127,12 @@ def test_an_item_that_draws_and_fails_is_built_again():
 
 
 @pytest.mark.stack("keras")
+def test_an_iterator_that_ends_within_an_item_does_not_end_the_epoch():
+    built, _ = built_by_a_worker(lambda index: next(iter(())), range(1))
+    assert built == [("generator raised StopIteration",)]
+
+
+@pytest.mark.stack("keras")
 def test_what_goes_past_the_dispatchers_first_is_not_hidden_by_them():
     built, builds = built_by_a_worker(past_them_and_then_by_them, range(5))
     assert built == [None, None] + [generator_of(index).random_sample(2).tolist() for index in (2, 3, 4)]
@@ -152,3 +158,21 @@ def test_what_the_dispatchers_draw_needs_no_second_time():
     built, builds = built_by_a_worker(by_the_stream, range(3))
     assert built == [generator_of(index).random_sample(2).tolist() for index in range(3)]
     assert builds == [0, 1, 2]
+
+
+def of_torch(index):
+    """From torch's global generator."""
+    import torch
+
+    return torch.rand(2).tolist() if index != 1 else None
+
+
+@pytest.mark.stack("keras3-torch")
+def test_what_torch_draws_is_of_the_items_key():
+    import torch
+
+    built, _ = built_by_a_worker(of_torch, [3, 1, 0])
+    again, _ = built_by_a_worker(of_torch, [1, 0, 3])
+    assert built == [again[2], again[0], again[1]]
+    assert built[0] != built[2]
+    assert torch.rand(2).tolist() not in built

@@ -4,7 +4,7 @@
 
 What KIND is made so that it cannot, or changes on the way:
 
-    sent, slow, of-script, busy, lambda, global, setting, text, state, within-epoch
+    sent, slow, stuck, of-script, busy, lambda, global, setting, text, state, within-epoch
 
 Besides the hash of the weights it prints the process that trains, and what it finds of its children; `parents.txt` has the
 process that started the one that built each item. Keras 2 and 3.
@@ -34,7 +34,8 @@ def make(**settings):
         return busy_rows.Busy(**settings)
     if KIND == "of-script":
         return OfScript(**settings)
-    rows = (sent_rows.Slow if KIND in ("slow", "within-epoch") else sent_rows.Rows)(**settings)
+    kinds = {"slow": sent_rows.Slow, "within-epoch": sent_rows.Slow, "stuck": sent_rows.Stuck}
+    rows = kinds.get(KIND, sent_rows.Rows)(**settings)
     if KIND == "lambda":
         rows.scale = lambda values: values
     elif KIND == "global":

@@ -48,6 +48,15 @@ class Slow(Rows):
         return super().__getitem__(index)
 
 
+class Stuck(Rows):
+    """Does not come back from being read."""
+
+    def __setstate__(self, state):
+        import time
+
+        time.sleep(400)
+
+
 def note():
     """Writes down who builds, and who has started it, where the checkpoints know nothing of it."""
     with io.FileIO("parents.txt", "a") as file:
