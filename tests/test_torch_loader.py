@@ -90,6 +90,16 @@ def test_what_the_script_changes_reaches_the_workers(run_of):
     assert ends[0].hashes != unchanged.hashes
 
 
+def test_what_is_changed_within_an_epoch_is_told_after_a_kill(run_of):
+    run = run_of(2, "within", options=["--checkpoint-batches", "20"])
+    running = run.start()
+    running.wait_until(lambda: run.trial.checkpoint == 20)
+    running.kill_everything()
+    ended = run.run().check(77)
+    assert run.trial.count("resumed") == 1
+    assert "the data set `Data` changes its attribute `scale` while its items are built" in ended.stderr
+
+
 def test_a_data_set_without_indices_is_left_to_torch(script_run):
     ended = script_run(SCRIPT, 2, "iterable").run().check()
     assert "EPOCH 2" in ended.stdout

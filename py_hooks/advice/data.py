@@ -124,7 +124,7 @@ class Items:
     def leave_out(self):
         """An item is not built; where that is in a replay, the data set was as it is now when workers began."""
         if self.in_processes and self._state_at_begin is None and recorder.CALLS.replaying:
-            self._state_at_begin = DatasetState(self.dataset)
+            self._state_at_begin = DatasetState(self._source())
 
     def _compare_with_begin(self):
         """Worker processes start within a pass. In the undisturbed run they have the data set as it was at its begin."""

@@ -4,8 +4,8 @@
 
 Words: `kill` has one worker killed by itself, `raise` one that raises; `info` looks at `get_worker_info`; `own` has a
 `collate_fn` and a `worker_init_fn` of the script; `single` no batches; `persistent` what it says; `iterable` a data set
-without indices; `changes` a data set that a callback changes, `behind` a pass that goes on behind the ends of epochs;
-`twice` validates with the same loader; `endless` a sampler without an end. Prints the hash of the weights, and what the
+without indices; `changes` a data set that a callback changes, `within` one that it changes in the midst of an epoch,
+`behind` a pass that goes on behind the ends of epochs; `twice` validates with the same loader; `endless` a sampler without an end. Prints the hash of the weights, and what the
 global generators give after it; `built.txt` has the process that built each sample.
 """
 
@@ -16,6 +16,7 @@ import os
 import random
 import signal
 import sys
+import time
 
 import keras
 import numpy as np
@@ -102,6 +103,12 @@ class Seen(keras.callbacks.Callback):
         print("EPOCH", epoch, logs["loss"])
         if "changes" in WORDS:
             data.scale *= 2
+
+    def on_train_batch_end(self, batch, logs=None):
+        if "within" in WORDS:
+            # Slowly, for a kill.
+            time.sleep(0.05)
+            data.scale += batch == 4
 
 
 torch.manual_seed(3)
