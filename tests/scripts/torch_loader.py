@@ -5,8 +5,9 @@
 Words: `kill` has one worker killed by itself, `raise` one that raises; `info` looks at `get_worker_info`; `own` has a
 `collate_fn` and a `worker_init_fn` of the script; `single` no batches; `persistent` what it says; `iterable` a data set
 without indices; `changes` a data set that a callback changes, `within` one that it changes in the midst of an epoch,
-`behind` a pass that goes on behind the ends of epochs; `twice` validates with the same loader; `endless` a sampler without an end. Prints the hash of the weights, and what the
-global generators give after it; `built.txt` has the process that built each sample.
+`behind` a pass that goes on behind the ends of epochs; `twice` validates with the same loader; `endless` a sampler without
+an end. Prints the hash of the weights, and what the global generators give after it; `built.txt` has the process that
+built each sample.
 """
 
 import hashlib
