@@ -14,10 +14,10 @@ import support
 
 IS_KERAS2 = "keras3" not in os.environ.get("PEDL_STACK_TAGS", "").split()
 TAGS = os.environ.get("PEDL_STACK_TAGS", "").split()
-# What generations of one framework, and backends, may differ in.
+# What generations and backends may differ in; one stack has all.
 OF_ALL = ["arrays", "sequence-3", "processes-2", "generator-1", "images", "tf-data", "train-on-batch"]
 SOURCES = everything.sources_of(TAGS)
-if "each-keras" not in TAGS:
+if "keras2" not in TAGS:
     SOURCES = [source for source in SOURCES if source in OF_ALL]
 CELLS = [(source, 3 if number % 2 else None) for number, source in enumerate(SOURCES)]
 SCRIPT = support.SCRIPTS / ("everything_keras2.py" if IS_KERAS2 else "everything_keras3.py")

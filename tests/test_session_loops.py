@@ -92,6 +92,13 @@ def test_scalars_that_are_fetched_are_metrics_by_the_names_of_their_tensors(run_
     assert 0 < step["metrics"]["loss"] < 10
 
 
+def test_numbers_of_steps_are_no_metrics(run_of):
+    run = run_of("monitored", 40)
+    run.run().check()
+    steps = [event for event in run.trial.events if event["event"] == "step"]
+    assert [list(step["metrics"]) for step in steps] == [["loss"], ["loss"]]
+
+
 def test_runs_that_train_nothing_are_told_as_evaluations(run_of):
     run = run_of("iterator", 33)
     run.run().check()

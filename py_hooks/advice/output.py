@@ -49,6 +49,9 @@ class _Stream(io.FileIO):
     def write(self, data):
         """Prints, copies or drops bytes; always takes all of them."""
         data = bytes(data)
+        if not data:
+            # As Python does where it has no buffer; it is nothing that was printed.
+            return 0
         if self._pid != os.getpid():
             if not self._dropping:
                 _write_all(self.fileno(), data)

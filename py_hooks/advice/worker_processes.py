@@ -333,8 +333,9 @@ class WorkerProcess:
         """What it wrote when it crashed, to stand behind a sentence."""
         text = os.pread(self._crash.fileno(), _MAX_TRACEBACK_BYTES, 0).decode("utf-8", "replace").rstrip()
         if text:
-            return ":\n" + text
-        return "; the kernel's log tells whether memory was short"
+            return ":\n" + _of_the_script(text)
+        is_killed = self._process.exitcode == -signal.SIGKILL
+        return "; the kernel's log tells whether memory was short" if is_killed else ""
 
     def end(self):
         """It was told to end: waits until it has, and ends it where that takes long."""
@@ -348,6 +349,17 @@ class WorkerProcess:
     def forget(self):
         """It has ended, and nobody asks for it any more."""
         self._crash.close()
+
+
+def _of_the_script(text):
+    """What `faulthandler` has written, without our frames below those of the script."""
+    kept, is_ours = [], False
+    for line in text.splitlines():
+        is_frame = line.startswith("  File ")
+        is_ours = is_frame and (is_ours or f"{os.sep}py_hooks{os.sep}" in line)
+        if not is_ours and not line.startswith("Extension modules:"):
+            kept.append(line)
+    return "\n".join(kept).rstrip()
 
 
 # -- in a worker -------------------------------------------------------------------------------------------------------

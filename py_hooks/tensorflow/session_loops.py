@@ -41,7 +41,9 @@ class TrainingRun:
         self._fetches = fetches
         self.identity = recorder.CALLS.trial.intern("session train: " + effects.identity)
         self.cleaned = self.large = None
-        recorder.CALLS.trial.metric_names(self.identity, [_metric_of(fetch) for fetch in fetches])
+        # Steps are counted in whole numbers, of which there is no mean.
+        names = [_metric_of(fetch) if fetch.dtype.base_dtype.is_floating else "" for fetch in fetches]
+        recorder.CALLS.trial.metric_names(self.identity, names)
 
     def keep(self, calls, site, feeds, result):
         """Records a run that was made. The caller keeps `depth` of the recorder above 0.

@@ -33,7 +33,7 @@ struct Sum {
 }
 
 impl Averages {
-    /// Tells the names of what a call returns as a list.
+    /// Tells the names of what a call returns as a list; what has an empty one is no metric.
     pub(crate) fn set_names(&mut self, identity: TextId, names: Vec<String>) {
         self.names.insert(identity, names.into());
     }
@@ -88,10 +88,14 @@ impl Averages {
                     return Ok(());
                 };
                 for (place, name) in names.iter().enumerate().take(count) {
-                    let Some(scalar) = scalar(&value.node()?) else {
-                        return Ok(());
-                    };
-                    self.add_scalar(identity, place, name.as_bytes(), scalar);
+                    match value.node()? {
+                        Token::List(_) | Token::Tuple(_) | Token::Dict(_) => return Ok(()),
+                        token => {
+                            if let Some(scalar) = scalar(&token).filter(|_| !name.is_empty()) {
+                                self.add_scalar(identity, place, name.as_bytes(), scalar);
+                            }
+                        }
+                    }
                 }
             }
             token => {
@@ -355,6 +359,25 @@ mod tests {
         let expected = [("loss".to_owned(), 1.5), ("accuracy".to_owned(), 0.5)];
         assert_eq!(averages.take(&tables), expected);
         assert!(averages.take(&tables).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_scalar_or_has_no_name_stands_in_no_others_way() {
+        let mut tables = crate::calls::Tables::default();
+        let identity = tables.intern(b"session train");
+        let mut averages = Averages::default();
+        averages.set_names(
+            identity,
+            vec!["logits".into(), String::new(), "loss".into()],
+        );
+        let mut value = Encoded::default();
+        let mut encoder = value.encoder();
+        encoder.list(3);
+        encoder.array(ArrayClass::Ndarray, "<f4", &[2], &[0; 8]);
+        encoder.int(7);
+        encoder.float(0.5);
+        add(&mut averages, identity, &value);
+        assert_eq!(averages.take(&tables), [("loss".to_owned(), 0.5)]);
     }
 
     #[test]

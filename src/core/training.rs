@@ -423,6 +423,14 @@ impl Training {
         Ok(boundary)
     }
 
+    /// Whether a batch was trained by this process: the clock of its first step runs from that one on.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.begun
+            .as_ref()
+            .is_some_and(|begun| begun.running_since.is_some())
+    }
+
     /// Whether the last batch was one of the replay.
     #[inline]
     pub fn is_replayed(&self) -> bool {

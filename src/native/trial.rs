@@ -426,9 +426,8 @@ impl Trial {
             self.with(py, |training| {
                 training.append(&call_of(training, key)?, &encoded)?;
                 let due = if kind == kind::TRAIN {
-                    let due = bits_of(training.batch_done(now_s)?);
+                    let due = self.batch_over(training, now_s)?;
                     preemption::trained(now_s);
-                    live::draw(now_s, || training.progress());
                     due
                 } else {
                     0
@@ -520,11 +519,10 @@ impl Trial {
             return Ok(0);
         }
         self.with(py, |training| {
-            let due = training.batch_done(now_s).map(bits_of)?;
+            let due = self.batch_over(training, now_s)?;
             if !training.is_replayed() {
                 preemption::trained(now_s);
             }
-            live::draw(now_s, || training.progress());
             Ok(due | signal_bit())
         })
     }
@@ -844,6 +842,19 @@ impl Trial {
         let mut opaque = Vec::new();
         convert::encode(value, &mut encoded.encoder(), &mut opaque)?;
         Ok((encoded, opaque))
+    }
+
+    /// Counts a batch; returns what is due. The first step's clock begins with its first batch, so that what was waited for
+    /// before, as for the start of workers, is no part of it.
+    #[inline]
+    fn batch_over(&self, training: &mut Training, now_s: f64) -> pedl_core::Result<u8> {
+        let was_running = training.is_running();
+        let due = training.batch_done(now_s).map(bits_of)?;
+        if !was_running {
+            self.waits.take();
+        }
+        live::draw(now_s, || training.progress());
+        Ok(due)
     }
 
     /// Whether nothing of the trial is this process's to do (see the field).

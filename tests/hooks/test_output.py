@@ -77,6 +77,25 @@ def test_from_the_first_line_that_differs_everything_is_printed(start, tmp_path)
     assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo 12\n"
 
 
+def test_nothing_that_is_written_is_nothing_new(start):
+    """Python without a buffer (`PYTHONUNBUFFERED`) writes no bytes now and then."""
+    start(FIRST)
+    again = """
+    output.drop()
+    print("before")
+    output.begin(directory, True)
+    print("one")
+    output.restore([], {"stdout": 11})
+    print("two 11")
+    sys.stdout.flush()
+    repeats = output.only_repeats("stdout")
+    raw = sys.stdout.buffer.raw
+    raw.write(b"")
+    assert repeats and output.only_repeats("stdout")
+    """
+    assert start(again) == ""
+
+
 def test_what_was_held_back_is_printed_where_there_is_no_replay(start):
     assert start("output.drop(); print('before'); output.begin(directory, False); print('one')") == "before\none\n"
 
