@@ -103,6 +103,17 @@ def test_a_worker_that_is_killed_is_started_again_by_the_server(run_of, forked):
     assert len(parents(run, ended)) == 1
 
 
+def test_a_step_tells_how_long_it_waited_for_its_data(run_of):
+    """The start of the workers, which takes longer, is no part of a step."""
+    run = run_of("slow")
+    ended = run.run().check()
+    steps = [event for event in run.trial.events if event["event"] == "step"]
+    assert len(steps) == 4
+    for step in steps:
+        assert 0 < step["data_wait_seconds"] <= step["seconds"]
+    assert "waiting for data" in ended.stderr
+
+
 def test_without_its_server_a_run_forks_its_workers(run_of, forked):
     run = run_of("slow", "--exact")
     running = run.start()
