@@ -41,6 +41,15 @@ length = output.capture()[1]["stdout"]
 print("two", length)
 """
 
+# The next start, up to the resume point.
+AGAIN = """
+output.drop()
+print("before")
+output.begin(directory, True)
+print("one")
+output.restore([], {"stdout": 11})
+"""
+
 
 def test_a_trial_is_copied(start, tmp_path):
     printed = start(FIRST)
@@ -50,29 +59,19 @@ def test_a_trial_is_copied(start, tmp_path):
 
 def test_a_replay_prints_nothing_until_what_is_new(start, tmp_path):
     start(FIRST)
-    again = """
-    output.drop()
-    print("before")
-    output.begin(directory, True)
-    print("one")
-    output.restore([], {"stdout": 11})
-    print("two 11")
-    print("three")
-    """
+    again = AGAIN + """
+print("two 11")
+print("three")
+"""
     assert start(again) == "three\n"
     assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo 11\nthree\n"
 
 
 def test_from_the_first_line_that_differs_everything_is_printed(start, tmp_path):
     start(FIRST)
-    again = """
-    output.drop()
-    print("before")
-    output.begin(directory, True)
-    print("one")
-    output.restore([], {"stdout": 11})
-    print("two 12")
-    """
+    again = AGAIN + """
+print("two 12")
+"""
     assert start(again) == "two 12\n"
     assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo 12\n"
 
@@ -80,19 +79,14 @@ def test_from_the_first_line_that_differs_everything_is_printed(start, tmp_path)
 def test_nothing_that_is_written_is_nothing_new(start):
     """Python without a buffer (`PYTHONUNBUFFERED`) writes no bytes now and then."""
     start(FIRST)
-    again = """
-    output.drop()
-    print("before")
-    output.begin(directory, True)
-    print("one")
-    output.restore([], {"stdout": 11})
-    print("two 11")
-    sys.stdout.flush()
-    repeats = output.only_repeats("stdout")
-    raw = sys.stdout.buffer.raw
-    raw.write(b"")
-    assert repeats and output.only_repeats("stdout")
-    """
+    again = AGAIN + """
+print("two 11")
+sys.stdout.flush()
+repeats = output.only_repeats("stdout")
+raw = sys.stdout.buffer.raw
+raw.write(b"")
+assert repeats and output.only_repeats("stdout")
+"""
     assert start(again) == ""
 
 
