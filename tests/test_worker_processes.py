@@ -182,7 +182,7 @@ def test_augmented_images_go_on_with_other_workers(script_run, tmp_path, workers
     assert run.trial.count("resumed") == 1
 
 
-@pytest.mark.parametrize("way", ["attribute", "array", "global", "class", "function"])
+@pytest.mark.parametrize("way", ["attribute", "array", "global", "class", "function", "package", "environment"])
 def test_what_a_callback_changes_reaches_the_workers(script_run, way):
     script = support.SCRIPTS / "changes_in_the_trainer.py"
     alone = script_run(script, way, 1, "threads").run().check()

@@ -2,7 +2,8 @@
 
 Worker processes are copies of the trainer of the moment when they started. Afterwards the trainer's data set may change:
 `on_epoch_end` shuffles indices, a callback sets an attribute, or a global that `__getitem__` reads. `DatasetState` is a
-mark of everything that a data set can reach (`marks.py`). Attributes that changed are sent (`Update`), if a copy of them
+mark of everything that a data set can reach (`marks.py`), and of what is set in the packages that its code uses, in
+the process and in its environment (`settings.py`). Attributes that changed are sent (`Update`), if a copy of them
 is as good: nothing in them is also held by what is not sent (`sharing.py`), draws random numbers, or pickles itself in a
 way of its own. Where anything else changed, or cannot be seen, the workers have to be new copies.
 """
@@ -11,7 +12,7 @@ import os
 import pickle
 import sys
 
-from py_hooks.advice import marks, owned_generators, places
+from py_hooks.advice import marks, owned_generators, places, settings
 from py_hooks.advice.sharing import Held
 
 # Of what is sent. To copy more takes longer than new copies of the trainer do.
@@ -34,7 +35,8 @@ class DatasetState:
         self._dataset = dataset
         self._pickler = pickler or Pickler
         self._modules = modules
-        self._marks = self._look().marks
+        look = self._look()
+        self._marks, self._set_to = look.marks, _set_to(look)
         self._changed = set()
 
     def _look(self):
@@ -57,6 +59,9 @@ class DatasetState:
         look = self._look()
         changed = self._different(look.marks)
         before, self._marks = self._marks, look.marks
+        set_before, self._set_to = self._set_to, _set_to(look)
+        if self._set_to is None or self._set_to != set_before:
+            return None
         if None in look.marks.values() or marks.AROUND in changed or changed & look.slots:
             return None
         if any(_code_of(look.marks.get(name)) != _code_of(before.get(name)) for name in changed & look.marks.keys()):
@@ -84,6 +89,14 @@ class DatasetState:
         if not look.is_closed and len(pickler.held.values) > _OF_AN_UPDATE:
             return None
         return file.getvalue() if file.tell() <= _MAX_BYTES else None
+
+
+def _set_to(look):
+    """What is set around the data set; None where it cannot be told."""
+    try:
+        return dict(os.environ), settings.of_process(), settings.of_packages(look.libraries)
+    except (OSError, settings.TooMuch):
+        return None
 
 
 # A dict of values, and a list of names.

@@ -121,6 +121,7 @@ class Look:
             what cannot be told, or is too much.
         reached: the values that were looked at for each.
         slots: names of the attributes that are in no dictionary.
+        libraries: names of modules of installed packages that code reaches by name.
         is_closed: whether nothing was met that may hold what cannot be seen, such as what a Python generator goes over.
     """
 
@@ -128,9 +129,10 @@ class Look:
         self._dataset = dataset
         self._identify = identify
         self._packages = packages
-        attributes, slots = dict(_attributes_of(dataset) or ()), dict(_slots_of(dataset))
+        attributes, slots = dict(attributes_of(dataset) or ()), dict(slots_of(dataset))
         self.slots = set(slots)
         self.marks, self.reached = {}, {}
+        self.libraries = set(_packages_of(dataset))
         self.is_closed = True
         # The first attribute that has an object, by the object's id: two attributes may come to share one, or to do no more.
         self._owners = {}
@@ -268,7 +270,7 @@ class Look:
             self._digest.update(b"%d" % fingerprint.checksum(value))
         if kind is not numpy.ndarray:
             self._waiting.append(kind)
-            self._look_into_dict(dict(_attributes_of(value) or ()))
+            self._look_into_dict(dict(attributes_of(value) or ()))
 
     def _look_into_list(self, value):
         """Elements that are plain, or tuples of such, are written down at once."""
@@ -293,7 +295,7 @@ class Look:
         except Exception:  # noqa: BLE001 - a tensor of JAX that was given away, or an object that answers nothing
             self._digest.update(self._identify(value))
             return
-        attributes, slots = _attributes_of(value), dict(_slots_of(value))
+        attributes, slots = attributes_of(value), dict(slots_of(value))
         contents = _contents_of(value)
         if is_tensor:
             self._waiting.append(array)
@@ -335,7 +337,7 @@ class Look:
             for name, value in list(vars(base).items()):
                 if not is_own and not (isinstance(value, types.FunctionType) and self._is_own_function(value)):
                     continue
-                if name in _OF_PYTHON or name.startswith("_abc_"):
+                if is_of_python(name):
                     continue
                 if isinstance(value, property):
                     yield from (value.fget, value.fset, value.fdel)
@@ -366,6 +368,7 @@ class Look:
                 waiting.append(value)
                 if is_own or (isinstance(value, types.FunctionType) and self._is_own_function(value)):
                     yield value
+        self.libraries.update(name for name in map(_module_of, waiting) if _is_installed(name))
 
     def _is_own(self, name):
         """Whether a module is the user's, or looked into as if it were."""
@@ -398,6 +401,11 @@ class _Collecting(pickle.Pickler):
             self.values.append(value)
 
 
+def is_of_python(name):
+    """Whether a class has a name by itself."""
+    return name in _OF_PYTHON or name.startswith("_abc_")
+
+
 def _text_of(dtype):
     return (dtype.str if dtype.names is None else repr(dtype)).encode()
 
@@ -410,14 +418,15 @@ def _is_submodule(value, module, name):
     return isinstance(value, types.ModuleType) and places.names_of(value).get("__name__") == f"{module}.{name}"
 
 
-def _attributes_of(value):
+def attributes_of(value):
+    """The dictionary of an object's attributes, or None; asks the object for nothing."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
 
 
-def _slots_of(value):
+def slots_of(value):
     """Pairs of names and values of what is in the slots of a class of Python's."""
     for base in type(value).__mro__:
         if "__slots__" in vars(base):
@@ -458,6 +467,13 @@ def _packages_of(dataset):
     return frozenset(packages) - COUNTING
 
 
+def _module_of(value):
+    """The name of a module; of a function, a class or an object that of the module which it, or its class, is of."""
+    if isinstance(value, types.ModuleType):
+        return places.names_of(value).get("__name__")
+    return getattr(value if isinstance(value, _CODE) else type(value), "__module__", None)
+
+
 def _is_installed(name):
-    file = places.file_of(sys.modules.get(name)) or ""
+    file = (places.file_of(sys.modules.get(name)) if isinstance(name, str) else None) or ""
     return "site-packages" in file or "dist-packages" in file

@@ -8,20 +8,15 @@ what the script has done since it imported them is not there. A data set is sent
   or sets something does so once only;
 - nothing in it is also held by these modules, or by those of libraries: it would be another object there (`sharing.py`);
 - everything that it reaches, and everything that is bound in these modules, has the same marks there (`marks.portable`);
-- the modules of libraries that it uses have the same settings (`settings`): flags, numbers, texts, and containers of
-  such up to some size; and so has the process (`process_settings`).
-
-Not seen are objects of other kinds that libraries hold, such as one whose attribute the script has set.
+- the packages that it uses, and the process, are set to the same (`settings.py`).
 
 Source of what a pickle holds: cpython 3.13, Lib/pickle.py, `_Pickler.save`.
 """
-import hashlib
 import io
-import os
 import sys
 import types
 
-from py_hooks.advice import marks, places
+from py_hooks.advice import marks, places, settings
 from py_hooks.advice.dataset_state import Pickler
 
 # What is larger stays where it is: forked processes share it without a copy.
@@ -114,31 +109,6 @@ def cause_in(dataset, dumps=None):
     return None
 
 
-# -- settings of libraries ---------------------------------------------------------------------------------------------
-
-# A name in the modules of frameworks that have the settings of Keras.
-_OF_KERAS = "_FLOATX"
-
-# Containers of more are data, not settings. What a cache holds counts as long as it is smaller: the script has filled it.
-_MAX_ELEMENTS = 1000
-_MAX_DEPTH = 4
-_CONTAINERS = (list, tuple, set, frozenset, dict)
-
-
-def settings(libraries):
-    """A mark of the settings in each module of the packages that these modules belong to, by the module's name."""
-    packages = _packages_of(libraries)
-    found = {}
-    for name, module in list(sys.modules.items()):
-        if not isinstance(module, types.ModuleType):
-            continue
-        names = places.names_of(module)
-        if name.partition(".")[0] in packages or _OF_KERAS in names:
-            values = repr(_plain_values(names)).encode("utf-8", "replace")
-            found[name] = hashlib.blake2b(values, digest_size=8).digest()
-    return found
-
-
 def refuse_shared(held, around, libraries):
     """Raises `NotSendable` where what is sent is also held by a module, in which it would be another object.
 
@@ -147,7 +117,7 @@ def refuse_shared(held, around, libraries):
         around: values that the user's modules hold.
         libraries: names of modules of packages.
     """
-    packages = _packages_of(libraries)
+    packages = settings.packages_of(libraries)
     bound = [
         value
         for name, module in list(sys.modules.items())
@@ -156,85 +126,3 @@ def refuse_shared(held, around, libraries):
     ]
     if held.is_shared_with([*around, *bound]):
         raise NotSendable("it holds what a module holds, too, or a part of it")
-
-
-def _packages_of(libraries):
-    return {name.partition(".")[0] for name in libraries} - marks.COUNTING - _of_python()
-
-
-def process_settings():
-    """What a script may set in its process or thread, by what it is called."""
-    import decimal
-    import locale
-    import logging
-    import socket
-    import time
-    import warnings
-
-    import numpy
-
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        umask = [line for line in status if line.startswith("Umask")]
-    with open("/proc/self/limits", encoding="ascii", errors="replace") as file:
-        limits = file.read()
-    handlers = [type(handler).__name__ for handler in logging.root.handlers]
-    torch = sys.modules.get("torch")
-    return {
-        "umask": umask,
-        "limits": limits,
-        "processors": sorted(os.sched_getaffinity(0)),
-        "nice": os.getpriority(os.PRIO_PROCESS, 0),
-        "numpy.seterr": numpy.geterr(),
-        "numpy.set_printoptions": repr(numpy.get_printoptions()),
-        "locale": locale.setlocale(locale.LC_ALL),
-        "socket.setdefaulttimeout": socket.getdefaulttimeout(),
-        "sys.setrecursionlimit": sys.getrecursionlimit(),
-        "decimal": repr(decimal.getcontext()),
-        "logging": (logging.root.level, logging.root.manager.disable, handlers),
-        "warnings": [(action, str(text), category.__name__) for action, text, category, _, _ in warnings.filters],
-        "torch.set_default_dtype": str(torch.get_default_dtype()) if hasattr(torch, "get_default_dtype") else None,
-        "torch.set_num_threads": torch.get_num_threads() if hasattr(torch, "get_num_threads") else None,
-        "sys.stdout": sys.stdout is sys.__stdout__,
-        "time.tzset": (time.tzname, time.localtime(0)[:6]),
-        "PYTHONHASHSEED": hash("x"),
-        "denormal numbers": _denormals(),
-    }
-
-
-def _denormals():
-    """Whether this thread computes denormal numbers, and whether it reads them."""
-    import numpy
-
-    with numpy.errstate(all="ignore"):
-        made = numpy.array([1e-38], "float32") * numpy.array([0.1], "float32")
-        read = numpy.array([1], "uint32").view("float32") * numpy.array([1e30], "float32")
-    return bool(made.view("uint32")[0]), bool(read.view("uint32")[0])
-
-
-def _of_python():
-    """The names of the modules of Python's own library."""
-    known = getattr(sys, "stdlib_module_names", None)
-    if known is not None:
-        return known
-    return {
-        name
-        for name, module in list(sys.modules.items())
-        if not any(folder in (places.file_of(module) or "") for folder in ("site-packages", "dist-packages"))
-        and not places.is_user_file(places.file_of(module) or __file__)
-    }
-
-
-def _plain_values(names):
-    # Containers of Keras are of what it has made so far.
-    depth = _MAX_DEPTH if _OF_KERAS in names else 0
-    found = ((name, value) for name, value in list(names.items()) if not name.startswith("__"))
-    return sorted((name, repr(value)) for name, value in found if _is_plain(value, depth))
-
-
-def _is_plain(value, depth):
-    if type(value) in marks.PLAIN:
-        return True
-    if type(value) not in _CONTAINERS or depth == _MAX_DEPTH or len(value) > _MAX_ELEMENTS:
-        return False
-    elements = [*value, *value.values()] if type(value) is dict else list(value)
-    return all(_is_plain(one, depth + 1) for one in elements)

@@ -16,7 +16,7 @@ import threading
 from time import monotonic
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import definitions, marks, sendable
+from py_hooks.advice import definitions, marks, sendable, settings
 from py_hooks.advice.worker_messages import Connection, address
 
 # Seconds in which the server has to be there: Python starts in less than one. Then workers are forked.
@@ -30,7 +30,7 @@ class ServerFailed(Exception):
 
 
 # What says itself why workers have to be forked. Whatever else is raised must not end the script's training.
-_TOLD = ServerFailed, sendable.NotSendable, definitions.DoesMore, marks.Unnamed
+NOT_SERVED = ServerFailed, sendable.NotSendable, definitions.DoesMore, marks.Unnamed, settings.TooMuch
 
 
 class Server:
@@ -119,7 +119,7 @@ class ServedPool:
         update: the file of the `dataset_state.Update`.
 
     Raises:
-        NotSendable, DoesMore, ServerFailed, Unnamed: the workers have to be forked. No other `Exception` comes out.
+        NOT_SERVED: the workers have to be forked. No other `Exception` comes out.
 
     Attributes:
         globals: names of the classes and functions that were compared (`SendingPickler.globals`).
@@ -133,7 +133,7 @@ class ServedPool:
         except BaseException as error:
             if self._connection is not None:
                 self._connection.close()
-            if isinstance(error, Exception) and not isinstance(error, _TOLD):
+            if isinstance(error, Exception) and not isinstance(error, NOT_SERVED):
                 # There is no current directory, no room for descriptors, or something that cannot be told the server.
                 raise ServerFailed(f"the worker server cannot be asked ({error})") from None
             raise
@@ -145,14 +145,14 @@ class ServedPool:
         ours, around = marks.portable(dataset, self.modules)
         sendable.refuse_shared(pickler.held, around, libraries)
         self.globals = pickler.globals
-        settings = sendable.settings(libraries)
+        set_to = settings.of_packages(libraries)
         memory, shape = pool.memory
         request = {
             "directory": os.getcwd(),
             "environment": dict(os.environ),
             "path": list(sys.path),
             "arguments": list(sys.argv),
-            "libraries": sorted(libraries.union(settings)),
+            "libraries": sorted(libraries.union(set_to)),
             "modules": sorted(self.modules),
             "dataset": text,
             "key": items.key[1:],
@@ -163,16 +163,16 @@ class ServedPool:
         found = self._ask()
         if isinstance(found, str):
             raise ServerFailed(found)
-        self._compare(ours, {**settings, **sendable.process_settings()}, *found)
+        self._compare(ours, {**set_to, **settings.of_process()}, *found)
 
     @staticmethod
-    def _compare(ours, settings, theirs, their_settings):
+    def _compare(ours, set_to, theirs, theirs_set_to):
         different = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
         if different:
             what = f"its attribute `{different[0]}` is" if different[0] else "what its class uses is"
             raise ServerFailed(f"{what} not the same in another process")
-        for name in sorted(settings):
-            if settings[name] != their_settings.get(name):
+        for name in sorted(set_to):
+            if set_to[name] != theirs_set_to.get(name):
                 raise ServerFailed(f"the script has changed a setting (`{name}`)")
 
     def _ask(self, *question):

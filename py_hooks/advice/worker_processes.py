@@ -30,8 +30,6 @@ from importlib import import_module
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import sendable, served_workers
 from py_hooks.advice.dataset_state import DatasetState, Update
-from py_hooks.advice.definitions import DoesMore
-from py_hooks.advice.marks import Unnamed
 
 # Names of worker processes, before their numbers, from 1 on: those of `multiprocessing.Pool`, which data sets know.
 NAME = "ForkPoolWorker-"
@@ -51,9 +49,6 @@ _GRACE_SECONDS = 1
 
 # How much more readily the kernel kills a worker than the process that trains: half of all memory counts for as much.
 _OOM_SCORE = 500
-
-# Why workers are forked.
-_NOT_SERVED = sendable.NotSendable, served_workers.ServerFailed, Unnamed, DoesMore
 
 # Of what a worker wrote when it crashed.
 _MAX_TRACEBACK_BYTES = 1 << 16
@@ -200,7 +195,7 @@ class ItemProcesses:
         what, log = f"worker processes of the data set `{type(items.dataset).__name__}`", recorder.CALLS.trial.log_debug
         try:
             served = served_workers.ServedPool(items, self.pool, self._update.descriptor)
-        except _NOT_SERVED as error:
+        except served_workers.NOT_SERVED as error:
             log(f"{what} are forked: {error}")
             return None
         log(f"{what} start from a clean process")

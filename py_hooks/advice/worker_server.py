@@ -22,7 +22,7 @@ import socket
 import sys
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import dataset_state, marks, sendable
+from py_hooks.advice import dataset_state, marks, settings
 from py_hooks.advice.worker_messages import Connection, address
 
 # What is for the script, and by which the server does not end: it ends with the trial process.
@@ -194,8 +194,8 @@ class _Pool:
             if recorder.CALLS is None:
                 return "it uses no framework"
             self._items = Items(dataset, self._request["key"], self._request["workers"], in_processes=True, probes=False)
-            settings = {**sendable.settings(self._request["libraries"]), **sendable.process_settings()}
-            found = marks.portable(dataset, self._request["modules"])[0], settings
+            set_to = {**settings.of_packages(self._request["libraries"]), **settings.of_process()}
+            found = marks.portable(dataset, self._request["modules"])[0], set_to
         except Exception as error:  # noqa: BLE001 - whatever the module of the class does
             return f"it cannot be read in another process ({type(error).__name__}: {error})"
         return found

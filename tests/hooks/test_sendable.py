@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,7 +11,7 @@ import warnings
 
 import pytest
 
-from py_hooks.advice import definitions, entries, given_warnings, places, random_streams, sendable
+from py_hooks.advice import definitions, entries, given_warnings, places, random_streams, sendable, settings
 from py_hooks.advice.marks import Unnamed, portable
 
 numpy = pytest.importorskip("numpy", reason="only stacks with a framework have numpy")
@@ -327,25 +328,93 @@ def test_a_class_of_a_package_is_looked_into(tmp_path, monkeypatch):
     assert portable(packaged.Rows())[0] != before
 
 
+FLAGGED = """
+    import collections, functools, logging, numpy, re
+    LOAD_TRUNCATED = False
+    MODE = "slow"
+    _cache = {}
+    STEPS = [1, (2, "x")]
+    class Part:
+        rate = width = 1
+        def resize(self): return 1
+    class Configuration:
+        rate = 1
+        def __init__(self): self.parts, self.me = [Part()], self
+    class Slotted:
+        __slots__ = ("rate",)
+    def load(): return 1
+    def save(*, quality=1): pass
+    CONFIGURATION, SLOTTED, HALF = Configuration(), Slotted(), functools.partial(save, quality=2)
+    MEAN, ORDERED, LARGE = numpy.zeros(2), collections.OrderedDict([("a", 1), ("b", load)]), list(range(2000))
+    LOG, PATTERN = logging.getLogger("flagged"), re.compile("x")
+"""
+
+AWKWARD = """
+LEVEL = 1
+class Proxy:
+    @property
+    def __class__(self): raise RuntimeError("not connected")
+    def __getattr__(self, name): raise RuntimeError("not connected")
+    def __eq__(self, other): raise RuntimeError("not connected")
+    __hash__ = None
+class Texts(dict):
+    def __iter__(self): raise RuntimeError("not connected")
+    def __repr__(self): raise RuntimeError("not connected")
+PROXY, TEXTS, ITSELF = Proxy(), Texts(a=1), []
+ITSELF.append(ITSELF)
+ANY = {"a": {1, "x", None}, 2: {(1, 2), (3, 4)}, None: {len, Proxy, dict}}
+"""
+
+
 def test_a_flag_of_a_library_that_the_script_sets_shows(tmp_path, monkeypatch):
     package = tmp_path / "site-packages" / "flagged"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("LOAD_TRUNCATED = False\nMODE = 'slow'\n_cache = {}\nSTEPS = [1, (2, 'x')]\n")
+    (package / "__init__.py").write_text(textwrap.dedent(FLAGGED))
     monkeypatch.syspath_prepend(str(package.parent))
     flagged = importlib.import_module("flagged")
-    before = sendable.settings(["flagged"])
+    before = settings.of_packages(["flagged"])
     # A cache looks as a table of settings does; where it differs, workers are forked, which is right.
     changes = [
         lambda: flagged._cache.update(x=1),
         lambda: setattr(flagged, "MODE", "fast"),
         lambda: flagged.STEPS.append(3),
         lambda: setattr(flagged, "LOAD_TRUNCATED", True),
+        lambda: setattr(flagged.CONFIGURATION, "rate", 2),
+        lambda: setattr(flagged.CONFIGURATION.parts[0], "rate", 2),
+        lambda: setattr(flagged.SLOTTED, "rate", 2),
+        lambda: setattr(flagged.Part, "width", 2),
+        lambda: setattr(flagged.Part, "resize", lambda self: 2),
+        lambda: setattr(flagged, "load", lambda: 2),
+        lambda: flagged.HALF.keywords.update(by=3),
+        lambda: flagged.save.__kwdefaults__.update(quality=3),
+        lambda: setattr(flagged.save, "quality", 3),
+        lambda: flagged.MEAN.__setitem__(0, 3),
+        lambda: flagged.ORDERED.move_to_end("a"),
+        lambda: flagged.LOG.setLevel("ERROR"),
+        lambda: setattr(flagged, "PATTERN", re.compile("y")),
+        lambda: flagged.LARGE.__setitem__(1500, -1),
     ]
-    for change in changes:
+    for number, change in enumerate(changes):
+        assert settings.of_packages(["flagged"]) == before
         change()
-        after = sendable.settings(["flagged"])
-        assert after != before
+        after = settings.of_packages(["flagged"])
+        assert after != before, number
         before = after
+
+
+def test_what_cannot_be_looked_at_ends_nothing(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages" / "awkward"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(AWKWARD)
+    monkeypatch.syspath_prepend(str(package.parent))
+    awkward = importlib.import_module("awkward")
+    before = settings.of_packages(["awkward"])
+    assert settings.of_packages(["awkward"]) == before
+    awkward.LEVEL = 2
+    assert settings.of_packages(["awkward"]) != before
+    awkward.MANY = [[] for _ in range(settings._MAX_OBJECTS)]
+    with pytest.raises(settings.TooMuch, match="`awkward`"):
+        settings.of_packages(["awkward"])
 
 
 def test_modules_that_load_on_demand_are_not_loaded(monkeypatch):
@@ -356,8 +425,8 @@ def test_modules_that_load_on_demand_are_not_loaded(monkeypatch):
     module = OnDemand("on_demand")
     module.__file__ = "/site-packages/on_demand.py"
     monkeypatch.setitem(sys.modules, "on_demand", module)
-    assert "on_demand" in sendable.settings(["on_demand"])
-    sendable._of_python()
+    assert "on_demand" in settings.of_packages(["on_demand"])
+    settings._of_python()
     entries.describe_sources()
     given = given_warnings.GivenWarnings()
     monkeypatch.setattr(warnings, "_showwarnmsg", warnings._showwarnmsg)
@@ -368,11 +437,11 @@ def test_modules_that_load_on_demand_are_not_loaded(monkeypatch):
 def test_the_time_zone_that_a_script_sets_shows(monkeypatch):
     import time
 
-    before = sendable.process_settings()
+    before = settings.of_process()
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "Asia/Tokyo")
         time.tzset()
-        after = sendable.process_settings()
+        after = settings.of_process()
     time.tzset()
     assert [name for name in before if before[name] != after[name]] == ["time.tzset"]
 
@@ -380,12 +449,12 @@ def test_the_time_zone_that_a_script_sets_shows(monkeypatch):
 def test_what_a_script_sets_in_its_process_shows():
     import decimal
 
-    before = sendable.process_settings()
-    assert sendable.process_settings() == before
+    before = settings.of_process()
+    assert settings.of_process() == before
     old = numpy.seterr(divide="ignore"), decimal.getcontext().prec, sys.getrecursionlimit()
     decimal.getcontext().prec = 5
     sys.setrecursionlimit(old[2] + 1)
-    after = sendable.process_settings()
+    after = settings.of_process()
     numpy.seterr(**old[0])
     decimal.getcontext().prec = old[1]
     sys.setrecursionlimit(old[2])

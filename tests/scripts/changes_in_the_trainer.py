@@ -2,7 +2,7 @@
 
     python changes_in_the_trainer.py WAY WORKERS [threads]
 
-WAY is what is changed: attribute, array, global, class, function. Keras 2 and 3.
+WAY is what is changed: attribute, array, global, class, function, package, environment. Keras 2 and 3.
 """
 
 import hashlib
@@ -12,6 +12,9 @@ import sys
 
 import keras
 import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
+import rated
 
 WAY, WORKERS = sys.argv[1], int(sys.argv[2])
 IN_PROCESSES = WORKERS > 0 and "threads" not in sys.argv
@@ -46,7 +49,7 @@ class Data(Base):
         with io.FileIO("built.txt", "a") as file:
             file.write(b"%d\n" % os.getpid())
         inputs = np.random.RandomState(index).rand(4, 3) * self.strength * self.table[index] * LEVEL + self.offset
-        inputs = self.function(inputs).astype("float32")
+        inputs = rated.rated(self.function(inputs)).astype("float32")
         return inputs, inputs.sum(axis=1)
 
 
@@ -66,6 +69,10 @@ class Change(keras.callbacks.Callback):
             Data.offset = value
         elif WAY == "function":
             data.function = leveled(value)
+        elif WAY == "package":
+            rated.SETTINGS.rate = value
+        elif WAY == "environment":
+            os.environ["RATE"] = str(value)
 
 
 model = keras.models.Sequential(

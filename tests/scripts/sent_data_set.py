@@ -4,7 +4,7 @@
 
 What KIND is made so that it cannot, or changes on the way:
 
-    sent, slow, stuck, of-script, busy, lambda, global, setting, text, state, within-epoch
+    sent, slow, stuck, of-script, busy, lambda, global, setting, text, state, package, within-epoch
 
 Besides the hash of the weights it prints the process that trains, and what it finds of its children; `parents.txt` has the
 process that started the one that built each item. Keras 2 and 3.
@@ -16,6 +16,9 @@ import sys
 
 import keras
 import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
+import rated
 import sent_rows
 
 KIND = sys.argv[1]
@@ -46,6 +49,8 @@ def make(**settings):
         keras.backend.set_image_data_format("channels_first")
     elif KIND == "state":
         np.seterr(divide="ignore")
+    elif KIND == "package":
+        rated.SETTINGS.rate = 2.0
     return rows
 
 

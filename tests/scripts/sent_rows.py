@@ -5,6 +5,7 @@ import os
 
 import keras
 import numpy as np
+import rated
 
 IS_KERAS_3 = keras.__version__.startswith("3")
 Base = keras.utils.PyDataset if IS_KERAS_3 else keras.utils.Sequence
@@ -31,6 +32,7 @@ class Rows(Base):
         note()
         rows = self.order[index * 8:(index + 1) * 8]
         inputs = (rows[:, None] * [1, 2, 3]).astype("float32") / 100 * LEVEL + self.shift
+        inputs = rated.rated(inputs)
         inputs += np.random.rand(8, 3) + self.rng.rand(8, 3)
         return inputs, inputs.sum(axis=1)
 
