@@ -130,24 +130,27 @@ class Items:
         """Worker processes start within a pass. In the undisturbed run they have the data set as it was at its begin."""
         before, self._state_at_begin = self._state_at_begin, None
         if before is not None:
-            self.notice_differences(before.differences())
+            self.notice_differences(before.differences(), before.untold)
 
-    def notice_differences(self, names):
+    def notice_differences(self, names, untold=()):
         """The data set is another one than at the begin of a pass, where an item may see that.
 
         Args:
             names: of attributes; an empty one stands for something else.
+            untold: those of them that may be the same.
         """
         read = owned_generators.names_read(self._source()) if names else None
         for name in names:
             if not name:
-                self._refuse_exactness("what it is made of")
+                self._refuse_exactness("what it is made of", name in untold)
             elif read is None or name in read:
-                self._refuse_exactness(f"its attribute `{name}`")
+                self._refuse_exactness(f"its attribute `{name}`", name in untold)
 
-    def _refuse_exactness(self, what):
-        name = type(self._source()).__name__
-        recorder.CALLS.refuse_exactness(f"the data set `{name}` changes {what} while its items are built")
+    def _refuse_exactness(self, what, is_untold=False):
+        cause = f"the data set `{type(self._source()).__name__}` changes {what} while its items are built"
+        if is_untold:
+            cause = f"it cannot be told whether {cause}: it has more there than is compared, or what shows no difference"
+        recorder.CALLS.refuse_exactness(cause)
 
     def _probe(self):
         """Builds an item twice, and another one in between, to see whether it is a function of its key."""

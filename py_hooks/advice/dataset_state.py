@@ -29,6 +29,9 @@ class DatasetState:
         dataset: of the script.
         pickler: makes a `Pickler`, for what has changed, of a file and the data set.
         modules: names of the user's modules that it may use, where each name in them counts.
+
+    Attributes:
+        untold: those of the last `differences` of which it cannot be told whether they are any.
     """
 
     def __init__(self, dataset, pickler=None, modules=()):
@@ -38,6 +41,7 @@ class DatasetState:
         look = self._look()
         self._marks, self._set_to = look.marks, _set_to(look)
         self._changed = set()
+        self.untold = frozenset()
 
     def _look(self):
         return marks.Look(self._dataset, modules=self._modules)
@@ -47,7 +51,9 @@ class DatasetState:
 
         With an empty one where something else is another. What cannot be told counts as different.
         """
-        return sorted("" if name is marks.AROUND else name for name in self._different(self._look().marks))
+        now = self._look().marks
+        self.untold = frozenset(_shown(name) for name, mark in now.items() if mark is None)
+        return sorted(_shown(name) for name in self._different(now))
 
     def _different(self, now):
         before = self._marks
@@ -97,6 +103,10 @@ def _set_to(look):
         return dict(os.environ), settings.of_process(), settings.of_packages(look.libraries)
     except (OSError, settings.TooMuch):
         return None
+
+
+def _shown(name):
+    return "" if name is marks.AROUND else name
 
 
 # A dict of values, and a list of names.

@@ -23,6 +23,8 @@ from py_hooks.advice.worker_messages import Connection, address
 _START_SECONDS = 20
 # In which it has to import what a data set needs, and read that: TensorFlow takes ten on a busy machine.
 _IMPORT_SECONDS = 120
+# After which a run says what it waits for.
+_SILENT_SECONDS = 20
 
 
 class ServerFailed(Exception):
@@ -60,7 +62,7 @@ class Server:
         with theirs:
             try:
                 self._connection.send(request, [theirs.fileno(), *descriptors])
-                ours.settimeout(_IMPORT_SECONDS)
+                ours.settimeout(_SILENT_SECONDS)
             except OSError as error:
                 ours.close()
                 raise ServerFailed(f"the worker server is gone ({error})") from None
@@ -179,11 +181,24 @@ class ServedPool:
         try:
             if question:
                 self._connection.send(question)
-            return self._connection.receive()[0]
+            return self._receive()
         except (OSError, EOFError) as error:
             # What may come later is the answer to no question.
             self._connection.close()
             raise ServerFailed(f"the process that starts them is gone ({error or type(error).__name__})") from None
+
+    def _receive(self):
+        limit = monotonic() + _IMPORT_SECONDS
+        while True:
+            try:
+                return self._connection.receive()[0]
+            except socket.timeout:
+                if monotonic() >= limit:
+                    raise
+                recorder.CALLS.trial.log(
+                    f"waits for the clean process that reads the data set and starts its workers; "
+                    f"without an answer in {limit - monotonic():.0f} s they are forked"
+                )
 
     def start(self, number):
         """Starts a worker. Returns what stands for it."""

@@ -214,7 +214,7 @@ class ItemProcesses:
                 return worker
         if self._state is not None and self._is_in_pass:
             # It replaces one that had the data set as it was at the begin of the pass.
-            items.notice_differences(self._state.differences())
+            items.notice_differences(self._state.differences(), self._state.untold)
         worker = WorkerProcess(items, self.pool, number, self._update)
         self.pool.watch(number, worker.pid, worker.sentinel)
         return worker

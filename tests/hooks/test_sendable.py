@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import re
+import socket
 import subprocess
 import sys
 import textwrap
@@ -485,3 +486,30 @@ def test_what_the_server_cannot_be_asked_is_forked(module, monkeypatch, error):
     monkeypatch.setattr(served_workers, "_server", fail)
     with pytest.raises(served_workers.ServerFailed, match="cannot be asked"):
         served_workers.ServedPool(Items, Pool, 0)
+
+
+def test_a_run_that_waits_for_a_clean_process_says_so(monkeypatch):
+    from py_hooks.advice import served_workers
+
+    said, answers = [], [socket.timeout(), socket.timeout(), ("read", [])]
+
+    class Silent:
+        def receive(self):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        def close(self):
+            pass
+
+    trial = types.SimpleNamespace(log=said.append)
+    monkeypatch.setattr(served_workers.recorder, "CALLS", types.SimpleNamespace(trial=trial))
+    pool = served_workers.ServedPool.__new__(served_workers.ServedPool)
+    pool._connection = Silent()
+    assert pool._ask() == "read"
+    assert [text.partition(" that")[0] for text in said] == ["waits for the clean process"] * 2
+    answers.append(socket.timeout())
+    monkeypatch.setattr(served_workers, "_IMPORT_SECONDS", 0)
+    with pytest.raises(served_workers.ServerFailed, match="is gone"):
+        pool._ask()
