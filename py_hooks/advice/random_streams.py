@@ -101,6 +101,11 @@ def _python_of(stream):
     return stream.python
 
 
+# Between the seeds of torch's generator for one item and the next: odd, so that all are different.
+_STRIDE = 0x9E3779B97F4A7C15
+_SEEDS_OF_TORCH = (1 << 63) - 1
+
+
 class WorkerStream(PrivateStream):
     """A private stream in a worker process: numpy's global generator itself is what draws from it.
 
@@ -113,14 +118,19 @@ class WorkerStream(PrivateStream):
     The global generator of torch is set for each item, once that is imported.
     """
 
-    __slots__ = ("_mark", "_is_late", "_torch")
+    __slots__ = ("_mark", "_is_late", "_torch", "_of_torch")
 
     # Of this process: tells where numpy's global generator is; None where every stream sets it.
     _where = None
     _is_known = False
 
+    def __init__(self):
+        super().__init__()
+        # All of a key but the index of the item, and the hash of that.
+        self._of_torch = None, 0
+
     def begin(self, key):
-        """The stream is that of another key from now on."""
+        """The stream is that of another key, which ends with the index of an item, from now on."""
         self.key = key
         self._numpy = self._python = None
         self._is_late = False
@@ -167,7 +177,10 @@ class WorkerStream(PrivateStream):
         return is_late
 
     def _set_torch(self):
-        self._torch.manual_seed(mix("torch", *self.key) >> 1)
+        # A hash for each item takes as long as to set the generator.
+        if self._of_torch[0] != self.key[:-1]:
+            self._of_torch = self.key[:-1], mix("torch", *self.key[:-1])
+        self._torch.manual_seed((self._of_torch[1] + self.key[-1] * _STRIDE) >> 1 & _SEEDS_OF_TORCH)
 
     def _set_always(self):
         WorkerStream._where = None
