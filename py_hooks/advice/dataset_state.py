@@ -122,13 +122,8 @@ def _is_more_than_its_copy(value):
     """Whether a worker that gets a copy could draw other random numbers, or have less than one that is forked."""
     if owned_generators.is_generator(value):
         return True
-    own = (base for base in type(value).__mro__ if _is_users(base.__module__))
+    own = (base for base in type(value).__mro__ if places.is_user_module(base.__module__))
     return any(name in vars(base) for base in own for name in _OF_PICKLES)
-
-
-def _is_users(module):
-    file = places.file_of(sys.modules.get(module))
-    return module == "__main__" or (file is not None and places.is_user_file(file))
 
 
 class Update:

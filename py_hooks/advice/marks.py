@@ -129,7 +129,7 @@ class Look:
         self._dataset = dataset
         self._identify = identify
         self._packages = packages
-        attributes, slots = dict(attributes_of(dataset) or ()), dict(slots_of(dataset))
+        attributes, slots = dict(places.attributes_of(dataset) or ()), dict(slots_of(dataset))
         self.slots = set(slots)
         self.marks, self.reached = {}, {}
         self.libraries = set(_packages_of(dataset))
@@ -270,7 +270,7 @@ class Look:
             self._digest.update(b"%d" % fingerprint.checksum(value))
         if kind is not numpy.ndarray:
             self._waiting.append(kind)
-            self._look_into_dict(dict(attributes_of(value) or ()))
+            self._look_into_dict(dict(places.attributes_of(value) or ()))
 
     def _look_into_list(self, value):
         """Elements that are plain, or tuples of such, are written down at once."""
@@ -295,7 +295,7 @@ class Look:
         except Exception:  # noqa: BLE001 - a tensor of JAX that was given away, or an object that answers nothing
             self._digest.update(self._identify(value))
             return
-        attributes, slots = attributes_of(value), dict(slots_of(value))
+        attributes, slots = places.attributes_of(value), dict(slots_of(value))
         contents = _contents_of(value)
         if is_tensor:
             self._waiting.append(array)
@@ -368,15 +368,11 @@ class Look:
                 waiting.append(value)
                 if is_own or (isinstance(value, types.FunctionType) and self._is_own_function(value)):
                     yield value
-        self.libraries.update(name for name in map(_module_of, waiting) if _is_installed(name))
+        self.libraries.update(name for name in map(places.module_of, waiting) if places.is_installed(name))
 
     def _is_own(self, name):
         """Whether a module is the user's, or looked into as if it were."""
-        module = sys.modules.get(name) if isinstance(name, str) else None
-        # An interactive one has no file.
-        file = places.file_of(module)
-        is_users = module is not None and (name == "__main__" or (file is not None and places.is_user_file(file)))
-        return is_users or (isinstance(name, str) and name.partition(".")[0] in self._packages)
+        return places.is_user_module(name) or (isinstance(name, str) and name.partition(".")[0] in self._packages)
 
     def _is_own_function(self, function):
         if places.is_user_file(function.__code__.co_filename):
@@ -418,14 +414,6 @@ def _is_submodule(value, module, name):
     return isinstance(value, types.ModuleType) and places.names_of(value).get("__name__") == f"{module}.{name}"
 
 
-def attributes_of(value):
-    """The dictionary of an object's attributes, or None; asks the object for nothing."""
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-
-
 def slots_of(value):
     """Pairs of names and values of what is in the slots of a class of Python's."""
     for base in type(value).__mro__:
@@ -455,25 +443,8 @@ def _contents_of(value):
     return _NOTHING
 
 
-# Their modules count what they do, and are for what trains.
-FRAMEWORKS = frozenset(["tensorflow", "tensorflow_core", "torch", "jax", "jaxlib"])
-COUNTING = FRAMEWORKS | {"keras", "tf_keras", "numpy"}
-
-
 def _packages_of(dataset):
     """The names of the installed packages that a data set's class is of, but for those of frameworks."""
     names = {base.__module__ for base in type(dataset).__mro__ if isinstance(base.__module__, str)}
-    packages = {name.partition(".")[0] for name in names if _is_installed(name)}
-    return frozenset(packages) - COUNTING
-
-
-def _module_of(value):
-    """The name of a module; of a function, a class or an object that of the module which it, or its class, is of."""
-    if isinstance(value, types.ModuleType):
-        return places.names_of(value).get("__name__")
-    return getattr(value if isinstance(value, _CODE) else type(value), "__module__", None)
-
-
-def _is_installed(name):
-    file = (places.file_of(sys.modules.get(name)) if isinstance(name, str) else None) or ""
-    return "site-packages" in file or "dist-packages" in file
+    packages = {name.partition(".")[0] for name in names if places.is_installed(name)}
+    return frozenset(packages) - places.COUNTING

@@ -6,7 +6,8 @@ to where they were afterwards. So they are where they would be if items drew not
 
 Found are generators of python's, numpy's and torch's that can be reached from the data set: through attributes, containers and
 objects of the script's own classes, and through the names that the methods of these classes, and the functions of the
-script that they call, use (globals and closures). Not found are those that only C code holds.
+script that they call, use (globals and closures). So are those that modules of installed packages hold which these name,
+or objects there of the package's own. Not found are those that only C code holds.
 """
 import contextlib
 import functools
@@ -22,6 +23,11 @@ _MAX_OBJECTS = 20000
 _MAX_ELEMENTS = 100
 # Of containers in what a decorator holds.
 _MAX_DEPTH = 3
+
+# Most of what modules hold.
+_OF_NO_USE = frozenset([type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, str, int, float, bool, type(None)])
+
+_PLAIN = frozenset([type(None), bool, int, float, complex, str, bytes, bytearray])
 
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, types.ModuleType)
 
@@ -55,19 +61,38 @@ def is_global(value):
 
 def find(dataset):
     """The generators that a data set can reach, each once, in an order that is the same in every process."""
-    found, seen, waiting = [], set(), [dataset]
+    found, seen, waiting, named = [], set(), [dataset], set()
     # Breadth first, so that what is near is found whatever lies behind it.
     for value in waiting:
         # What stands for another object, and has none, raises whatever it is asked.
         with contextlib.suppress(Exception):
-            if id(value) in seen or isinstance(value, _LEAVES):
+            if id(value) in seen or type(value) in _PLAIN:
+                continue
+            named.add(places.module_of(value))
+            if isinstance(value, _LEAVES):
                 continue
             seen.add(id(value))
             if is_generator(value):
                 found.append(value)
             elif len(seen) <= _MAX_OBJECTS:
                 waiting.extend(_reached_from(value))
+    found.extend(one for one in _held_by_packages(filter(places.is_installed, named)) if id(one) not in seen)
     return found
+
+
+def _held_by_packages(names):
+    """The generators in variables of packages, and in attributes of objects there of their own classes, each once."""
+    packages = {name.partition(".")[0] for name in names} - places.COUNTING
+    held = {}
+    for name in sorted(name for name in list(sys.modules) if name.partition(".")[0] in packages):
+        for value in list(places.names_of(sys.modules[name]).values()):
+            kind = type(value)
+            if kind in _OF_NO_USE or not isinstance(kind.__module__, str):
+                continue
+            own = kind.__module__.partition(".")[0] in packages
+            attributes = places.attributes_of(value) if own else None
+            held.update((id(one), one) for one in [value, *(attributes or {}).values()] if is_generator(one))
+    return list(held.values())
 
 
 def _reached_from(value):
@@ -172,11 +197,11 @@ def names_read(dataset):
             names |= found
             around = [*used_by(value), *(sys.modules[name] for name in found if name in sys.modules)]
             waiting.extend(around)
-            held.extend(one for one in around if isinstance(one, types.ModuleType) and _is_users(one) and one not in held)
+            held.extend(one for one in around if isinstance(one, types.ModuleType) and places.is_user_module(one.__name__) and one not in held)
             # Whatever has such a name, whether it was met before or is met now.
             waiting.extend(one for owner in held for name in sorted(names) for one in _named(owner, name))
         elif _may_have_methods(value) and not any(value is one for one in held):
-            if not _is_users(sys.modules.get(type(value).__module__)):
+            if not places.is_user_module(type(value).__module__):
                 if _has(value, dataset):
                     return None
                 continue
@@ -188,11 +213,6 @@ def names_read(dataset):
 
 def _may_have_methods(value):
     return not isinstance(value, (*_LEAVES, type, types.FunctionType, types.BuiltinFunctionType))
-
-
-def _is_users(module):
-    file = places.file_of(module)
-    return module is not None and (module.__name__ == "__main__" or (file is not None and places.is_user_file(file)))
 
 
 def _has(value, dataset):

@@ -6,6 +6,7 @@ Paths below the script's folder are given relative to it, so that a trial can mo
 """
 import os
 import sys
+import types
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -42,6 +43,40 @@ def is_user_file(filename):
         )
         KNOWN[filename] = known
     return known
+
+
+# Their modules count what they do, and are for what trains.
+FRAMEWORKS = frozenset(["tensorflow", "tensorflow_core", "torch", "jax", "jaxlib"])
+COUNTING = FRAMEWORKS | {"keras", "tf_keras", "numpy"}
+
+
+def is_user_module(name):
+    """Whether a module that was imported is the user's; an interactive one has no file."""
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    file = file_of(module)
+    return module is not None and (name == "__main__" or (file is not None and is_user_file(file)))
+
+
+def is_installed(name):
+    """Whether a module that was imported is of an installed package."""
+    file = (file_of(sys.modules.get(name)) if isinstance(name, str) else None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
+def module_of(value):
+    """The name of a module; of a function, a class or an object that of the module which it, or its class, is of."""
+    if isinstance(value, types.ModuleType):
+        return names_of(value).get("__name__")
+    is_code = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
+    return getattr(value if is_code else type(value), "__module__", None)
+
+
+def attributes_of(value):
+    """The dictionary of an object's attributes, or None; asks the object for nothing."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
 
 
 def names_of(module):

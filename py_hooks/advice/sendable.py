@@ -84,7 +84,7 @@ def pickled(dataset):
         pickler.held.refuse_overlap()
     except Exception as error:  # noqa: BLE001 - whatever the class of the script's does
         raise NotSendable(cause_in(dataset) or f"it cannot be pickled ({error})") from None
-    framework = marks.FRAMEWORKS.intersection(name.partition(".")[0] for name in pickler.modules)
+    framework = places.FRAMEWORKS.intersection(name.partition(".")[0] for name in pickler.modules)
     if framework:
         # To read it would start the threads of the framework where workers are forked.
         raise NotSendable(f"it holds what is of `{min(framework)}`")

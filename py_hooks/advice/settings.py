@@ -7,7 +7,7 @@ forked anew, which is always right; so what a package counts or keeps for itself
 A package is looked through from the names of its modules: values, containers, the attributes of its classes and of
 objects, and which functions and classes are bound. Of what is not its own (Python's library, the script) only the name is
 noted, or the text that it shows itself as. Not looked through are frameworks and numpy, which count what they do
-(`marks.COUNTING`); of Keras's there are the three settings that it has.
+(`places.COUNTING`); of Keras's there are the three settings that it has.
 """
 import collections
 import functools
@@ -68,7 +68,7 @@ def of_packages(libraries):
 
 def packages_of(libraries):
     """The names of the packages that modules belong to, without those of Python itself and those that count what they do."""
-    return {name.partition(".")[0] for name in libraries} - marks.COUNTING - _of_python()
+    return {name.partition(".")[0] for name in libraries} - places.COUNTING - _of_python()
 
 
 def _modules():
@@ -98,8 +98,8 @@ class _Look:
     def __init__(self, packages):
         self._packages = packages
         # Of whose objects attributes are not looked at, and those that show as a text what they are.
-        self._named_only = marks.COUNTING | _of_python()
-        self._shown = self._named_only - marks.COUNTING | {"numpy"}
+        self._named_only = places.COUNTING | _of_python()
+        self._shown = self._named_only - places.COUNTING | {"numpy"}
         self._digest = self._waiting = None
         # With the values, so that none gives its place to another.
         self._seen = {}
@@ -163,7 +163,7 @@ class _Look:
             # A path, a pattern, a number of numpy's; a logger with its level.
             self._note(_ADDRESS.sub("", repr(value)))
         if _top(kind) not in self._named_only:
-            self._waiting.extend((marks.attributes_of(value) or {}, dict(marks.slots_of(value))))
+            self._waiting.extend((places.attributes_of(value) or {}, dict(marks.slots_of(value))))
 
     def _look_at_container(self, value, base):
         elements = list(base.__iter__(value))

@@ -196,3 +196,30 @@ def test_torchs_own_generator_is_nobodys():
     assert not owned_generators.is_generator(torch.default_generator)
     assert owned_generators.is_generator(torch.Generator())
     assert owned_generators.find(Dataset(generator=torch.default_generator)) == []
+
+
+PACKAGED = """
+import numpy, random
+class Holder:
+    def __init__(self): self.generator = numpy.random.RandomState(3)
+GLOBAL, PRIVATE, SYSTEM, OF_NUMPY = Holder(), random.Random(2), random.SystemRandom(), numpy.random.mtrand._rand
+"""
+
+
+def test_generators_in_variables_of_a_package_that_is_named_are_found(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages" / "drawing"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("def draw():\n    from drawing import state\n    return state.GLOBAL\n")
+    (package / "state.py").write_text(PACKAGED)
+    monkeypatch.syspath_prepend(str(package.parent))
+    drawing, state = importlib.import_module("drawing"), importlib.import_module("drawing.state")
+    monkeypatch.setitem(globals(), "drawing", drawing)
+
+    class Drawn(Dataset):
+        def __getitem__(self, index):
+            return drawing.draw()
+
+    find(Drawn(), state.GLOBAL.generator, state.PRIVATE)
+    find(Drawn(rng=state.PRIVATE), state.PRIVATE, state.GLOBAL.generator)
+    find(Dataset(draw=drawing.draw), state.GLOBAL.generator, state.PRIVATE)
+    find(Dataset())
