@@ -197,7 +197,8 @@ def names_read(dataset):
             names |= found
             around = [*used_by(value), *(sys.modules[name] for name in found if name in sys.modules)]
             waiting.extend(around)
-            held.extend(one for one in around if isinstance(one, types.ModuleType) and places.is_user_module(one.__name__) and one not in held)
+            modules = [one for one in around if isinstance(one, types.ModuleType) and places.is_user_module(one.__name__)]
+            held.extend(one for one in modules if one not in held)
             # Whatever has such a name, whether it was met before or is met now.
             waiting.extend(one for owner in held for name in sorted(names) for one in _named(owner, name))
         elif _may_have_methods(value) and not any(value is one for one in held):

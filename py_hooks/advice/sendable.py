@@ -16,7 +16,7 @@ import io
 import sys
 import types
 
-from py_hooks.advice import marks, places, settings
+from py_hooks.advice import places, settings
 from py_hooks.advice.dataset_state import Pickler
 
 # What is larger stays where it is: forked processes share it without a copy.
