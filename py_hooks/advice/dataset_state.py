@@ -10,7 +10,6 @@ way of its own. Where anything else changed, or cannot be seen, the workers have
 import io
 import os
 import pickle
-import sys
 
 from py_hooks.advice import marks, owned_generators, places, settings
 from py_hooks.advice.sharing import Held
