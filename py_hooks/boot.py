@@ -171,6 +171,16 @@ class _Process:
 
         module.start_batches = start_batches
 
+    def host_trials(self, module):
+        """A trial class is to be run: its loop goes by the recorder."""
+
+        def hosted(name):
+            from py_hooks import trials
+
+            return trials.Host(self, name)
+
+        module.hosted = hosted
+
     def watch_torch(self, module):
         from py_hooks.torch import optimizers
 
@@ -232,6 +242,7 @@ def start(launch_text):
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
     finder.when_imported("pedl._context", process.serve_batches)
+    finder.when_imported("pedl._trials.host", process.host_trials)
     finder.when_imported("torch.optim.optimizer", process.watch_torch)
     finder.when_imported("tf_keras.src.engine.training", process.watch_tf_keras)
     if process.trial.hyperparameters != "{}":

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! --config FILE SCRIPT   the script as typed; `entrypoint.script` may be absent, or name the same
-//! --config FILE DIR      `entrypoint.script`, below DIR, run in that directory as PEDL does
+//! --config FILE DIR      `entrypoint.script`, below DIR, run in that directory as PEDL does; or the trial class
+//!                        that `entrypoint` names, or that DIR exposes (`definition.rs`)
 //! ```
 //!
 //! Options win over the environment, that over the configuration, and that over defaults. Arguments of
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 use crate::cli::flags::Options;
 use crate::cli::parse::{CommandLine, Program};
+use crate::definition::{Definition, check_entrypoint};
 use crate::failure::{Exit, Failure};
 
 /// A script that PEDL runs before the model code; not run here.
@@ -40,6 +42,8 @@ pub(crate) struct Configuration {
     trial: u64,
     /// The model definition, where the command names one: the script runs in it.
     pub(crate) directory: Option<PathBuf>,
+    /// What it is with a trial class.
+    pub(crate) definition: Option<Definition>,
     /// The script in it, as the command would have named it: part of the identity of the trial.
     script: Option<PathBuf>,
     /// What is said once the trial begins.
@@ -72,6 +76,7 @@ impl Configuration {
             experiment,
             trial: trial.unwrap_or(1),
             directory: None,
+            definition: None,
             script: None,
             notes: Vec::new(),
         };
@@ -152,21 +157,24 @@ impl Configuration {
             Program::Script(word) if Path::new(word).is_dir() => Some(PathBuf::from(word)),
             _ => None,
         };
+        if self.find_definition(name, line)? {
+            return Ok(());
+        }
         let (script, arguments) = match (&self.experiment.entrypoint, &directory) {
             (Some(Entrypoint::Trial(class)), _) => {
                 return Err(wrong(format!("`entrypoint` is `{class}` in {name}"))
-                    .detail("expected: a script; trial classes are not run yet")
-                    .hint("name a script as `entrypoint: {script: train.py}`"));
+                    .detail("expected behind `--config FILE`: the model definition that has the class, a directory or a file")
+                    .hint("name it, as in `pedl-run --config FILE DIR`"));
             }
             (None, None) => return Ok(()),
             (None, Some(directory)) => {
                 let directory = directory.display();
                 return Err(wrong(format!("there is no `entrypoint` in {name}"))
                     .detail(format!(
-                        "`{directory}` is a directory; expected: which script in it is run"
+                        "`{directory}` is a directory without `__init__.py`; expected: what in it is run"
                     ))
                     .hint(format!(
-                        "add `entrypoint: {{script: train.py}}`, or run `{directory}/train.py`"
+                        "add `entrypoint: {{script: train.py}}` or `entrypoint: module:TrialClass`, or run `{directory}/train.py`"
                     )));
             }
             (Some(Entrypoint::Script { script, arguments }), _) => (script, arguments),
@@ -196,8 +204,32 @@ impl Configuration {
         Ok(())
     }
 
+    /// Whether the command names a model definition with a trial class. Puts our program into its place.
+    fn find_definition(&mut self, name: &str, line: &mut CommandLine) -> Result<bool, Failure> {
+        let Program::Script(word) = &line.program else {
+            return Ok(false);
+        };
+        let Some(definition) = Definition::at(Path::new(word)) else {
+            return Ok(false);
+        };
+        match &self.experiment.entrypoint {
+            Some(Entrypoint::Trial(class)) => check_entrypoint(class, name)?,
+            Some(Entrypoint::Script { .. }) => return Ok(false),
+            None if definition.is_discovered() => {}
+            None => return Ok(false),
+        }
+        check_hook(&definition.directory)?;
+        definition.put_into(line)?;
+        self.directory = Some(definition.directory.clone());
+        self.definition = Some(definition);
+        Ok(true)
+    }
+
     /// The program and its arguments, as the trial is known by: a script of a model definition with that.
     pub(crate) fn command(&self, line: &CommandLine) -> Vec<String> {
+        if let Some(definition) = &self.definition {
+            return definition.command();
+        }
         let mut command = line.command();
         if let (Some(script), Some(word)) = (&self.script, command.first_mut()) {
             *word = script.to_string_lossy().into_owned();
@@ -393,6 +425,11 @@ fn check_below(directory: &Path, script: &str, name: &str) -> Result<(), Failure
         }
         return Err(failure.hint("correct `entrypoint.script`"));
     }
+    check_hook(directory)
+}
+
+/// Refuses a model definition that wants something to be run before it.
+fn check_hook(directory: &Path) -> Result<(), Failure> {
     let hook = directory.join(STARTUP_HOOK);
     if hook.exists() {
         return Err(wrong(format!("`{}` is not run", hook.display()))

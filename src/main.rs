@@ -14,6 +14,7 @@
 
 mod cli;
 mod configuration;
+mod definition;
 mod failure;
 mod interpreter;
 mod library;

@@ -103,6 +103,8 @@ class Calls:
         main_thread: identity of the thread whose calls are recorded.
         validation_due: the model is to be validated before the next batch.
         at_last: called after each batch that the plan has no more room behind.
+        at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics.
+        checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -135,6 +137,8 @@ class Calls:
         self.at_settle = []
         self.validation_due = False
         self.at_last = []
+        self.at_validation = []
+        self.checkpointed_at = None
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
@@ -585,6 +589,7 @@ class Calls:
                 # A provider has met something that it cannot save.
                 return
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
+            self.checkpointed_at = self.batches
         except self._ours as error:
             stop_with(self, error)
         finally:

@@ -285,8 +285,12 @@ def _between_batches(callbacks, batch):
 
 def _validate(calls, fit, callbacks):
     calls.validation_due = False
+    for begins, _ in calls.at_validation:
+        begins()
     with calls.streams.aside():
         metrics = PLAN.validation.between(calls, fit, callbacks)
+    for _, ended in calls.at_validation:
+        ended(metrics or [])
     if metrics:
         _validated(calls, fit, metrics)
     else:

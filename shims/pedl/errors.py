@@ -15,3 +15,17 @@ class HyperparameterNotFound(Error):
 
 class NothingDownloaded(Error):
     """The model definition has no `download_data`, or it was not called."""
+
+
+class DefinitionError(Error):
+    """A model definition that cannot be run.
+
+    Args:
+        message: what was found and what was expected, in lines.
+        hint: what to do.
+    """
+
+    def __init__(self, message, hint=None):
+        super().__init__(message if hint is None else f"{message}\n  {hint}")
+        self.message = message
+        self.hint = hint

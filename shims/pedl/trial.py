@@ -1,5 +1,13 @@
-"""The trial that the script runs in."""
+"""The trial that the script runs in, and the base of all trial classes."""
+import abc
+import inspect
+from typing import Any, Callable
+
 from pedl._context import context
+
+# What annotations of model definitions name.
+MetricOp = Callable[..., Any]
+ValidOp = Callable[..., Any]
 
 
 def get_trial_id():
@@ -18,3 +26,41 @@ def get_trial_seed():
         NotUnderHost: the script does not run under pedl-run.
     """
     return context()["trial_seed"]
+
+
+class Trial(abc.ABC):
+    """What the trial classes of all frameworks have. Classes that are derived from one need not call `__init__` of it.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    # The module that runs it, and whether `make_data_loaders` is for it.
+    _controller = None
+    _has_data_loaders = True
+
+    def __init__(self, hparams, *_, **__):
+        pass
+
+    def callbacks(self, hparams):
+        """What is called around steps: a list of `pedl.callback.Callback`; none by default."""
+        return []
+
+
+def call_with(function, **available):
+    """Calls a function, or makes an object, with those of the arguments that it takes; by name, or by place.
+
+    Definitions differ in whether `hparams` is given (contract.md 1.8, 5).
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return function(*available.values())
+    kinds = [parameter.kind for parameter in parameters]
+    names = {parameter.name for parameter in parameters}
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return function(*available.values())
+    if set(available) <= names or inspect.Parameter.VAR_KEYWORD in kinds:
+        return function(**available)
+    places = [kind for kind in kinds if kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    return function(*list(available.values())[: len(places)])

@@ -205,6 +205,8 @@ fn context(prepared: &Prepared) -> Value {
         "trial_seed": launch.trial_seed,
         "hyperparameters": launch.hyperparameters,
         "configuration": prepared.configuration,
+        "batches_per_step": launch.batches_per_step,
+        "definition": prepared.definition,
     })
 }
 

@@ -18,7 +18,7 @@ use pedl_core::event_stream::{Stream, Target};
 use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::thread::sched_getaffinity;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::child::user_set_hash_seed;
 use super::trial_dir::{Identity, TrialDir};
@@ -45,6 +45,8 @@ pub(super) struct Prepared {
     pub(super) directory: TrialDir,
     /// The whole experiment configuration; null without one.
     pub(super) configuration: Value,
+    /// What the program of a model definition has to know of it; null where a script is run.
+    pub(super) definition: Value,
     /// Variables for the script, to be set in this order.
     pub(super) environment: Vec<(String, String)>,
     /// Where the script runs; `None`: here.
@@ -144,6 +146,9 @@ pub(super) fn prepare(
         launch,
         directory,
         configuration: configuration.map_or(Value::Null, Configuration::value),
+        definition: configuration
+            .and_then(|known| known.definition.as_ref())
+            .map_or(Value::Null, |known| json!({"name": known.name, "module": known.module})),
         environment: configuration.map_or_else(Vec::new, Configuration::environment),
         working_directory: configuration.and_then(|known| known.directory.clone()),
     })
@@ -171,8 +176,9 @@ fn trial_dir(
 ) -> Result<PathBuf, Failure> {
     let chosen = line.options.trial_dir.clone();
     let suffix = configuration.map_or_else(String::new, Configuration::directory_suffix);
-    let directory =
-        chosen.unwrap_or_else(|| Path::new(TRIALS).join(trial_name(&line.program) + &suffix));
+    let definition = configuration.and_then(|known| known.definition.as_ref());
+    let name = || definition.map_or_else(|| trial_name(&line.program), |known| known.name.clone());
+    let directory = chosen.unwrap_or_else(|| Path::new(TRIALS).join(name() + &suffix));
     let absolute =
         absolute(&directory).map_err(|error| unexpected("finding the current directory", error))?;
     if absolute.to_str().is_none() {

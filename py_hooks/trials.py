@@ -1,0 +1,107 @@
+"""What the loops of trial classes (`shims/pedl/_trials`) go by: the recorder of this process."""
+import contextlib
+
+from py_hooks import libraries
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import entries
+from py_hooks.refusal import Refusal
+
+
+class Host:
+    """Counts batches, records calls, and takes checkpoints, for the loop of a trial class.
+
+    Args:
+        process: what `boot` knows of this process.
+        name: of the trial class.
+    """
+
+    def __init__(self, process, name):
+        self._process = process
+        self._name = name
+        self._calls = recorder.CALLS or libraries.begin(process)
+
+    @property
+    def seed(self):
+        """That of the trial."""
+        return self._process.trial.seed
+
+    @property
+    def batches(self):
+        """How many were trained so far."""
+        return self._calls.batches
+
+    @property
+    def batches_left(self):
+        """How many batches the plan still has; None where there is no plan."""
+        return self._process.trial.batches_left
+
+    @property
+    def is_validation_due(self):
+        """Whether the model is to be validated before the next batch."""
+        return self._calls.validation_due
+
+    def refuse(self, message, hint=None):
+        """Ends the process for a mistake in the model definition."""
+        error = Refusal(f"{message}\n  the trial was stopped", hint)
+        error.exit_code = 65
+        self._process.stop(error)
+
+    def say(self, text):
+        """Tells the user something."""
+        self._process.trial.log(text)
+
+    def begin(self, causes=()):
+        """The loop begins, which may have causes for not being resumed exactly."""
+        entries.announce(self._calls, list(causes))
+        entries.compare(self._calls, self._name, entries.describe_sources())
+
+    @contextlib.contextmanager
+    def loop(self):
+        """Within it the calls of a loop are known by the trial class that it trains."""
+        self._calls.entries.append(self._process.trial.intern(self._name))
+        try:
+            yield
+        finally:
+            self._calls.entries.pop()
+
+    def watch_validations(self, begins, ended):
+        """Has the plan's validations of a fit told.
+
+        Args:
+            begins: called before each.
+            ended: called after each, with pairs of names and values.
+        """
+        self._calls.at_validation.append((begins, ended))
+
+    def train(self, live, skip):
+        """Trains a batch: makes `live()`, or `skip()` where it was made before. Returns what `live` returned."""
+        calls, identity = self._calls, self._process.trial.intern(f"{self._name}.train")
+        if calls.replaying:
+            skip()
+            value = calls.answer(recorder.TRAIN, identity, 0)
+            calls.trained_before()
+            calls.answered()
+            return value
+        with calls.unrecorded():
+            value = live()
+        calls.record(recorder.TRAIN, identity, 0, value)
+        calls.trained()
+        return value
+
+    def validate(self, live):
+        """Validates: a dict of metrics."""
+        return self._calls.call(recorder.TEST, self._process.trial.intern(f"{self._name}.validate"), live)
+
+    def validated(self, scalars):
+        """The model was validated: `(name, value)` of the metrics that are numbers."""
+        self._calls.validated(scalars)
+
+    def provide(self, name, provider):
+        """What `provider` captures stands in checkpoints, and is restored from them."""
+        self._calls.state_providers.append((name, provider))
+
+    def finish(self):
+        """The last batch was trained: takes a checkpoint of the end."""
+        calls = self._calls
+        if calls.begun and not calls.replaying and calls.checkpointed_at != calls.batches:
+            calls.save(is_wanted=True)

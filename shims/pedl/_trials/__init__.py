@@ -1,0 +1,88 @@
+"""Runs a trial class: the program that `pedl-run --config FILE DIR` has Python run in the model definition.
+
+It is run like a script, and again from its first line after a crash: the calls that it makes into a framework are
+recorded and answered as a script's are (`py_hooks`). So a trial has no other machinery: its steps, checkpoints, exact
+resume, preemption and output are those of scripts. What a controller (`keras.py`, ...) adds is the loop itself.
+
+In a replay its own loops go over the batches that were made, where nothing is computed: callbacks are called again with
+the metrics of the record, so that what they keep, and the files they write, are as they were.
+"""
+import importlib
+import os
+import random
+import sys
+
+from pedl._context import context
+from pedl._definition import Definition
+from pedl._trials.host import hosted
+from pedl._trials.steps import Steps
+from pedl.errors import DefinitionError
+from pedl.trial import call_with
+
+
+def main():
+    """Trains the trial of this process."""
+    known = context()
+    host = None
+    try:
+        definition = Definition(
+            os.getcwd(), known["definition"]["name"], known["definition"]["module"], known["configuration"] or {}
+        )
+        host = hosted(definition.trial_class.__name__)
+        run(definition, known, host)
+    except DefinitionError as error:
+        (host or hosted("")).refuse(error.message, error.hint)
+
+
+def run(definition, known, host):
+    """Trains a trial class.
+
+    Args:
+        definition: the `Definition`.
+        known: the context of the trial.
+        host: what counts batches and records calls.
+
+    Raises:
+        DefinitionError: the user's classes and functions are not what they have to be.
+    """
+    configuration, hparams = known["configuration"] or {}, known["hyperparameters"]
+    controller = importlib.import_module(definition.trial_class._controller)
+    loaders = Loaders(definition, configuration, hparams) if definition.trial_class._has_data_loaders else None
+    _seed(known["trial_seed"])
+    trial = call_with(definition.trial_class, hparams=hparams)
+    steps = Steps(call_with(trial.callbacks, hparams=hparams), known["batches_per_step"])
+    controller.run(trial, loaders, hparams, steps, host)
+    host.finish()
+
+
+class Loaders:
+    """Makes the two data sets of a definition, when its controller is ready for them."""
+
+    def __init__(self, definition, configuration, hparams):
+        self._make = definition.function("make_data_loaders", is_required=True)
+        self._given = configuration, hparams
+
+    def make(self):
+        """The data sets to train on and to validate on.
+
+        Raises:
+            DefinitionError: `make_data_loaders` did not return two.
+        """
+        configuration, hparams = self._given
+        made = call_with(self._make, experiment_config=configuration, hparams=hparams)
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            length = f" of {len(made)}" if isinstance(made, (tuple, list)) else ""
+            raise DefinitionError(
+                f"`make_data_loaders` returned an object of class `{type(made).__name__}`{length}\n"
+                "  expected: a pair, the data set to train on and the one to validate on",
+                "return both, as in `return train, validation`",
+            )
+        return tuple(made)
+
+
+def _seed(seed):
+    """What the definition draws before its framework trains goes by the trial's seed, at every start."""
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)

@@ -1,0 +1,198 @@
+"""Trains `KerasTrial`, `KerasFunctionalTrial` and `TFKerasTrial`: one `fit`, whose length the plan decides.
+
+Keras's own loop, callbacks and metrics are those of a script that calls `fit`; what is added are the steps. Validations
+come when the sequencer asks for them, and after the last step, not at the ends of epochs. A `Sequence` is gone through in
+order, and shuffles itself in `on_epoch_end`.
+"""
+import importlib
+import inspect
+
+from pedl._trials import keras_metrics
+from pedl.data import BatchLoader, as_sequence
+from pedl.errors import DefinitionError
+from pedl.frameworks.keras.data import KerasDataAdapter
+from pedl.trial import call_with
+
+# No epoch ends with a validation: the sequencer asks for them.
+_NEVER = 1 << 30
+
+_OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
+
+
+def run(trial, loaders, hparams, steps, host):
+    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    package = _package(trial)
+    _configure_session(trial, hparams, package)
+    training, validation = (_Data(data, trial, package) for data in loaders.make())
+    model = call_with(trial.build_model, hparams=hparams)
+    names = keras_metrics.compiled(trial, model, package)
+    fit = _Fit(model, package, training, validation, names)
+    callbacks = list(call_with(trial.keras_callbacks, hparams=hparams))
+    if steps.has_callbacks:
+        callbacks = [_step_begins(package, steps), *callbacks, _step_ends(package, steps, names)]
+    validated = []
+
+    def ended(metrics):
+        validated.append(host.batches)
+        steps.validated(names.of_validation(metrics))
+
+    host.watch_validations(steps.validation_begins, ended)
+    fit.train(callbacks)
+    if validated[-1:] != [host.batches]:
+        steps.validation_begins()
+        metrics = fit.evaluate()
+        host.validated(metrics)
+        steps.validated(names.of_validation(metrics))
+
+
+def _package(trial):
+    """Keras, or the one within TensorFlow."""
+    top, _, rest = trial._package.partition(".")
+    package = importlib.import_module(top)
+    # It is an attribute in all versions, and a module in some.
+    return getattr(package, rest) if rest else package
+
+
+def _tensorflow(package):
+    """TensorFlow, where it computes; else None."""
+    backend = getattr(package.backend, "backend", lambda: "tensorflow")()
+    return importlib.import_module("tensorflow") if backend == "tensorflow" else None
+
+
+def _configure_session(trial, hparams, package):
+    tensorflow = _tensorflow(package)
+    if tensorflow is None:
+        return
+    config = call_with(trial.session_config, hparams=hparams)
+    if tensorflow.__version__.startswith("1."):
+        package.backend.set_session(tensorflow.Session(config=config))
+        return
+    tensorflow.config.set_soft_device_placement(config.allow_soft_placement)
+    if config.intra_op_parallelism_threads:
+        tensorflow.config.threading.set_intra_op_parallelism_threads(config.intra_op_parallelism_threads)
+    if config.inter_op_parallelism_threads:
+        tensorflow.config.threading.set_inter_op_parallelism_threads(config.inter_op_parallelism_threads)
+
+
+class _Data:
+    """A data set as a `fit` takes it.
+
+    Args:
+        data: what `make_data_loaders` returned.
+        trial: the trial.
+        package: Keras.
+
+    Attributes:
+        source: the `Sequence` or `tf.data.Dataset`.
+        is_sequence: whether it is a `Sequence`.
+        workers: arguments of a `fit` for who builds its batches; none where Keras's own defaults hold.
+
+    Raises:
+        DefinitionError: it is something else.
+    """
+
+    def __init__(self, data, trial, package):
+        adapter = data if isinstance(data, KerasDataAdapter) else None
+        self.source = data if adapter is None else adapter.sequence
+        if isinstance(self.source, BatchLoader):
+            self.source = as_sequence(self.source, trial.batch_size())
+        kind = getattr(package.utils, "PyDataset", None) or package.utils.Sequence
+        self.is_sequence = not _is_dataset(self.source)
+        is_array = hasattr(self.source, "shape") or isinstance(self.source, (list, tuple, dict))
+        has_items = hasattr(self.source, "__getitem__") and hasattr(self.source, "__len__")
+        if self.is_sequence and (is_array or not has_items):
+            raise DefinitionError(
+                f"`make_data_loaders` returned a data set of class `{type(data).__name__}`\n"
+                "  expected: a `Sequence`, a `tf.data.Dataset`, or a `KerasDataAdapter` around a `Sequence`",
+                "arrays become one by `pedl.frameworks.keras.data.InMemorySequence(data, labels, batch_size)`",
+            )
+        if self.is_sequence and not isinstance(self.source, kind):
+            self.source = _of_kind(self.source, kind)
+        self.workers = {name: getattr(adapter, name) for name in _OF_WORKERS} if adapter is not None else {}
+        if self.is_sequence and hasattr(kind, "num_batches"):
+            # Keras 3 asks the data set, not the call.
+            for name, value in self.workers.items():
+                setattr(self.source, name, value)
+
+
+def _is_dataset(data):
+    return any(base.__name__ in ("Dataset", "DatasetV1", "DatasetV2") for base in type(data).__mro__)
+
+
+def _of_kind(items, kind):
+    """What has items and a length as a data set of Keras."""
+
+    class Items(kind):
+        def __init__(self):
+            super().__init__()
+            self.items = items
+
+        def __len__(self):
+            return len(self.items)
+
+        def __getitem__(self, index):
+            return self.items[index]
+
+        def on_epoch_end(self):
+            getattr(self.items, "on_epoch_end", lambda: None)()
+
+    return Items()
+
+
+class _Fit:
+    """How this Keras trains and validates a model."""
+
+    def __init__(self, model, package, training, validation, names):
+        self._model = model
+        self._training = training
+        self._validation = validation
+        self._names = names
+        parameters = inspect.signature(model.fit).parameters
+        tensorflow = _tensorflow(package)
+        is_of_graphs = tensorflow is not None and tensorflow.__version__.startswith("1.")
+        self._uses_generators = is_of_graphs or not (hasattr(package, "version") or "workers" in parameters)
+        self._uses_generators = self._uses_generators and hasattr(model, "fit_generator")
+        self._takes_workers = "workers" in parameters
+
+    def train(self, callbacks):
+        """Trains as long as the plan has batches."""
+        data, validation = self._training, self._validation
+        method = self._model.fit_generator if self._uses_generators and data.is_sequence else self._model.fit
+        given = {"callbacks": callbacks, "verbose": 0, "shuffle": False, "validation_data": validation.source}
+        if data.is_sequence and (self._takes_workers or method != self._model.fit):
+            given.update(data.workers)
+        if "validation_freq" in inspect.signature(method).parameters:
+            given["validation_freq"] = _NEVER
+        method(data.source, **given)
+
+    def evaluate(self):
+        """Validates: pairs of names, which begin with `val_`, and values."""
+        model, data = self._model, self._validation
+        if data.is_sequence and self._uses_generators:
+            values = model.evaluate_generator(data.source, workers=0)
+        elif "return_dict" in inspect.signature(model.evaluate).parameters:
+            values = model.evaluate(data.source, verbose=0, return_dict=True)
+            return [(f"val_{name}", float(value)) for name, value in values.items()]
+        else:
+            values = model.evaluate(data.source, verbose=0)
+        values = values if isinstance(values, (list, tuple)) else [values]
+        return [(f"val_{name}", float(value)) for name, value in zip(model.metrics_names, values)]
+
+
+# -- the user's callbacks ----------------------------------------------------------------------------------------------
+
+
+def _callback(package, name, hook, call):
+    """A callback of Keras with one hook."""
+    base = package.callbacks.Callback
+    # Before Keras 2.2.5 batches have one hook for all modes.
+    hook = hook if hasattr(base, hook) else hook.replace("train_", "")
+    return type(name, (base,), {hook: lambda self, batch, logs=None: call(logs)})()
+
+
+def _step_begins(package, steps):
+    return _callback(package, "StepBegins", "on_train_batch_begin", lambda logs: steps.batch_begins())
+
+
+def _step_ends(package, steps, names):
+    return _callback(package, "StepEnds", "on_train_batch_end", lambda logs: steps.batch_ended(names.of_batch(logs or {})))

@@ -1,0 +1,64 @@
+"""Metrics of batches: what is allowed, and what a step or a validation makes of them.
+
+The mean over batches is not weighted by their sizes (contract.md 1.8, 7). What is no number is averaged element by element
+where all batches have the same shape; otherwise it is left out (1.8, 8).
+"""
+from pedl.errors import DefinitionError
+
+
+def checked(metrics, method, known=None):
+    """The metrics of a batch.
+
+    Args:
+        metrics: what the user's method returned.
+        method: its name.
+        known: the names that batches before had; None for the first.
+
+    Raises:
+        DefinitionError: it is no dict, one is None, or the names are others than before.
+    """
+    if not isinstance(metrics, dict):
+        raise DefinitionError(
+            f"`{method}` returned an object of class `{type(metrics).__name__}`\n  expected: a dict of metrics by their names"
+        )
+    for name, value in metrics.items():
+        if value is None:
+            raise DefinitionError(f"`{method}` returned None for the metric `{name}`\n  expected: a number or an array")
+    if known is not None and set(known) != set(metrics):
+        raise DefinitionError(
+            f"`{method}` returned the metrics {_listed(metrics)}\n  expected: those of the batches before, {_listed(known)}"
+        )
+    return metrics
+
+
+def _listed(names):
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "none"
+
+
+def mean(batches):
+    """The mean of each metric over batches, and the names of those that have none.
+
+    Args:
+        batches: a list of dicts of numbers and arrays, with the same names.
+    """
+    import numpy
+
+    means, without = {}, []
+    for name in batches[0] if batches else ():
+        values = [numpy.asarray(batch[name]) for batch in batches]
+        if len({value.shape for value in values}) > 1 or values[0].dtype.kind not in "biuf":
+            without.append(name)
+            continue
+        average = numpy.mean(numpy.stack(values).astype("float64"), axis=0)
+        means[name] = float(average) if average.ndim == 0 else average
+    return means, without
+
+
+def scalars(metrics):
+    """Pairs of the names and values of those that are numbers."""
+    found = []
+    for name, value in metrics.items():
+        shape = getattr(value, "shape", ())
+        if shape == () and not isinstance(value, (str, bytes, list, tuple, dict)):
+            found.append((name, float(value)))
+    return found

@@ -1,0 +1,64 @@
+"""`KerasTrial` and `KerasFunctionalTrial`: a model of Keras that the host compiles."""
+import abc
+
+from pedl.frameworks.keras.tf_keras_trial import default_session_config
+from pedl.trial import Trial
+
+
+class _KerasTrial(Trial):
+    _controller = "pedl._trials.keras"
+    _package = "keras"
+
+    @abc.abstractmethod
+    def build_model(self, hparams):
+        """Returns the `keras.models.Model`, not compiled."""
+
+    @abc.abstractmethod
+    def optimizer(self):
+        """Returns the optimizer."""
+
+    def batch_size(self):
+        """Rows of a batch, for loaders that do not know it (`pedl.data.BatchLoader`)."""
+        raise NotImplementedError("`batch_size` of the trial class is needed for a BatchLoader, and is not defined")
+
+    def training_metrics(self):
+        """What is measured of each batch, besides the loss; nothing by default."""
+        return {}
+
+    def validation_metrics(self):
+        """What is measured in validations, besides the loss; nothing by default."""
+        return {}
+
+    def session_config(self, hparams):
+        """The `tf.ConfigProto` of the session, where TensorFlow computes; by default with soft placement."""
+        return default_session_config()
+
+    def keras_callbacks(self, hparams):
+        """A list of `keras.callbacks.Callback`; none by default."""
+        return []
+
+
+class KerasTrial(_KerasTrial):
+    """A model of Keras. Metrics are dicts of functions by the names under which they are reported.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    @abc.abstractmethod
+    def loss(self):
+        """Returns the loss: a function, or its name in Keras."""
+
+
+class KerasFunctionalTrial(_KerasTrial):
+    """A model of Keras with named outputs. Metrics are dicts of `(output name, function)` by their names.
+
+    Batches are pairs of dicts, of arrays by the names of inputs and of outputs.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    @abc.abstractmethod
+    def losses(self):
+        """Returns a dict of losses by the names of outputs."""

@@ -1,0 +1,38 @@
+"""`TFKerasTrial`: a compiled model of `tf.keras`."""
+import abc
+import importlib
+
+from pedl.trial import Trial
+
+
+class TFKerasTrial(Trial):
+    """A model of `tf.keras` that is trained by `fit`.
+
+    `make_data_loaders(experiment_config, hparams)` beside it returns a pair of `Sequence`s, `tf.data.Dataset`s or
+    `KerasDataAdapter`s. Metrics have the names of Keras's logs, those of validations begin with `val_`.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    _controller = "pedl._trials.keras"
+    _package = "tensorflow.keras"
+
+    @abc.abstractmethod
+    def build_model(self, hparams):
+        """Returns the `tf.keras.Model`, compiled."""
+
+    def session_config(self, hparams):
+        """The `tf.ConfigProto` of the session; by default devices are chosen where an operation has none (soft placement)."""
+        return default_session_config()
+
+    def keras_callbacks(self, hparams):
+        """A list of `tf.keras.callbacks.Callback`; none by default."""
+        return []
+
+
+def default_session_config():
+    """`tf.ConfigProto(allow_soft_placement=True)`."""
+    tensorflow = importlib.import_module("tensorflow")
+    versions = getattr(tensorflow, "compat", None)
+    return getattr(versions, "v1", tensorflow).ConfigProto(allow_soft_placement=True)

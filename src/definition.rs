@@ -1,0 +1,158 @@
+//! A standard model definition: a trial class, in a directory that is a Python package, or in one file.
+//!
+//! ```text
+//! --config FILE DIR            `entrypoint: module:Trial`, `entrypoints.trial_class`, or the one class that
+//!                              `__init__.py` exposes
+//! --config FILE model_def.py   the same in the folder of the file; without an entrypoint the one class in the file
+//! ```
+//!
+//! It is run in its directory by a program of ours (`shims/pedl/_trials`), which imports it
+//! (`shims/pedl/_definition.py`), as a script would be: everything that holds for scripts holds for it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cli::parse::{CommandLine, Program};
+use crate::failure::{Exit, Failure};
+
+/// What Python runs for a model definition.
+const DRIVER: &str = "from pedl._trials import main; main()";
+
+/// A Python file larger than this is not looked through for a class.
+const LARGEST_FILE_BYTES: u64 = 4 << 20;
+
+/// Where the model code is, and how the trial is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Definition {
+    /// The directory, without symbolic links: where it runs.
+    pub(crate) directory: PathBuf,
+    /// The name of the module, where the command named a file.
+    pub(crate) module: Option<String>,
+    /// What the trial directory is called after.
+    pub(crate) name: String,
+    /// What was typed.
+    typed: String,
+}
+
+impl Definition {
+    /// What a path stands for, if it may be a model definition: a directory, or a Python file.
+    pub(crate) fn at(typed: &Path) -> Option<Self> {
+        let path = fs::canonicalize(typed).ok()?;
+        let (directory, module) = if path.is_dir() {
+            (path.clone(), None)
+        } else if path.extension()? == "py" {
+            let module = path.file_stem()?.to_str()?.to_owned();
+            (path.parent()?.to_owned(), Some(module))
+        } else {
+            return None;
+        };
+        let name = path.file_stem().unwrap_or_default();
+        let name = if module.is_none() {
+            path.file_name().unwrap_or_default()
+        } else {
+            name
+        };
+        Some(Self {
+            name: name.to_string_lossy().into_owned(),
+            typed: typed.to_string_lossy().into_owned(),
+            directory,
+            module,
+        })
+    }
+
+    /// Whether it exposes a trial class without an entrypoint: a package does so by its `__init__.py`, a
+    /// file by a class with such a base, if it is no script as well.
+    pub(crate) fn is_discovered(&self) -> bool {
+        match &self.module {
+            None => self.directory.join("__init__.py").is_file(),
+            Some(module) => {
+                let file = self.directory.join(format!("{module}.py"));
+                let is_small = file
+                    .metadata()
+                    .is_ok_and(|found| found.len() <= LARGEST_FILE_BYTES);
+                is_small && fs::read_to_string(file).is_ok_and(|text| defines_trial(&text))
+            }
+        }
+    }
+
+    /// Puts our program in the place of the directory or file that was typed.
+    pub(crate) fn put_into(&self, line: &mut CommandLine) -> Result<(), Failure> {
+        let behind = &line.python_arguments[line.arguments_begin()..];
+        if let Some(word) = behind.first() {
+            let word = word.to_string_lossy();
+            let what = format!("`{word}` stands behind the model definition `{}`", self.typed);
+            return Err(Failure::new(Exit::Usage, what)
+                .detail("expected: nothing; a trial class has no command line")
+                .hint("give values by `--hp NAME=VALUE`, or in the section `data` of the configuration"));
+        }
+        line.python_arguments.truncate(line.num_python_options);
+        let words = ["-c", DRIVER].map(OsString::from);
+        line.python_arguments.extend(words);
+        line.program = Program::Code(DRIVER.into());
+        Ok(())
+    }
+
+    /// The command, as the trial is known by.
+    pub(crate) fn command(&self) -> Vec<String> {
+        vec![self.typed.clone()]
+    }
+}
+
+/// Refuses an entrypoint that is not `module:object`, as `contract.md` M11 to M13 have it.
+pub(crate) fn check_entrypoint(entrypoint: &str, name: &str) -> Result<(), Failure> {
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word
+                .chars()
+                .all(|letter| letter.is_alphanumeric() || letter == '_')
+            && !word.starts_with(|first: char| first.is_ascii_digit())
+    };
+    let parts: Vec<_> = entrypoint.split(':').map(str::trim).collect();
+    if let [module, object] = parts[..]
+        && (module.is_empty() || module.split('.').all(is_word))
+        && object.split('.').all(is_word)
+    {
+        return Ok(());
+    }
+    let what = format!("`entrypoint` is `{entrypoint}` in {name}");
+    Err(Failure::new(Exit::Configuration, what)
+        .detail("expected: `<module>:<class>`, as in `model_def:MNistTrial` or `:MNistTrial`, or a script")
+        .hint("correct it, or name a script as `entrypoint: {script: train.py}`"))
+}
+
+/// Whether a file has a class whose base is called a trial, and does not say what it does as a script.
+fn defines_trial(text: &str) -> bool {
+    let has_base = |line: &str| {
+        let bases = line.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        line.starts_with("class ")
+            && bases.is_some_and(|(bases, _)| bases.split(',').any(|base| base.trim().ends_with("Trial")))
+    };
+    text.lines().any(has_base) && !text.lines().any(|line| line.starts_with("if __name__"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m11_an_entrypoint_is_a_module_and_an_object() {
+        for right in [":A", "model_def:A", "a.b:C.D", " model_def : A ", "déf:Ä"] {
+            check_entrypoint(right, "c.yaml").unwrap_or_else(|error| panic!("{right}: {error}"));
+        }
+        for wrong in ["", "A", "a:", ":", "a:b:c", "a b:C", "a..b:C", ".a:C", "a:1", "my-model:A", "a:B."] {
+            check_entrypoint(wrong, "c.yaml").expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn m9_a_file_with_a_trial_class_is_a_definition() {
+        for text in ["class A(KerasTrial):", "x = 1\nclass A(base.PyTorchTrial, B):\n    pass\n"] {
+            assert!(defines_trial(text), "{text}");
+        }
+        let script = "class A(KerasTrial): pass\nif __name__ == '__main__':\n    A()\n";
+        for text in ["class A(Trials):", "class Trial:", "    class A(KerasTrial):", "print(1)", script] {
+            assert!(!defines_trial(text), "{text}");
+        }
+    }
+}
