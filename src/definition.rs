@@ -81,7 +81,10 @@ impl Definition {
         let behind = &line.python_arguments[line.arguments_begin()..];
         if let Some(word) = behind.first() {
             let word = word.to_string_lossy();
-            let what = format!("`{word}` stands behind the model definition `{}`", self.typed);
+            let what = format!(
+                "`{word}` stands behind the model definition `{}`",
+                self.typed
+            );
             return Err(Failure::new(Exit::Usage, what)
                 .detail("expected: nothing; a trial class has no command line")
                 .hint("give values by `--hp NAME=VALUE`, or in the section `data` of the configuration"));
@@ -124,9 +127,13 @@ pub(crate) fn check_entrypoint(entrypoint: &str, name: &str) -> Result<(), Failu
 /// Whether a file has a class whose base is called a trial, and does not say what it does as a script.
 fn defines_trial(text: &str) -> bool {
     let has_base = |line: &str| {
-        let bases = line.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        let bases = line
+            .split_once('(')
+            .and_then(|(_, rest)| rest.split_once(')'));
         line.starts_with("class ")
-            && bases.is_some_and(|(bases, _)| bases.split(',').any(|base| base.trim().ends_with("Trial")))
+            && bases.is_some_and(|(bases, _)| {
+                bases.split(',').any(|base| base.trim().ends_with("Trial"))
+            })
     };
     text.lines().any(has_base) && !text.lines().any(|line| line.starts_with("if __name__"))
 }
@@ -140,18 +147,39 @@ mod tests {
         for right in [":A", "model_def:A", "a.b:C.D", " model_def : A ", "déf:Ä"] {
             check_entrypoint(right, "c.yaml").unwrap_or_else(|error| panic!("{right}: {error}"));
         }
-        for wrong in ["", "A", "a:", ":", "a:b:c", "a b:C", "a..b:C", ".a:C", "a:1", "my-model:A", "a:B."] {
+        for wrong in [
+            "",
+            "A",
+            "a:",
+            ":",
+            "a:b:c",
+            "a b:C",
+            "a..b:C",
+            ".a:C",
+            "a:1",
+            "my-model:A",
+            "a:B.",
+        ] {
             check_entrypoint(wrong, "c.yaml").expect_err(wrong);
         }
     }
 
     #[test]
     fn m9_a_file_with_a_trial_class_is_a_definition() {
-        for text in ["class A(KerasTrial):", "x = 1\nclass A(base.PyTorchTrial, B):\n    pass\n"] {
+        for text in [
+            "class A(KerasTrial):",
+            "x = 1\nclass A(base.PyTorchTrial, B):\n    pass\n",
+        ] {
             assert!(defines_trial(text), "{text}");
         }
         let script = "class A(KerasTrial): pass\nif __name__ == '__main__':\n    A()\n";
-        for text in ["class A(Trials):", "class Trial:", "    class A(KerasTrial):", "print(1)", script] {
+        for text in [
+            "class A(Trials):",
+            "class Trial:",
+            "    class A(KerasTrial):",
+            "print(1)",
+            script,
+        ] {
             assert!(!defines_trial(text), "{text}");
         }
     }

@@ -27,7 +27,6 @@ class Definition:
 
     Args:
         root: its directory, without symbolic links.
-        name: that of the directory.
         module: the name of its one module, where the command named a file; else None.
         configuration: the whole experiment configuration.
 
@@ -38,12 +37,12 @@ class Definition:
         DefinitionError: there is no such class.
     """
 
-    def __init__(self, root, name, module, configuration):
+    def __init__(self, root, module, configuration):
         self._root = root
         self._given = configuration.get("entrypoints") or {}
         entrypoint = self._given.get("trial_class") or configuration.get("entrypoint")
         is_discovered = not isinstance(entrypoint, str)
-        self._package = _import_package(root, name, runs_init=module is None or not is_discovered)
+        self._package = _import_package(root, runs_init=module is None or not is_discovered)
         if is_discovered:
             self._module = self._import(module or "")
             self.trial_class = self._exposed()
@@ -172,10 +171,10 @@ def _listed(names):
 # -- the package -------------------------------------------------------------------------------------------------------
 
 
-def _import_package(root, directory_name, runs_init):
+def _import_package(root, runs_init):
     """Imports the package of a definition, and has its files found by short names too."""
     sys.path[:1] = [root]
-    name = _free_name(root, directory_name.replace(".", "_") or "definition")
+    name = _free_name(root, os.path.basename(root).replace(".", "_") or "definition")
     init = os.path.join(root, _INIT)
     if runs_init and os.path.isfile(init):
         spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[root])

@@ -28,7 +28,7 @@ def get_trial_seed():
     return context()["trial_seed"]
 
 
-class Trial(abc.ABC):
+class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framework to say
     """What the trial classes of all frameworks have. Classes that are derived from one need not call `__init__` of it.
 
     Args:
@@ -39,7 +39,7 @@ class Trial(abc.ABC):
     _controller = None
     _has_data_loaders = True
 
-    def __init__(self, hparams, *_, **__):
+    def __init__(self, hparams, *_, **__):  # noqa: B027 - so that `super().__init__(hparams)` may be called
         pass
 
     def callbacks(self, hparams):
@@ -56,11 +56,12 @@ def call_with(function, **available):
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return function(*available.values())
-    kinds = [parameter.kind for parameter in parameters]
-    names = {parameter.name for parameter in parameters}
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
-        return function(*available.values())
-    if set(available) <= names or inspect.Parameter.VAR_KEYWORD in kinds:
+    kinds = {parameter.kind for parameter in parameters}
+    if inspect.Parameter.VAR_KEYWORD in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
         return function(**available)
-    places = [kind for kind in kinds if kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    return function(*list(available.values())[: len(places)])
+    plain = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    named = {one.name: available[one.name] for one in plain if one.name in available}
+    if named and all(one.name in named or one.default is not one.empty for one in plain):
+        return function(**named)
+    count = len(available) if inspect.Parameter.VAR_POSITIONAL in kinds else len(plain)
+    return function(*list(available.values())[:count])

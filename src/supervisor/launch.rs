@@ -148,7 +148,7 @@ pub(super) fn prepare(
         configuration: configuration.map_or(Value::Null, Configuration::value),
         definition: configuration
             .and_then(|known| known.definition.as_ref())
-            .map_or(Value::Null, |known| json!({"name": known.name, "module": known.module})),
+            .map_or(Value::Null, |known| json!({"module": known.module})),
         environment: configuration.map_or_else(Vec::new, Configuration::environment),
         working_directory: configuration.and_then(|known| known.directory.clone()),
     })

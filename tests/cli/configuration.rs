@@ -67,8 +67,8 @@ fn p3_a_directory_needs_an_entrypoint() {
         &directory,
         &["--config", "c.yaml", "model"],
         "pedl: error: there is no `entrypoint` in c.yaml\n  \
-         `model` is a directory; expected: which script in it is run\n\
-         hint: add `entrypoint: {script: train.py}`, or run `model/train.py`\n",
+         `model` is a directory without `__init__.py`; expected: what in it is run\n\
+         hint: add `entrypoint: {script: train.py}` or `entrypoint: module:TrialClass`, or run `model/train.py`\n",
     );
 }
 
@@ -117,10 +117,10 @@ fn what_is_not_executed_stops_by_its_name() {
     );
     assert_refused(
         &directory,
-        &["--config", "class.yaml", "model"],
+        &["--config", "class.yaml", "-c", "1"],
         "pedl: error: `entrypoint` is `model_def:Trial` in class.yaml\n  \
-         expected: a script; trial classes are not run yet\n\
-         hint: name a script as `entrypoint: {script: train.py}`\n",
+         expected behind `--config FILE`: the model definition that has the class, a directory or a file\n\
+         hint: name it, as in `pedl-run --config FILE DIR`\n",
     );
     directory.write(
         "pbt.yaml",

@@ -25,9 +25,7 @@ def main():
     known = context()
     host = None
     try:
-        definition = Definition(
-            os.getcwd(), known["definition"]["name"], known["definition"]["module"], known["configuration"] or {}
-        )
+        definition = Definition(os.getcwd(), known["definition"]["module"], known["configuration"] or {})
         host = hosted(definition.trial_class.__name__)
         run(definition, known, host)
     except DefinitionError as error:

@@ -1,0 +1,186 @@
+"""Trial classes of Keras (contract.md 1.3, 1.4, 2.2): `KerasTrial`, `KerasFunctionalTrial`, `TFKerasTrial`."""
+import pytest
+import support
+
+KERAS = pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+TENSORFLOW = pytest.mark.stack("keras3-tensorflow", "tfkeras-1.15")
+
+DEFINITION = support.ROOT / "tests" / "definitions" / "keras_trial"
+
+CONFIGURATION = """
+hyperparameters:
+  framework: {framework}
+  trial: {trial}
+  loaders: {loaders}
+  weighted: {weighted}
+  compiled: {compiled}
+  stops: {stops}
+batches_per_step: 5
+min_validation_period: 2
+searcher: {{name: single, metric: {metric}, max_steps: {steps}}}
+reproducibility: {{experiment_seed: 7}}
+max_restarts: 0
+checkpoint_policy: all
+"""
+
+
+@pytest.fixture
+def trial(script_run, tmp_path):
+    """A function that makes a run of the definition: 5 steps of 5 batches, 7 in an epoch, validated after 2 and 4."""
+
+    def make(kind, *options, metric="val_loss", steps=5, **settings):
+        given = {"loaders": "sequences", "weighted": "false", "compiled": "true", "stops": "false", **settings}
+        framework = "tensorflow" if kind == "tf" else "keras"
+        file = tmp_path / "configuration-{}.yaml".format(len(list(tmp_path.glob("*.yaml"))))
+        file.write_text(CONFIGURATION.format(framework=framework, trial=kind, metric=metric, steps=steps, **given))
+        notes = file.with_suffix(".notes")
+        notes.write_text("")
+        run = script_run(DEFINITION, options=["--config", file, *options], environment={"NOTES": str(notes)})
+        run.notes = lambda: notes.read_text().splitlines()
+        # A definition runs in its own directory.
+        return run
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def in_a_copy(monkeypatch, tmp_path):
+    """The definition writes files into its directory."""
+    import shutil
+
+    copy = tmp_path / "keras_trial"
+    shutil.copytree(str(DEFINITION), str(copy), ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(f"{__name__}.DEFINITION", copy)
+    return copy
+
+
+def steps_of(run, kind):
+    events = [event for event in run.trial.events if event["event"] == kind]
+    return [(event.get("batch") or event["batches"][1], sorted(event["metrics"])) for event in events]
+
+
+def check_steps(run, training, validation):
+    """Steps and validations are where the plan has them, and metrics have the user's names."""
+    steps = steps_of(run, "step")
+    assert [batch for batch, _ in steps] == [5, 10, 15, 20, 25]
+    assert all(set(names) >= set(training) for _, names in steps)
+    assert steps_of(run, "validation") == [(batch, sorted(validation)) for batch in (10, 20, 25)]
+
+
+def callbacks_of(directory):
+    return (directory / "callbacks.txt").read_text().splitlines()
+
+
+def refused(ended, *texts):
+    ended.check(65)
+    assert ended.stderr.count("pedl: error:") == 1, ended
+    assert "Traceback" not in ended.stderr
+    for text in texts:
+        assert text in ended.stderr, ended
+
+
+@KERAS
+def test_c1_k4_a_keras_trial_has_its_names_steps_and_validations(trial, in_a_copy):
+    run = trial("plain", metric="validation_error")
+    ended = run.run().check()
+    check_steps(run, ["distance", "loss"], ["val_distance", "val_loss", "val_validation_error"])
+    assert len(ended.hashes) == 1
+    lines = callbacks_of(in_a_copy)
+    assert lines[:3] == ["trial", "begin 1", "end 1 5 ['distance', 'loss']"]
+    assert [line for line in lines if line.startswith("valid")] == [
+        line for step in (2, 4, 5) for line in (f"validation {step}", f"validated {step} ['val_loss', 'validation_error']")
+    ]
+    # 25 batches, 7 in an epoch: the cut epoch ends as others do.
+    assert (in_a_copy / "epochs.txt").read_text().split() == ["0", "1", "2", "3"]
+    assert run.notes().count("epoch") >= 3
+
+
+@KERAS
+@pytest.mark.parametrize("kind", ["plain", "functional"])
+def test_p2_a_killed_trial_is_the_undisturbed_one(trial, in_a_copy, kind):
+    whole = trial(kind, "--exact").run().check()
+    undisturbed = callbacks_of(in_a_copy)
+    (in_a_copy / "callbacks.txt").unlink()
+    (in_a_copy / "epochs.txt").unlink()
+    run = trial(kind, "--exact", "--checkpoint-seconds", "0")
+    for batches in (7, 13):
+        run.start_and_kill(lambda least=batches: run.trial.checkpoint and run.trial.events[-1].get("batch", 0) >= least)
+    assert run.run().check().hashes == whole.hashes
+    assert callbacks_of(in_a_copy) == undisturbed
+    assert run.trial.count("resumed") == 2
+
+
+@KERAS
+def test_k2_the_loaders_are_a_pair(trial):
+    refused(trial("plain", loaders="three").run(), "`make_data_loaders` returned an object of class `tuple` of 3")
+
+
+@KERAS
+def test_k3_arrays_are_no_data_set(trial):
+    refused(trial("plain", loaders="arrays").run(), "class `ndarray`", "InMemorySequence")
+
+
+@KERAS
+def test_k4_weights_of_samples_count(trial):
+    # All weights are 0: nothing is learned, and the loss is 0.
+    run = trial("plain", weighted="true", steps=1)
+    run.run().check()
+    (step,) = [event for event in run.trial.events if event["event"] == "step"]
+    assert step["metrics"]["loss"] == 0
+
+
+@KERAS
+def test_k7_k9_who_builds_the_batches(trial):
+    hashes = set()
+    for loaders in ("main", "threads", "processes"):
+        run = trial("plain", loaders=loaders)
+        hashes.update(run.run().check().hashes)
+        built = {tuple(line.split()[1:]) for line in run.notes() if line.startswith("built")}
+        if loaders == "processes":
+            assert len({pid for pid, _ in built}) >= 2
+        else:
+            assert len({pid for pid, _ in built}) == 1
+            assert {is_main for _, is_main in built} >= {str(loaders == "main")}
+    assert len(hashes) == 1
+
+
+@TENSORFLOW
+def test_k1_a_trial_of_tf_keras_has_keras_names(trial, in_a_copy):
+    run = trial("tf")
+    run.run().check()
+    metrics = steps_of(run, "validation")[0][1]
+    assert "val_loss" in metrics
+    assert len(metrics) == 2
+    assert [batch for batch, _ in steps_of(run, "validation")] == [10, 20, 25]
+    assert callbacks_of(in_a_copy)[-1].startswith("validated 5 ['val_")
+
+
+@TENSORFLOW
+def test_k1_a_killed_trial_of_tf_keras_is_the_undisturbed_one(trial, in_a_copy):
+    whole = trial("tf", "--exact").run().check()
+    (in_a_copy / "callbacks.txt").unlink()
+    run = trial("tf", "--exact", "--checkpoint-seconds", "0")
+    run.start_and_kill(lambda: run.trial.events[-1].get("batch", 0) >= 8)
+    assert run.run().check().hashes == whole.hashes
+
+
+@TENSORFLOW
+def test_k20_a_model_that_is_not_compiled_is_refused(trial):
+    run = trial("tf", compiled="false")
+    refused(run.run(), "a model that is not compiled", "hint: call `model.compile(")
+    assert not run.trial.events
+
+
+@pytest.mark.stack("keras3-tensorflow")
+def test_k3_k6_a_dataset_of_tensorflow_is_trained_on(trial):
+    run = trial("tf", loaders="dataset")
+    run.run().check()
+    assert [batch for batch, _ in steps_of(run, "step")] == [5, 10, 15, 20, 25]
+
+
+@KERAS
+def test_k22_a_callback_of_keras_may_end_the_trial(trial):
+    run = trial("plain", stops="true")
+    run.run().check()
+    # Two epochs, and the model is validated where it ended.
+    assert [batch for batch, _ in steps_of(run, "validation")][-1] == 14
