@@ -214,9 +214,8 @@ impl Configuration {
         };
         match &self.experiment.entrypoint {
             Some(Entrypoint::Trial(class)) => check_entrypoint(class, name)?,
-            Some(Entrypoint::Script { .. }) => return Ok(false),
             None if definition.is_discovered() => {}
-            None => return Ok(false),
+            Some(Entrypoint::Script { .. }) | None => return Ok(false),
         }
         check_hook(&definition.directory)?;
         definition.put_into(line)?;
