@@ -42,7 +42,7 @@ def definition(script_run, configuration):
 
 
 @pytest.mark.stack("keras", "keras2.2-tensorflow1")
-def test_p5_one_step_of_the_simple_model_definition(script_run):
+def test_p1_p4_p5_one_step_of_the_simple_model_definition(script_run):
     run = definition(script_run, "const.yaml")
     ended = run.run().check()
     assert "epochs: [0] last: {" in ended.stdout

@@ -15,6 +15,7 @@ hyperparameters:
   weighted: {weighted}
   compiled: {compiled}
   stops: {stops}
+  own_session: {own_session}
 batches_per_step: 5
 min_validation_period: 2
 searcher: {{name: single, metric: {metric}, max_steps: {steps}}}
@@ -29,7 +30,8 @@ def trial(script_run, tmp_path):
     """A function that makes a run of the definition: 5 steps of 5 batches, 7 in an epoch, validated after 2 and 4."""
 
     def make(kind, *options, metric="val_loss", steps=5, **settings):
-        given = {"loaders": "sequences", "weighted": "false", "compiled": "true", "stops": "false", **settings}
+        given = {"loaders": "sequences", "weighted": "false", "compiled": "true", "stops": "false", "own_session": "false"}
+        given.update(settings)
         framework = "tensorflow" if kind == "tf" else "keras"
         file = tmp_path / "configuration-{}.yaml".format(len(list(tmp_path.glob("*.yaml"))))
         file.write_text(CONFIGURATION.format(framework=framework, trial=kind, metric=metric, steps=steps, **given))
@@ -80,7 +82,7 @@ def refused(ended, *texts):
 
 
 @KERAS
-def test_c1_k4_a_keras_trial_has_its_names_steps_and_validations(trial, in_a_copy):
+def test_m1_c1_c9_k4_a_keras_trial_has_its_names_steps_and_validations(trial, in_a_copy):
     run = trial("plain", metric="validation_error")
     ended = run.run().check()
     check_steps(run, ["distance", "loss"], ["val_distance", "val_loss", "val_validation_error"])
@@ -184,3 +186,18 @@ def test_k22_a_callback_of_keras_may_end_the_trial(trial):
     run.run().check()
     # Two epochs, and the model is validated where it ended.
     assert [batch for batch, _ in steps_of(run, "validation")][-1] == 14
+
+
+@pytest.mark.stack("tfkeras-1.15", "keras2-tensorflow1")
+@pytest.mark.parametrize("given", [False, True], ids=["default", "own"])
+def test_k21_the_session_has_the_configuration_of_the_trial(trial, given):
+    kind = "tf" if support.os.environ.get("KERAS_PACKAGE") else "plain"
+    run = trial(kind, loaders="sequences", steps=1, own_session=str(given).lower())
+    ended = run.run().check()
+    assert f"SESSION soft True threads {3 if given else 0}" in ended.stdout
+
+
+@KERAS
+def test_k20_hyperparameters_reach_the_model(trial):
+    run = trial("plain", steps=1)
+    assert "HPARAMS ['compiled'" in run.run().check().stdout

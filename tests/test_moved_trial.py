@@ -39,7 +39,7 @@ def skip_unless_users_change():
 
 
 @pytest.mark.stack("keras3-jax", "keras2")
-def test_it_goes_on_identically(script_run, tmp_path, monkeypatch):
+def test_p8_it_goes_on_identically(script_run, tmp_path, monkeypatch):
     undisturbed = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "3"})
     expected = undisturbed.run().check()
 

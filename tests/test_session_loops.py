@@ -42,7 +42,7 @@ def run_of(script_run, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loop_that_is_killed_is_the_undisturbed_one(run_of, kind):
+def test_p7_a_loop_that_is_killed_is_the_undisturbed_one(run_of, kind):
     expected = run_of(kind, 120, "--exact").run().check()
     assert "exact resume: yes" in expected.stderr
     assert len(expected.hashes) == 1

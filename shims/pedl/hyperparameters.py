@@ -27,3 +27,12 @@ def get_hyperparameter(name):
             f"  give it on the command line: pedl-run --hp {name}=VALUE ..."
         )
     return values[name]
+
+
+def get_hyperparameters():
+    """All of this trial's hyperparameters, as a dict of its own for each call.
+
+    Raises:
+        NotUnderHost: the script does not run under pedl-run.
+    """
+    return dict(context()["hyperparameters"])

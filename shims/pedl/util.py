@@ -4,6 +4,7 @@ from urllib.parse import urlparse
 from pedl.experiment import get_data_config as get_data_config
 from pedl.experiment import get_experiment_config as get_experiment_config
 from pedl.hyperparameters import get_hyperparameter as get_hyperparameter
+from pedl.hyperparameters import get_hyperparameters as get_hyperparameters
 
 
 def is_valid_url(url):

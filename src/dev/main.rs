@@ -16,6 +16,7 @@ mod check;
 mod checkpoints;
 mod conformance;
 mod container;
+mod contract;
 mod demo;
 mod endurance;
 mod environment;
@@ -131,6 +132,12 @@ static COMMANDS: &[Command] = &[
         arguments: "",
         help: "which versions are intercepted, and with which each is tested; the README's table",
         run: supported::run,
+    },
+    Command {
+        name: "contract",
+        arguments: "",
+        help: "the rules of model definitions, and the tests of each; fails where a rule has none",
+        run: contract::run,
     },
     Command {
         name: "bench",

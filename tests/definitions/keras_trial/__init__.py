@@ -105,6 +105,12 @@ class Common:
     def callbacks(self, hparams):
         return [Noting()]
 
+    def session_config(self, hparams):
+        config = super().session_config(hparams)
+        if hparams["own_session"]:
+            config.intra_op_parallelism_threads = 3
+        return config
+
     def keras_callbacks(self, hparams):
         class Hash(keras.callbacks.Callback):
             def on_epoch_end(self, epoch, logs=None):
@@ -113,6 +119,9 @@ class Common:
 
             def on_train_end(self, logs=None):
                 weights = b"".join(np.asarray(one).tobytes() for one in self.model.get_weights())
+                if hasattr(keras.backend, "get_session"):
+                    config = keras.backend.get_session()._config
+                    print("SESSION soft", config.allow_soft_placement, "threads", config.intra_op_parallelism_threads)
                 print("HASH", hashlib.sha256(weights).hexdigest())
 
         callbacks = [Hash()]
@@ -123,6 +132,7 @@ class Common:
 
 def layers():
     """A small model."""
+    print("HPARAMS", sorted(pedl.util.get_hyperparameters()))
     inputs = keras.layers.Input(shape=(3,), name="rows")
     return inputs, keras.layers.Dropout(0.2)(keras.layers.Dense(4, activation="tanh")(inputs))
 

@@ -1,0 +1,170 @@
+//! `cargo dev contract`: the rules of model definitions, and the tests that check each.
+//!
+//! The rules stand in `tests/contract.toml`. A test checks those whose numbers its name begins with:
+//! `test_c1_k4_a_trial_has_its_steps` checks C1 and K4.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::Options;
+use crate::failure::{At as _, Failure, Result};
+use crate::repository::Repository;
+
+/// Where tests are, below the repository.
+const PLACES: [&str; 2] = ["tests", "src"];
+
+/// A rule: the letter of its section, and its number there.
+type Rule = (char, u32);
+
+#[derive(Deserialize)]
+struct File {
+    rules: BTreeMap<String, String>,
+}
+
+/// Prints the table; says whether each rule has a test.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
+    Options::parse(arguments, &[])?.no_rest()?;
+    let repository = Repository::find();
+    let rules = rules(&repository)?;
+    let tests = tests(repository.root())?;
+    let (table, missing) = table(&rules, &tests);
+    print!("{table}");
+    println!("\n{} rules, {} without a test", rules.len(), missing.len());
+    if let Some(unknown) = tests
+        .keys()
+        .find(|rule| !rules.iter().any(|(known, _)| known == *rule))
+    {
+        let names = tests[unknown].join(", ");
+        return Err(Failure::new(format!(
+            "{names}: there is no rule {}{}",
+            unknown.0, unknown.1
+        )));
+    }
+    Ok(missing.is_empty())
+}
+
+/// The rules in the order of the file's sections.
+fn rules(repository: &Repository) -> Result<Vec<(Rule, String)>> {
+    let path = repository.root().join("tests/contract.toml");
+    let text = fs::read_to_string(&path).at("read", &path)?;
+    let file: File = toml::from_str(&text)
+        .map_err(|error| Failure::new(format!("tests/contract.toml: {error}")))?;
+    let mut rules = Vec::new();
+    for (name, text) in file.rules {
+        let rule = rule_of(&name.to_lowercase()).ok_or_else(|| {
+            Failure::new(format!(
+                "tests/contract.toml: `{name}` is no number of a rule"
+            ))
+        })?;
+        rules.push((rule, text));
+    }
+    rules.sort_by_key(|(rule, _)| ("MPCKTED".find(rule.0), rule.1));
+    Ok(rules)
+}
+
+/// `k12` as a rule.
+fn rule_of(word: &str) -> Option<Rule> {
+    let mut letters = word.chars();
+    let letter = letters
+        .next()
+        .filter(|letter| "mpckted".contains(*letter))?;
+    let number = letters.as_str().parse().ok()?;
+    Some((letter.to_ascii_uppercase(), number))
+}
+
+/// The rules that a test's name begins with.
+fn rules_in(name: &str) -> Vec<Rule> {
+    let name = name.strip_prefix("test_").unwrap_or(name);
+    name.split('_').map_while(rule_of).collect()
+}
+
+/// The tests of each rule.
+fn tests(root: &Path) -> Result<BTreeMap<Rule, Vec<String>>> {
+    let mut found: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
+    let mut waiting: Vec<_> = PLACES.iter().map(|place| root.join(place)).collect();
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).at("read", &path)?;
+            waiting.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
+            continue;
+        }
+        let ends = path.extension().and_then(|end| end.to_str());
+        let word = match ends {
+            Some("py") => "def ",
+            Some("rs") => "fn ",
+            _ => continue,
+        };
+        let text = fs::read_to_string(&path).at("read", &path)?;
+        for name in text.lines().filter_map(|line| name_in(line, word)) {
+            for rule in rules_in(name) {
+                found.entry(rule).or_default().push(name.to_owned());
+            }
+        }
+    }
+    for names in found.values_mut() {
+        names.sort_unstable();
+    }
+    Ok(found)
+}
+
+/// The name of a function that a line defines.
+fn name_in<'a>(line: &'a str, word: &str) -> Option<&'a str> {
+    let rest = line.trim_start().strip_prefix(word)?;
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    Some(&rest[..rest.find(|letter| !is_of_name(letter))?])
+}
+
+/// The table, and the rules that no test checks.
+fn table(rules: &[(Rule, String)], tests: &BTreeMap<Rule, Vec<String>>) -> (String, Vec<Rule>) {
+    let mut table = String::from("| rule | what holds | tests |\n|---|---|---|\n");
+    let mut missing = Vec::new();
+    for (rule, text) in rules {
+        let names = tests.get(rule).map_or_else(
+            || {
+                missing.push(*rule);
+                "none".to_owned()
+            },
+            |names| {
+                names
+                    .iter()
+                    .map(|name| format!("`{name}`"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            },
+        );
+        let _ = writeln!(table, "| {}{} | {text} | {names} |", rule.0, rule.1);
+    }
+    (table, missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_are_all_there() {
+        let rules = rules(&Repository::find()).expect("the file is right");
+        let count = |letter| rules.iter().filter(|(rule, _)| rule.0 == letter).count();
+        let counts: Vec<_> = "MPCKTED".chars().map(count).collect();
+        assert_eq!(counts, [18, 9, 12, 22, 23, 8, 12]);
+        assert_eq!(rules[0].0, ('M', 1));
+        assert_eq!(rules[103].0, ('D', 12));
+    }
+
+    #[test]
+    fn a_name_says_which_rules_a_test_checks() {
+        assert_eq!(rules_in("test_c1_k4_a_trial"), [('C', 1), ('K', 4)]);
+        assert_eq!(rules_in("m11_an_entrypoint"), [('M', 11)]);
+        assert_eq!(rules_in("test_a_k4"), []);
+        assert_eq!(
+            name_in("    def test_k4_x(trial):", "def "),
+            Some("test_k4_x")
+        );
+        assert_eq!(name_in("# def x(", "def "), None);
+    }
+}
