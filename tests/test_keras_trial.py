@@ -1,4 +1,8 @@
 """Trial classes of Keras (contract.md 1.3, 1.4, 2.2): `KerasTrial`, `KerasFunctionalTrial`, `TFKerasTrial`."""
+import json
+import subprocess
+import sys
+
 import pytest
 import support
 
@@ -71,6 +75,14 @@ def check_steps(run, training, validation):
 
 def callbacks_of(directory):
     return (directory / "callbacks.txt").read_text().splitlines()
+
+
+def read(directory):
+    """`(tag, step, value)` of what TensorFlow reads in event files."""
+    code = "import json, sys, event_reader\nprint(json.dumps(event_reader.read(sys.argv[1])))"
+    command = [sys.executable, "-W", "ignore", "-c", code, directory]
+    done = subprocess.run(command, cwd=str(support.SCRIPTS), stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout.decode().splitlines()[-1])
 
 
 def refused(ended, *texts):
@@ -201,3 +213,19 @@ def test_k21_the_session_has_the_configuration_of_the_trial(trial, given):
 def test_k20_hyperparameters_reach_the_model(trial):
     run = trial("plain", steps=1)
     assert "HPARAMS ['compiled'" in run.run().check().stdout
+
+
+@TENSORFLOW
+def test_c10_c11_what_tensorboard_reads_is_there_once_after_a_kill(trial, in_a_copy):
+    run = trial("tf", "--checkpoint-seconds", "0")
+    run.start_and_kill(lambda: run.trial.events[-1].get("batch", 0) >= 12)
+    run.run().check()
+    training, validation = (read(str(in_a_copy / "logs" / "1" / kind)) for kind in ("training", "validation"))
+    steps = [event for event in run.trial.events if event["event"] == "step"]
+    means = {(name, step["step"]): value for step in steps for name, value in step["metrics"].items()}
+    assert [(tag, step) for tag, step, _ in training if tag == "loss"] == [("loss", step) for step in (1, 2, 3, 4, 5)]
+    assert all(abs(float(value) - means[tag, step]) < 1e-6 for tag, step, value in training)
+    assert [step for tag, step, _ in validation if tag == "val_loss"] == [2, 4, 5]
+    # The one of Keras, in the trial's folder.
+    found = [path for path in (in_a_copy / "tensorboard" / "1").rglob("*tfevents*") if read(str(path.parent))]
+    assert found

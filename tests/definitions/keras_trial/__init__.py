@@ -13,8 +13,10 @@ if FRAMEWORK == "tensorflow":
     import tensorflow as tf
 
     keras = tf.keras
+    from pedl.frameworks.keras import TFKerasTensorBoard
 else:
     import keras
+from pedl.frameworks.tensorflow import TensorBoard  # noqa: E402
 from pedl.frameworks.keras import KerasFunctionalTrial, KerasTrial, TFKerasTrial, data  # noqa: E402 - after the choice
 
 IS_KERAS_3 = hasattr(keras.utils, "PyDataset")
@@ -103,7 +105,7 @@ class Common:
     """What all have."""
 
     def callbacks(self, hparams):
-        return [Noting()]
+        return [Noting(), TensorBoard("logs")]
 
     def session_config(self, hparams):
         config = super().session_config(hparams)
@@ -125,6 +127,8 @@ class Common:
                 print("HASH", hashlib.sha256(weights).hexdigest())
 
         callbacks = [Hash()]
+        if hparams["trial"] == "tf":
+            callbacks.append(TFKerasTensorBoard(histogram_freq=0))
         if hparams["stops"]:
             callbacks.append(keras.callbacks.EarlyStopping(monitor="loss", patience=0, min_delta=1e9))
         return callbacks

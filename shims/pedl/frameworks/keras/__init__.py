@@ -11,3 +11,13 @@ def wrap_dataset(dataset):
     With one device there is nothing to be done with it.
     """
     return dataset
+
+
+def __getattr__(name):
+    """`TFKerasTensorBoard` is derived from a class of TensorFlow, which is imported when it is asked for."""
+    if name != "TFKerasTensorBoard":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pedl.frameworks.keras.tensorboard import tensorboard_class
+
+    globals()[name] = tensorboard_class()
+    return globals()[name]

@@ -1,0 +1,18 @@
+"""For graphs of TensorFlow 1, and of `tf.compat.v1`."""
+from pedl.frameworks.tensorflow.tensorboard import TensorBoard as TensorBoard
+
+
+def wrap_dataset(dataset):
+    """Takes note of a `tf.data.Dataset`, right after it is created. Returns it.
+
+    With one device there is nothing to be done with it.
+    """
+    return dataset
+
+
+def wrap_optimizer(optimizer):
+    """Takes note of a `tf.train.Optimizer`, right after it is created. Returns it.
+
+    With one device there is nothing to be done with it.
+    """
+    return optimizer

@@ -1,0 +1,93 @@
+"""Writes scalars into an event file, as TensorBoard reads them.
+
+An event file is a sequence of records: length (8 bytes), its checksum, data, its checksum; the data is a protocol buffer
+`Event`. It is written here, and not by a framework: the same bytes come after a crash, and no framework is needed.
+
+Source: tensorflow 2.15, tensorflow/core/lib/io/record_writer.cc, tensorflow/core/util/event.proto and
+tensorflow/core/framework/summary.proto; tsl/lib/hash/crc32c.h for the mask.
+"""
+import os
+import struct
+import time
+
+# One name for each folder, so that a trial that is run again writes the same file; it has no time in it.
+_FILE = "events.out.tfevents.0000000000.pedl"
+
+# Numbers of fields in the protocol buffers, with the types of their values.
+_WALL_TIME, _STEP, _FILE_VERSION, _SUMMARY = b"\x09", b"\x10", b"\x1a", b"\x2a"
+_VALUE, _TAG, _SIMPLE_VALUE = b"\x0a", b"\x0a", b"\x15"
+
+_POLYNOMIAL = 0x82F63B78
+_MASK_DELTA = 0xA282EAD8
+
+
+class EventWriter:
+    """One event file.
+
+    Args:
+        directory: is made if need be; the file in it is begun anew.
+    """
+
+    def __init__(self, directory):
+        os.makedirs(directory, exist_ok=True)
+        self._file = open(os.path.join(directory, _FILE), "wb")  # noqa: SIM115 - it stays open for the trial
+        self._write(_FILE_VERSION + _sized(b"brain.Event:2"))
+
+    def add(self, step, scalars):
+        """Adds values.
+
+        Args:
+            step: a whole number, 0 or more.
+            scalars: pairs of tags and numbers.
+        """
+        values = b"".join(_VALUE + _sized(_value(tag, number)) for tag, number in scalars)
+        self._write(_STEP + _varint(step) + _SUMMARY + _sized(values))
+        self._file.flush()
+
+    def close(self):
+        """Nothing more is added."""
+        self._file.close()
+
+    def _write(self, event):
+        data = _WALL_TIME + struct.pack("<d", time.time()) + event
+        length = struct.pack("<Q", len(data))
+        self._file.write(length + _checksum(length) + data + _checksum(data))
+
+
+def _value(tag, number):
+    return _TAG + _sized(tag.encode()) + _SIMPLE_VALUE + struct.pack("<f", number)
+
+
+def _sized(data):
+    return _varint(len(data)) + data
+
+
+def _varint(number):
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def _table():
+    table = []
+    for byte in range(256):
+        remainder = byte
+        for _ in range(8):
+            remainder = remainder >> 1 ^ (_POLYNOMIAL if remainder & 1 else 0)
+        table.append(remainder)
+    return table
+
+
+_TABLE = _table()
+
+
+def _checksum(data):
+    """The masked CRC-32C."""
+    checksum = 0xFFFFFFFF
+    for byte in data:
+        checksum = checksum >> 8 ^ _TABLE[(checksum ^ byte) & 255]
+    checksum ^= 0xFFFFFFFF
+    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + _MASK_DELTA) & 0xFFFFFFFF)

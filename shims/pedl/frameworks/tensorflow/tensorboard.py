@@ -1,0 +1,39 @@
+"""A callback that writes the metrics of a trial for TensorBoard. It needs no TensorFlow."""
+import os
+
+from pedl._trials import metrics as averages
+from pedl.callback import Callback
+from pedl.frameworks.tensorflow.event_writer import EventWriter
+from pedl.trial import get_trial_id
+
+
+class TensorBoard(Callback):
+    """Writes metrics into `<log_directory>/<trial_id>/training` and `<log_directory>/<trial_id>/validation`.
+
+    Of a training step these are the means over its batches. The step of TensorBoard is the number of the step. Metrics
+    that are no single numbers are left out.
+
+    Args:
+        log_directory: a path where the trial runs; a relative one is below the model definition.
+
+    Example:
+        def callbacks(self, hparams):
+            return [TensorBoard("logs")]        # tensorboard --logdir logs
+    """
+
+    def __init__(self, log_directory):
+        self._directory = os.fspath(log_directory)
+        self._writers = {}
+
+    def on_train_step_end(self, step_id, metrics):
+        """Writes the means of a step."""
+        self._add("training", step_id, averages.mean(metrics)[0])
+
+    def on_validation_step_end(self, step_id, metrics):
+        """Writes the metrics of a validation."""
+        self._add("validation", step_id, metrics)
+
+    def _add(self, kind, step_id, metrics):
+        if kind not in self._writers:
+            self._writers[kind] = EventWriter(os.path.join(self._directory, str(get_trial_id()), kind))
+        self._writers[kind].add(step_id, averages.scalars(metrics))
