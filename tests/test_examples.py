@@ -1,6 +1,7 @@
 """The examples run under plain Python as they are, learn what they should, and say so."""
 
 import re
+import subprocess
 import sys
 
 import pytest
@@ -73,3 +74,39 @@ def test_p2_the_simple_model_definition_killed_in_its_extended_part(script_run):
     running.kill_everything()
     assert "resuming after batch" in killed.run().check().stderr
     assert killed.hashes == ended.hashes
+
+
+# -- trial classes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+def test_the_trial_of_keras_is_exact_learns_to_read_digits_and_is_opened_by_keras_alone(script_run):
+    model = support.EXAMPLES / "trial_classes" / "keras"
+    options = ["--config", model / "const.yaml", "--exact", "--checkpoint-seconds", "0.2"]
+
+    def trained(*kills):
+        run = script_run(model, options=options)
+        for batches in kills:
+            run.start_and_kill(lambda: (run.trial.checkpoint or 0) > batches)  # noqa: B023 - called at once
+        ended = run.run().check()
+        last = [event for event in run.trial.events if event["event"] == "validation"][-1]
+        assert last["batch"] == 1600, ended
+        assert last["metrics"][next(name for name in last["metrics"] if "acc" in name)] > 0.9
+        return run, last["metrics"]
+
+    whole, metrics = trained()
+    killed, metrics_of_killed = trained(150, 700)
+    assert metrics_of_killed == metrics
+    assert weights_of(killed) == weights_of(whole)
+
+
+def weights_of(run):
+    """The hashes of the weights that Keras, without pedl, finds in what is exported of a trial's last checkpoint."""
+    command = [support.executable(), "--pedl", "checkpoint", "export", str(run.trial.directory)]
+    subprocess.run([*command, "--python", sys.executable, "--output", "digits.h5"], cwd=str(run.directory), check=True)
+    code = (
+        "import hashlib, keras\nmodel = keras.models.load_model('digits.h5', compile=False)\n"
+        "print([hashlib.sha256(one.tobytes()).hexdigest() for one in model.get_weights()])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=str(run.directory), check=True, stdout=subprocess.PIPE)
+    return done.stdout.decode().splitlines()[-1]
