@@ -1,7 +1,8 @@
 //! `cargo dev contract`: the rules of model definitions, and the tests that check each.
 //!
 //! The rules stand in `tests/contract.toml`. A test checks those whose numbers its name begins with:
-//! `test_c1_k4_a_trial_has_its_steps` checks C1 and K4.
+//! `test_c1_k4_a_trial_has_its_steps` checks C1 and K4. With `--mutate` a rule is broken in a copy of the
+//! tree, to see its test fail (`mutations.rs`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use serde::Deserialize;
 
 use crate::Options;
 use crate::failure::{At as _, Failure, Result};
+use crate::mutations::{Mutants, Mutation};
 use crate::repository::Repository;
 
 /// Where tests are, below the repository.
@@ -24,12 +26,17 @@ type Rule = (char, u32);
 #[derive(Deserialize)]
 struct File {
     rules: BTreeMap<String, String>,
+    mutations: BTreeMap<String, Mutation>,
 }
 
 /// Prints the table; says whether each rule has a test.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    Options::parse(arguments, &[])?.no_rest()?;
+    let options = Options::parse(arguments, &["mutate"])?.no_rest()?;
     let repository = Repository::find();
+    let wanted: Vec<_> = options.all("mutate").map(str::to_owned).collect();
+    if !wanted.is_empty() {
+        return mutate(repository, &wanted);
+    }
     let rules = rules(&repository)?;
     let tests = tests(repository.root())?;
     let (table, missing) = table(&rules, &tests);
@@ -48,12 +55,32 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(missing.is_empty())
 }
 
+/// Breaks rules one after the other; says whether the tests of all failed.
+fn mutate(repository: Repository, wanted: &[String]) -> Result<bool> {
+    let mutations = read(&repository)?.mutations;
+    let is_wanted = |name: &str| wanted.iter().any(|one| one == name || one == "all");
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|one| *one != "all" && !mutations.contains_key(*one))
+    {
+        return Err(Failure::usage(format!(
+            "no mutation is listed for the rule `{unknown}`"
+        )));
+    }
+    let mutants = Mutants::new(repository)?;
+    println!("in {}", mutants.tree().display());
+    let (mut total, mut failed) = (0, 0);
+    for (name, mutation) in mutations.iter().filter(|(name, _)| is_wanted(name)) {
+        total += 1;
+        failed += usize::from(mutants.fails(name, mutation)?);
+    }
+    println!("\n{total} rules broken, {failed} tests failed");
+    Ok(total == failed)
+}
+
 /// The rules in the order of the file's sections.
 fn rules(repository: &Repository) -> Result<Vec<(Rule, String)>> {
-    let path = repository.root().join("tests/contract.toml");
-    let text = fs::read_to_string(&path).at("read", &path)?;
-    let file: File = toml::from_str(&text)
-        .map_err(|error| Failure::new(format!("tests/contract.toml: {error}")))?;
+    let file = read(repository)?;
     let mut rules = Vec::new();
     for (name, text) in file.rules {
         let rule = rule_of(&name.to_lowercase()).ok_or_else(|| {
@@ -65,6 +92,12 @@ fn rules(repository: &Repository) -> Result<Vec<(Rule, String)>> {
     }
     rules.sort_by_key(|(rule, _)| ("MPCKTED".find(rule.0), rule.1));
     Ok(rules)
+}
+
+fn read(repository: &Repository) -> Result<File> {
+    let path = repository.root().join("tests/contract.toml");
+    let text = fs::read_to_string(&path).at("read", &path)?;
+    toml::from_str(&text).map_err(|error| Failure::new(format!("tests/contract.toml: {error}")))
 }
 
 /// `k12` as a rule.

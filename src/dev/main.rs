@@ -25,6 +25,7 @@ mod failure;
 mod interpreter;
 mod kills;
 mod matrix;
+mod mutations;
 mod pool;
 mod process;
 mod quantiles;
@@ -135,8 +136,8 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "contract",
-        arguments: "",
-        help: "the rules of model definitions, and the tests of each; fails where a rule has none",
+        arguments: "[--mutate RULE|all]...",
+        help: "the rules of model definitions, and the tests of each; whether they fail where it is broken",
         run: contract::run,
     },
     Command {
