@@ -6,8 +6,9 @@ to where they were afterwards. So they are where they would be if items drew not
 
 Found are generators of python's, numpy's and torch's that can be reached from the data set: through attributes, containers and
 objects of the script's own classes, and through the names that the methods of these classes, and the functions of the
-script that they call, use (globals and closures). So are those that modules of installed packages hold which these name,
-or objects there of the package's own. Not found are those that only C code holds.
+script that they call, use (globals and closures). So are those that the modules of installed packages hold which these
+name: in variables, containers, classes and objects of the package's own, and closures. Not found are those that only C code
+holds.
 """
 import contextlib
 import functools
@@ -24,12 +25,16 @@ _MAX_ELEMENTS = 100
 # Of containers in what a decorator holds.
 _MAX_DEPTH = 3
 
-# Most of what modules hold.
-_OF_NO_USE = frozenset([type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, str, int, float, bool, type(None)])
+# Of what packages hold.
+_MAX_OF_PACKAGES = 500_000
+# Where classes of generators are: of most objects that decides it.
+_OF_GENERATORS = frozenset(
+    ["random", "torch", "torch._C", "numpy.random.mtrand", "mtrand", "numpy.random._generator", "numpy.random.generator"]
+)
 
 _PLAIN = frozenset([type(None), bool, int, float, complex, str, bytes, bytearray])
 
-_LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, types.ModuleType)
+_LEAVES = (*_PLAIN, types.ModuleType)
 
 
 def is_generator(value):
@@ -81,18 +86,43 @@ def find(dataset):
 
 
 def _held_by_packages(names):
-    """The generators in variables of packages, and in attributes of objects there of their own classes, each once."""
+    """The generators that modules of packages hold, each once, by the order of the modules' names."""
     packages = {name.partition(".")[0] for name in names} - places.COUNTING
-    held = {}
-    for name in sorted(name for name in list(sys.modules) if name.partition(".")[0] in packages):
-        for value in list(places.names_of(sys.modules[name]).values()):
-            kind = type(value)
-            if kind in _OF_NO_USE or not isinstance(kind.__module__, str):
-                continue
-            own = kind.__module__.partition(".")[0] in packages
-            attributes = places.attributes_of(value) if own else None
-            held.update((id(one), one) for one in [value, *(attributes or {}).values()] if is_generator(one))
-    return list(held.values())
+    modules = sorted(name for name in list(sys.modules) if name.partition(".")[0] in packages)
+    waiting = [value for name in modules for value in list(places.names_of(sys.modules[name]).values())]
+    seen, found = {}, []
+    for value in waiting:
+        kind = type(value)
+        if kind in _PLAIN or id(value) in seen or len(seen) > _MAX_OF_PACKAGES:
+            continue
+        # With the value, so that none gives its place to another.
+        seen[id(value)] = value
+        with contextlib.suppress(Exception):
+            if kind.__module__ in _OF_GENERATORS and is_generator(value):
+                found.append(value)
+            else:
+                waiting.extend(_held_in_package(value, kind, packages))
+    return found
+
+
+def _held_in_package(value, kind, packages):
+    """What an object of a package's own holds."""
+    if issubclass(kind, dict):
+        return list(dict.values(value))
+    if issubclass(kind, (list, tuple, set, frozenset)):
+        return list(value)
+    if kind is types.FunctionType:
+        held = [*(value.__defaults__ or ()), *vars(value).values()]
+        for cell in value.__closure__ or ():
+            with contextlib.suppress(ValueError):  # it has no value yet
+                held.append(cell.cell_contents)
+        return held
+    own = value if issubclass(kind, type) else kind
+    if not isinstance(own.__module__, str) or own.__module__.partition(".")[0] not in packages:
+        return []
+    if own is value:
+        return [getattr(one, "__func__", one) for one in vars(value).values()]
+    return list((places.attributes_of(value) or {}).values())
 
 
 def _reached_from(value):

@@ -10,12 +10,15 @@ noted, or the text that it shows itself as. Not looked through are frameworks an
 (`places.COUNTING`); of Keras's there are the three settings that it has.
 """
 import collections
+import contextvars
 import functools
 import hashlib
+import logging
 import marshal
 import os
 import re
 import sys
+import threading
 import types
 
 from py_hooks.advice import fingerprint, marks, places
@@ -136,7 +139,7 @@ class _Look:
             self._look_at_class(value)
         elif kind is types.FunctionType:
             self._note(f"{_name_of(value)} {value.__code__.co_filename}:{value.__code__.co_firstlineno}")
-            self._waiting.extend((value.__defaults__, value.__kwdefaults__, vars(value)))
+            self._waiting.extend((value.__defaults__, value.__kwdefaults__, vars(value), _cells_of(value)))
         elif issubclass(kind, types.ModuleType):
             self._note(str(places.names_of(value).get("__name__")))
         elif kind in _PARTS:
@@ -162,6 +165,7 @@ class _Look:
         elif _top(kind) in self._shown:
             # A path, a pattern, a number of numpy's; a logger with its level.
             self._note(_ADDRESS.sub("", repr(value)))
+            self._waiting.append(_held_by(value, kind))
         if _top(kind) not in self._named_only:
             self._waiting.extend((places.attributes_of(value) or {}, dict(marks.slots_of(value))))
 
@@ -173,6 +177,22 @@ class _Look:
             elements.extend(base.values(value))
         self._digest.update(marshal.dumps([one if type(one) in marks.PLAIN else () for one in elements], 2))
         self._waiting.extend(one for one in elements if type(one) not in marks.PLAIN)
+
+
+def _cells_of(function):
+    """The variables around a function; None for those without a value."""
+    return [getattr(cell, "cell_contents", None) for cell in function.__closure__ or ()]
+
+
+def _held_by(value, kind):
+    """What an object of Python's library holds for the package, besides the text that it shows itself as."""
+    if issubclass(kind, logging.Logger):
+        # It is bound to all others, and remembers what it was asked.
+        return [value.propagate, value.disabled, [type(handler).__name__ for handler in value.handlers]]
+    if kind is contextvars.ContextVar:
+        return value.get(None)
+    # Of `threading.local` only it itself knows what is this thread's.
+    return vars(value) if issubclass(kind, threading.local) else places.attributes_of(value)
 
 
 def _text_of(element):
@@ -199,7 +219,6 @@ def of_process():
     """What a script may set in its process or thread, by what it is called."""
     import decimal
     import locale
-    import logging
     import socket
     import time
     import warnings

@@ -202,7 +202,15 @@ PACKAGED = """
 import numpy, random
 class Holder:
     def __init__(self): self.generator = numpy.random.RandomState(3)
+class Nested:
+    shared = random.Random(4)
+    def __init__(self): self.inner = Holder()
 GLOBAL, PRIVATE, SYSTEM, OF_NUMPY = Holder(), random.Random(2), random.SystemRandom(), numpy.random.mtrand._rand
+BY_NAME, NESTED = {"a": [random.Random(5)]}, Nested()
+def closed():
+    generator = random.Random(6)
+    return lambda: generator.random()
+draw = closed()
 """
 
 
@@ -219,7 +227,20 @@ def test_generators_in_variables_of_a_package_that_is_named_are_found(tmp_path, 
         def __getitem__(self, index):
             return drawing.draw()
 
-    find(Drawn(), state.GLOBAL.generator, state.PRIVATE)
-    find(Drawn(rng=state.PRIVATE), state.PRIVATE, state.GLOBAL.generator)
-    find(Dataset(draw=drawing.draw), state.GLOBAL.generator, state.PRIVATE)
+    others = {
+        id(one): one
+        for one in [
+            state.GLOBAL.generator, state.Nested.shared, state.BY_NAME["a"][0], state.NESTED.inner.generator,
+            state.draw.__closure__[0].cell_contents,
+        ]
+    }
+
+    def found(dataset):
+        return {id(one) for one in owned_generators.find(dataset)}
+
+    assert found(Drawn()) == {id(state.PRIVATE), *others}
+    assert owned_generators.find(Drawn(rng=state.PRIVATE))[0] is state.PRIVATE
+    assert found(Drawn(rng=state.PRIVATE)) == {id(state.PRIVATE), *others}
+    assert found(Dataset(draw=drawing.draw)) == {id(state.PRIVATE), *others}
+    assert len(owned_generators.find(Drawn())) == 6
     find(Dataset())

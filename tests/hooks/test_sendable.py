@@ -330,7 +330,7 @@ def test_a_class_of_a_package_is_looked_into(tmp_path, monkeypatch):
 
 
 FLAGGED = """
-    import collections, functools, logging, numpy, re
+    import collections, configparser, contextvars, functools, logging, numpy, re, threading, types
     LOAD_TRUNCATED = False
     MODE = "slow"
     _cache = {}
@@ -347,6 +347,15 @@ FLAGGED = """
     def save(*, quality=1): pass
     CONFIGURATION, SLOTTED, HALF = Configuration(), Slotted(), functools.partial(save, quality=2)
     MEAN, ORDERED, LARGE = numpy.zeros(2), collections.OrderedDict([("a", 1), ("b", load)]), list(range(2000))
+    def closed(rate):
+        def set_rate(value):
+            nonlocal rate
+            rate = value
+        return set_rate, lambda values: values * rate
+    set_rate, rated = closed(1)
+    PARSER, LOCAL, VARIABLE = configparser.ConfigParser(), threading.local(), contextvars.ContextVar("rate")
+    PARSER.add_section("data")
+    LOCAL.rate, SPACE = 1, types.SimpleNamespace(rate=1)
     LOG, PATTERN = logging.getLogger("flagged"), re.compile("x")
 """
 
@@ -394,6 +403,11 @@ def test_a_flag_of_a_library_that_the_script_sets_shows(tmp_path, monkeypatch):
         lambda: flagged.LOG.setLevel("ERROR"),
         lambda: setattr(flagged, "PATTERN", re.compile("y")),
         lambda: flagged.LARGE.__setitem__(1500, -1),
+        lambda: flagged.set_rate(2),
+        lambda: flagged.PARSER.set("data", "rate", "2"),
+        lambda: setattr(flagged.LOCAL, "rate", 2),
+        lambda: flagged.VARIABLE.set(2),
+        lambda: setattr(flagged.SPACE, "rate", 2),
     ]
     for number, change in enumerate(changes):
         assert settings.of_packages(["flagged"]) == before
