@@ -214,7 +214,7 @@ impl Configuration {
         };
         match &self.experiment.entrypoint {
             Some(Entrypoint::Trial(class)) => check_entrypoint(class, name)?,
-            None if definition.is_discovered() => {}
+            None if definition.is_discovered()? => {}
             Some(Entrypoint::Script { .. }) | None => return Ok(false),
         }
         check_hook(&definition.directory)?;

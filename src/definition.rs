@@ -11,7 +11,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::cli::parse::{CommandLine, Program};
 use crate::failure::{Exit, Failure};
@@ -63,17 +63,34 @@ impl Definition {
 
     /// Whether it exposes a trial class without an entrypoint: a package does so by its `__init__.py`, a
     /// file by a class with such a base, if it is no script as well.
-    pub(crate) fn is_discovered(&self) -> bool {
-        match &self.module {
-            None => self.directory.join("__init__.py").is_file(),
-            Some(module) => {
-                let file = self.directory.join(format!("{module}.py"));
-                let is_small = file
-                    .metadata()
-                    .is_ok_and(|found| found.len() <= LARGEST_FILE_BYTES);
-                is_small && fs::read_to_string(file).is_ok_and(|text| defines_trial(&text))
-            }
+    ///
+    /// # Errors
+    ///
+    /// A file is both, and nothing says what it is here.
+    pub(crate) fn is_discovered(&self) -> Result<bool, Failure> {
+        let Some(module) = &self.module else {
+            return Ok(self.directory.join("__init__.py").is_file());
+        };
+        let file = self.directory.join(format!("{module}.py"));
+        let is_small = file
+            .metadata()
+            .is_ok_and(|found| found.len() <= LARGEST_FILE_BYTES);
+        let text = fs::read_to_string(file).unwrap_or_default();
+        if !is_small || !defines_trial(&text) {
+            return Ok(false);
         }
+        if is_script(&text) {
+            let what = format!(
+                "`{}` has a trial class, and is a script as well",
+                self.typed
+            );
+            return Err(Failure::new(Exit::Configuration, what)
+                .detail("expected: an `entrypoint` in the configuration, which says what is run")
+                .hint(format!(
+                    "add `entrypoint: {module}:CLASS`, or `entrypoint: {{script: {module}.py}}`"
+                )));
+        }
+        Ok(true)
     }
 
     /// Puts our program in the place of the directory or file that was typed.
@@ -98,7 +115,12 @@ impl Definition {
 
     /// The command, as the trial is known by.
     pub(crate) fn command(&self) -> Vec<String> {
-        vec![self.typed.clone()]
+        // `model/` and `./model` are the same as `model`.
+        let parts = Path::new(&self.typed).components();
+        let path: PathBuf = parts.filter(|part| *part != Component::CurDir).collect();
+        let is_here = path.as_os_str().is_empty();
+        let path = if is_here { Path::new(".") } else { &path };
+        vec![path.to_string_lossy().into_owned()]
     }
 }
 
@@ -124,18 +146,23 @@ pub(crate) fn check_entrypoint(entrypoint: &str, name: &str) -> Result<(), Failu
         .hint("correct it, or name a script as `entrypoint: {script: train.py}`"))
 }
 
-/// Whether a file has a class whose base is called a trial, and does not say what it does as a script.
+/// Whether a file has a class, at its top level, whose base is called a trial.
 fn defines_trial(text: &str) -> bool {
-    let has_base = |line: &str| {
-        let bases = line
+    let classes = text
+        .match_indices("class ")
+        .filter(|(at, _)| *at == 0 || text.as_bytes()[at - 1] == b'\n');
+    classes.into_iter().any(|(at, _)| {
+        let head = text[at..].split_once(':').map_or("", |(head, _)| head);
+        let bases = head
             .split_once('(')
-            .and_then(|(_, rest)| rest.split_once(')'));
-        line.starts_with("class ")
-            && bases.is_some_and(|(bases, _)| {
-                bases.split(',').any(|base| base.trim().ends_with("Trial"))
-            })
-    };
-    text.lines().any(has_base) && !text.lines().any(|line| line.starts_with("if __name__"))
+            .and_then(|(_, rest)| rest.rsplit_once(')'));
+        bases.is_some_and(|(bases, _)| bases.split(',').any(|base| base.trim().ends_with("Trial")))
+    })
+}
+
+/// Whether a file says what it does as a script.
+fn is_script(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with("if __name__"))
 }
 
 #[cfg(test)]
@@ -172,13 +199,11 @@ mod tests {
         ] {
             assert!(defines_trial(text), "{text}");
         }
-        let script = "class A(KerasTrial): pass\nif __name__ == '__main__':\n    A()\n";
         for text in [
             "class A(Trials):",
             "class Trial:",
             "    class A(KerasTrial):",
             "print(1)",
-            script,
         ] {
             assert!(!defines_trial(text), "{text}");
         }

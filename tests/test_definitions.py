@@ -99,8 +99,11 @@ def test_m5_the_layout_of_the_reference_example(define):
 def test_m9_a_single_file_needs_no_init(define):
     ended = define({"model_def.py": (TRIAL, LOADERS)}, target="model_def.py")
     assert told(ended) == ["model.model_def", "Told"]
-    script = (TRIAL, "if __name__ == '__main__':\n    print('SCRIPT')\n")
-    assert "SCRIPT" in define({"model_def.py": script}, target="model_def.py").check().stdout
+    both = {"model_def.py": (TRIAL, LOADERS, "if __name__ == '__main__':\n    print('SCRIPT')\n")}
+    refused(define(both, target="model_def.py"), "has a trial class, and is a script as well", "entrypoint: model_def:CLASS")
+    assert told(define(both, "entrypoint: model_def:Told\n", target="model_def.py"))[1] == "Told"
+    ended = define(both, "entrypoint: {script: model_def.py}\n", target="model_def.py")
+    assert "SCRIPT" in ended.check().stdout
     # What else is in the folder is not run.
     files = {"model_def.py": (TRIAL, LOADERS), "__init__.py": "raise SystemExit(3)\n"}
     assert told(define(files, target="model_def.py", name="beside"))[1] == "Told"
@@ -183,6 +186,20 @@ def test_m11_what_is_not_there_is_named(define):
     refused(define(files, "entrypoint: model_def:Tld\n"), "no `Tld` in the module `model_def`", "trial classes there: `Told`")
     refused(define(files, "entrypoint: model_def:make_data_loaders\n"), "object of class `function`")
     refused(define(files, "entrypoint: model_def:TFKerasTrial\n"), "`TFKerasTrial` lacks `build_model`")
+
+
+def test_m17_a_folder_that_is_called_as_the_definition(define):
+    files = {"model_def.py": ("from foo.data import make_data_loaders\n", TRIAL), "foo/data.py": LOADERS}
+    assert told(define(files, "entrypoint: model_def:Told\n", name="foo")) == ["foo_definition.model_def", "Told"]
+
+
+def test_m4_a_base_of_the_users_own_is_no_second_trial(define):
+    base = "from pedl.frameworks.keras import KerasTrial\nclass Base(KerasTrial):\n    pass\n"
+    assert told(define({"__init__.py": (base, TRIAL, LOADERS)}))[1] == "Told"
+
+
+def test_what_is_typed_in_another_way_is_the_same_definition(define, tmp_path):
+    assert told(define({"__init__.py": (TRIAL, LOADERS)}, target="."))[1] == "Told"
 
 
 def test_an_error_in_the_definition_is_the_users(define):

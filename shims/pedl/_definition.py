@@ -145,7 +145,7 @@ def _check_class(found, entrypoint):
     if missing:
         raise DefinitionError(
             f"the trial class `{found.__name__}` lacks {_listed(missing)}\n"
-            f"  expected: all abstract methods of `{_base_of(found).__name__}`\n  nothing was trained",
+            f"  expected: all abstract methods of `{_base_of(found).__name__}`",
             f"define {_listed(missing)} in `{found.__name__}`",
         )
 
@@ -161,7 +161,9 @@ def _classes(module):
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Trial) and value.__module__.partition(".")[0] != "pedl":
             found.setdefault(id(value), value)
-    return list(found.values())
+    complete = [one for one in found.values() if not getattr(one, "__abstractmethods__", ())]
+    # What others are derived from is no choice.
+    return complete or list(found.values())
 
 
 def _listed(names):
@@ -173,7 +175,8 @@ def _listed(names):
 
 def _import_package(root, runs_init):
     """Imports the package of a definition, and has its files found by short names too."""
-    sys.path[:1] = [root]
+    # In the place of the current directory, which is not there in Python's safe mode.
+    sys.path[:1] = [root] if sys.path[:1] in ([""], [root]) else [root, *sys.path[:1]]
     name = _free_name(root, os.path.basename(root).replace(".", "_") or "definition")
     init = os.path.join(root, _INIT)
     if runs_init and os.path.isfile(init):
@@ -192,8 +195,9 @@ def _import_package(root, runs_init):
 def _free_name(root, name):
     """The directory's name, or one like it where that is the name of another module."""
     there = [entry for entry in sys.path if entry != root]
-    is_taken = name in sys.modules or os.path.isfile(os.path.join(root, name + ".py"))
-    if is_taken or importlib.machinery.PathFinder.find_spec(name, there) is not None:
+    finder = importlib.machinery.PathFinder
+    # A file or folder of the definition that is called as itself is meant by that name.
+    if name in sys.modules or finder.find_spec(name, [root]) or finder.find_spec(name, there):
         return name + "_definition"
     return name
 

@@ -4,6 +4,7 @@ import inspect
 from typing import Any, Callable
 
 from pedl._context import context
+from pedl.errors import DefinitionError
 
 # What annotations of model definitions name.
 MetricOp = Callable[..., Any]
@@ -50,18 +51,38 @@ class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framewo
 def call_with(function, **available):
     """Calls a function, or makes an object, with those of the arguments that it takes; by name, or by place.
 
-    Definitions differ in whether `hparams` is given (contract.md 1.8, 5).
+    Definitions differ in whether `hparams` is given, and in what they call it (contract.md 1.8, 5).
+
+    Raises:
+        DefinitionError: it cannot be called, or needs more.
     """
+    what = f"`{getattr(function, '__qualname__', type(function).__name__)}`"
+    if not callable(function):
+        raise DefinitionError(f"{what} is an object of class `{type(function).__name__}`\n  expected: a function")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return function(*available.values())
-    kinds = {parameter.kind for parameter in parameters}
-    if inspect.Parameter.VAR_KEYWORD in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
-        return function(**available)
-    plain = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    named = {one.name: available[one.name] for one in plain if one.name in available}
+    plain = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    named = {one.name: available[one.name] for one in plain if one.name in available and one.kind != one.POSITIONAL_ONLY}
     if named and all(one.name in named or one.default is not one.empty for one in plain):
-        return function(**named)
-    count = len(available) if inspect.Parameter.VAR_POSITIONAL in kinds else len(plain)
-    return function(*list(available.values())[:count])
+        return function(**named, **_rest(parameters, named, available))
+    if any(one.kind == one.VAR_POSITIONAL for one in parameters):
+        return function(*available.values())
+    places = [one for one in plain if one.kind != one.KEYWORD_ONLY][: len(available)]
+    missing = [one.name for one in plain if one not in places and one.default is one.empty]
+    if missing:
+        raise DefinitionError(
+            f"{what} takes `{'`, `'.join(one.name for one in plain)}`\n"
+            f"  expected: at most `{'`, `'.join(available)}`, which is what it is given",
+            f"leave out `{'`, `'.join(missing)}`, or give it a default",
+        )
+    given = dict(zip([one.name for one in places], available.items()))
+    taken = [name for name, _ in given.values()]
+    return function(*[value for _, value in given.values()], **_rest(parameters, taken, available))
+
+
+def _rest(parameters, taken, available):
+    """What `**` of a function gets."""
+    takes_rest = any(one.kind == one.VAR_KEYWORD for one in parameters)
+    return {name: value for name, value in available.items() if takes_rest and name not in taken}

@@ -127,6 +127,12 @@ def test_arguments_are_given_as_they_are_taken():
     assert call_with(named, **given) == (1, 2)
     assert call_with(one, **given) == (2,)
     assert call_with(lambda hparams, extra=3: (hparams, extra), **given) == (2, 3)
+    assert call_with(lambda parameters, **rest: (parameters, rest), hparams=2) == (2, {})
+    assert call_with(lambda config, *, extra=3, **rest: (config, extra, rest), **given) == (1, 3, {"hparams": 2})
+    with pytest.raises(DefinitionError, match="at most `experiment_config`, `hparams`"):
+        call_with(lambda experiment_config, hparams, extra: None, **given)
+    with pytest.raises(DefinitionError, match="object of class `int`"):
+        call_with(3, **given)
 
 
 def test_the_mean_over_batches_is_not_weighted():

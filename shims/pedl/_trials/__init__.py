@@ -25,6 +25,8 @@ def main():
     known = context()
     host = None
     try:
+        # What the definition draws, also while it is imported, goes by the trial's seed at every start.
+        _seed(known["trial_seed"])
         definition = Definition(os.getcwd(), known["definition"]["module"], known["configuration"] or {})
         host = hosted(definition.trial_class.__name__)
         run(definition, known, host)
@@ -46,7 +48,6 @@ def run(definition, known, host):
     configuration, hparams = known["configuration"] or {}, known["hyperparameters"]
     controller = importlib.import_module(definition.trial_class._controller)
     loaders = Loaders(definition, configuration, hparams) if definition.trial_class._has_data_loaders else None
-    _seed(known["trial_seed"])
     trial = call_with(definition.trial_class, hparams=hparams)
     steps = Steps(call_with(trial.callbacks, hparams=hparams), known["batches_per_step"])
     controller.run(trial, loaders, hparams, steps, host)
@@ -79,7 +80,6 @@ class Loaders:
 
 
 def _seed(seed):
-    """What the definition draws before its framework trains goes by the trial's seed, at every start."""
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:

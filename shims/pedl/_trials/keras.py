@@ -11,6 +11,8 @@ from pedl._trials import keras_metrics
 from pedl.data import BatchLoader, as_sequence
 from pedl.errors import DefinitionError
 from pedl.frameworks.keras.data import KerasDataAdapter
+from pedl.frameworks.keras.keras_trial import KerasFunctionalTrial
+from pedl.frameworks.keras.tf_keras_trial import TFKerasTrial
 from pedl.trial import call_with
 
 # No epoch ends with a validation: the sequencer asks for them.
@@ -25,15 +27,17 @@ def run(trial, loaders, hparams, steps, host):
     _configure_session(trial, hparams, package)
     training, validation = (_Data(data, trial, package) for data in loaders.make())
     model = call_with(trial.build_model, hparams=hparams)
-    names = keras_metrics.compiled(trial, model, package)
-    fit = _Fit(model, package, training, validation, names)
-    callbacks = list(call_with(trial.keras_callbacks, hparams=hparams))
+    names = _names(trial, model, package)
+    fit = _Fit(model, package, training, validation)
+    last = {}
+    callbacks = [_Last.made(package, last), *_callbacks_of(trial, hparams)]
     if steps.has_callbacks:
         callbacks = [_step_begins(package, steps), *callbacks, _step_ends(package, steps, names)]
     validated = []
 
     def ended(metrics):
         validated.append(host.batches)
+        last.update(metrics)
         steps.validated(names.of_validation(metrics))
 
     host.watch_validations(steps.validation_begins, ended)
@@ -43,6 +47,24 @@ def run(trial, loaders, hparams, steps, host):
         metrics = fit.evaluate()
         host.validated(metrics)
         steps.validated(names.of_validation(metrics))
+
+
+def _names(trial, model, package):
+    """Checks or compiles the model, by the kind of the trial."""
+    if isinstance(trial, TFKerasTrial):
+        return keras_metrics.checked(trial, model)
+    return keras_metrics.compiled(trial, model, package, isinstance(trial, KerasFunctionalTrial))
+
+
+def _callbacks_of(trial, hparams):
+    callbacks = call_with(trial.keras_callbacks, hparams=hparams)
+    if not isinstance(callbacks, (list, tuple)):
+        raise DefinitionError(
+            f"`keras_callbacks` of `{type(trial).__name__}` returned an object of class `{type(callbacks).__name__}`\n"
+            "  expected: a list of callbacks of Keras",
+            "return a list, which may be empty",
+        )
+    return callbacks
 
 
 def _package(trial):
@@ -104,7 +126,13 @@ class _Data:
             raise DefinitionError(
                 f"`make_data_loaders` returned a data set of class `{type(data).__name__}`\n"
                 "  expected: a `Sequence`, a `tf.data.Dataset`, or a `KerasDataAdapter` around a `Sequence`",
-                "arrays become one by `pedl.frameworks.keras.data.InMemorySequence(data, labels, batch_size)`",
+                "arrays become one by `pedl.frameworks.keras.data.InMemorySequence(data, labels, batch_size)`"
+                if is_array
+                else "derive its class from `Sequence` of `keras.utils`",
+            )
+        if self.is_sequence and not len(self.source):
+            raise DefinitionError(
+                f"the data set of class `{type(self.source).__name__}` has no batches\n  expected: at least one in each epoch"
             )
         if self.is_sequence and not isinstance(self.source, kind):
             self.source = _of_kind(self.source, kind)
@@ -142,11 +170,10 @@ def _of_kind(items, kind):
 class _Fit:
     """How this Keras trains and validates a model."""
 
-    def __init__(self, model, package, training, validation, names):
+    def __init__(self, model, package, training, validation):
         self._model = model
         self._training = training
         self._validation = validation
-        self._names = names
         parameters = inspect.signature(model.fit).parameters
         tensorflow = _tensorflow(package)
         is_of_graphs = tensorflow is not None and tensorflow.__version__.startswith("1.")
@@ -177,6 +204,25 @@ class _Fit:
             values = model.evaluate(data.source, verbose=0)
         values = values if isinstance(values, (list, tuple)) else [values]
         return [(f"val_{name}", float(value)) for name, value in zip(model.metrics_names, values)]
+
+
+class _Last:
+    """Puts what the last validation has measured into the logs of the epoch, where callbacks look for it."""
+
+    @staticmethod
+    def made(package, last):
+        """A callback of Keras, for the first place of their list.
+
+        Args:
+            package: Keras.
+            last: names and values of the last validation.
+        """
+
+        def on_epoch_end(self, epoch, logs=None):
+            if logs is not None:
+                logs.update(last)
+
+        return type("LastValidation", (package.callbacks.Callback,), {"on_epoch_end": on_epoch_end})()
 
 
 # -- the user's callbacks ----------------------------------------------------------------------------------------------

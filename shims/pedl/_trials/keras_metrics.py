@@ -1,8 +1,15 @@
-"""Compiles the models of Keras trials, and reports their metrics under the user's names."""
+"""Compiles the models of Keras trials, so that their metrics are reported under the user's names."""
 from pedl.errors import DefinitionError
 
 # As Keras calls what is given to it as "accuracy", in its different versions.
 _ACCURACY = ("accuracy", "acc")
+
+# Which accuracy it is, by a word in the name of the loss: under another name than its own Keras cannot choose.
+_ACCURACIES = (
+    ("sparse_categorical", "sparse_categorical_accuracy"),
+    ("categorical", "categorical_accuracy"),
+    ("binary", "binary_accuracy"),
+)
 
 # In the logs of batches, and no metrics.
 _OF_BATCHES = ("batch", "size")
@@ -14,7 +21,7 @@ class Names:
     """How metrics are called.
 
     Args:
-        by_log: the user's names by those of Keras's logs; None where they are the same.
+        by_log: the user's names by those of Keras's logs, where these are others; None where all names are Keras's.
         training: those that are reported of batches; None for all.
         validation: those that are reported of validations; None for all.
     """
@@ -46,64 +53,116 @@ def _is_in(name, names):
     return names is None or name == "loss" or name in names
 
 
-def compiled(trial, model, package):
-    """Checks that a model is compiled, or compiles it. Returns its `Names`.
+def checked(trial, model):
+    """The `Names` of a model that the user has compiled.
 
     Raises:
-        DefinitionError: it is no model, it is not compiled, or metrics are none.
+        DefinitionError: it is no model, or it is not compiled.
     """
-    if not hasattr(model, "compile") or not hasattr(model, "fit"):
+    _check_is_model(trial, model)
+    if getattr(model, "compiled", False) is not True and getattr(model, "optimizer", None) is None:
         raise DefinitionError(
-            f"`build_model` of `{type(trial).__name__}` returned an object of class `{type(model).__name__}`\n"
-            "  expected: a model of Keras"
+            f"`build_model` of `{type(trial).__name__}` returned a model that is not compiled\n"
+            "  expected: a compiled one, so that its loss and its optimizer are known",
+            "call `model.compile(optimizer=..., loss=...)` before it is returned",
         )
-    if not hasattr(trial, "optimizer"):
-        if not _is_compiled(model):
-            raise DefinitionError(
-                f"`build_model` of `{type(trial).__name__}` returned a model that is not compiled\n"
-                "  expected: a compiled one, so that its loss and its optimizer are known",
-                "call `model.compile(optimizer=..., loss=...)` before it is returned",
-            )
-        return Names()
-    training, validation = dict(trial.training_metrics()), dict(trial.validation_metrics())
+    return Names()
+
+
+def compiled(trial, model, package, is_functional):
+    """Compiles a model with what the methods of its trial say. Returns its `Names`.
+
+    Raises:
+        DefinitionError: it is no model, or metrics are none.
+    """
+    _check_is_model(trial, model)
+    training, validation = (_metrics_of(trial, name) for name in ("training_metrics", "validation_metrics"))
     for name in sorted(set(training) & set(validation)):
-        if training[name] != validation[name]:
+        if not _is_same(training[name], validation[name]):
             raise DefinitionError(
-                f"the metric `{name}` is one function in `training_metrics` and another one in `validation_metrics`\n"
-                "  expected: the same, or two names"
+                f"the metric `{name}` is one in `training_metrics` and another one in `validation_metrics`\n"
+                "  expected: the same, or two names",
+                f"rename one of them, for example to `validation_{name}`",
             )
-    metrics = {**training, **validation}
-    if hasattr(trial, "losses"):
-        by_output, by_log = {}, {}
-        for name, (output, function) in metrics.items():
-            given, logged = _named(name, function, package)
+    metrics, by_log = {**training, **validation}, {}
+    if is_functional:
+        losses, by_output = dict(trial.losses()), {}
+        for name, pair in metrics.items():
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise DefinitionError(
+                    f"the metric `{name}` of `{type(trial).__name__}` is an object of class `{type(pair).__name__}`\n"
+                    "  expected: a pair, the name of an output and a function"
+                )
+            output, metric = pair
+            given, logged = _named(name, metric, losses.get(output), package)
             by_output.setdefault(output, []).append(given)
-            by_log.update((f"{output}_{one}", name) for one in logged)
-            by_log.update((one, name) for one in logged)
-        model.compile(optimizer=trial.optimizer(), loss=trial.losses(), metrics=by_output)
+            # With one output there is no name before it.
+            by_log.update((log, name) for one in logged for log in (f"{output}_{one}", one))
+        model.compile(optimizer=trial.optimizer(), loss=losses, metrics=by_output)
     else:
-        pairs = {name: _named(name, function, package) for name, function in metrics.items()}
-        by_log = {one: name for name, (_, logged) in pairs.items() for one in logged}
-        model.compile(optimizer=trial.optimizer(), loss=trial.loss(), metrics=[given for given, _ in pairs.values()])
+        loss, given = trial.loss(), []
+        for name, metric in metrics.items():
+            one, logged = _named(name, metric, loss, package)
+            given.append(one)
+            by_log.update((log, name) for log in logged)
+        model.compile(optimizer=trial.optimizer(), loss=loss, metrics=given)
     return Names(by_log, set(training), set(validation))
 
 
-def _is_compiled(model):
-    return getattr(model, "compiled", False) is True or getattr(model, "optimizer", None) is not None
+def _check_is_model(trial, model):
+    if not hasattr(model, "compile") or not hasattr(model, "fit"):
+        raise DefinitionError(
+            f"`build_model` of `{type(trial).__name__}` returned an object of class `{type(model).__name__}`\n"
+            "  expected: a model of Keras",
+            "return the model",
+        )
 
 
-def _named(name, function, package):
+def _metrics_of(trial, method):
+    metrics = getattr(trial, method)()
+    if not isinstance(metrics, dict):
+        raise DefinitionError(
+            f"`{method}` of `{type(trial).__name__}` returned an object of class `{type(metrics).__name__}`\n"
+            "  expected: a dict of functions by the names of metrics",
+            'return a dict, as in `{"error": error}`',
+        )
+    return metrics
+
+
+def _is_same(one, other):
+    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if type(one) is type(other) and hasattr(one, "get_config"):
+        # Two objects are made where two methods make one each.
+        ours, theirs = dict(one.get_config(), name=""), dict(other.get_config(), name="")
+        return ours == theirs
+    return one == other
+
+
+def _named(name, metric, loss, package):
     """A metric as `compile` takes it, and the names that it may have in logs."""
-    if isinstance(function, str):
-        if function in _ACCURACY:
+    if isinstance(metric, str) and metric in _ACCURACY:
+        word = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
+        kind = next((kind for part, kind in _ACCURACIES if part in word), None)
+        if name in _ACCURACY or kind is None:
             # Which accuracy it is, depends on the output.
-            return function, _ACCURACY
-        function = package.metrics.get(function)
-    if not callable(function) or hasattr(function, "update_state"):
-        return function, (getattr(function, "name", name),)
+            return metric, _ACCURACY
+        metric = kind
+    if isinstance(metric, str):
+        metric = package.metrics.get(metric)
+    if isinstance(metric, type):
+        return metric(name=name), (name,)
+    if hasattr(metric, "update_state"):
+        # A copy with the user's name, which logs go by.
+        return type(metric).from_config(dict(metric.get_config(), name=name)), (name,)
+    if not callable(metric):
+        raise DefinitionError(
+            f"the metric `{name}` is an object of class `{type(metric).__name__}`\n"
+            "  expected: a function, a metric of Keras, or the name of one"
+        )
 
-    def metric(y_true, y_pred):
-        return function(y_true, y_pred)
+    def measured(y_true, y_pred):
+        return metric(y_true, y_pred)
 
-    metric.__name__ = name
-    return metric, (name,)
+    measured.__name__ = name
+    return measured, (name,)

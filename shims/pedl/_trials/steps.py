@@ -1,4 +1,6 @@
 """Steps of a trial: calls the user's callbacks around them, in their order (contract.md C1 to C12)."""
+import copy
+
 from pedl.callback import Callback
 from pedl.errors import DefinitionError
 
@@ -65,4 +67,5 @@ class Steps:
 
     def _call(self, hook, *args):
         for callback in self._callbacks:
-            getattr(callback, hook)(*args)
+            # Each gets its own: what one does with it is nothing to the others.
+            getattr(callback, hook)(*copy.deepcopy(args))

@@ -166,7 +166,7 @@ if pedl.get_hyperparameter("trial") == "plain":
             return {"distance": absolute}
 
         def validation_metrics(self):
-            return {"validation_error": absolute}
+            return {"validation_error": absolute, "spread": "mae", "squared": keras.metrics.MeanSquaredError()}
 
 elif pedl.get_hyperparameter("trial") == "functional":
 

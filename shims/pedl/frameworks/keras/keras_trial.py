@@ -1,6 +1,7 @@
 """`KerasTrial` and `KerasFunctionalTrial`: a model of Keras that the host compiles."""
 import abc
 
+from pedl.errors import DefinitionError
 from pedl.frameworks.keras.tf_keras_trial import default_session_config
 from pedl.trial import Trial
 
@@ -19,7 +20,11 @@ class _KerasTrial(Trial):
 
     def batch_size(self):
         """Rows of a batch, for loaders that do not know it (`pedl.data.BatchLoader`)."""
-        raise NotImplementedError("`batch_size` of the trial class is needed for a BatchLoader, and is not defined")
+        raise DefinitionError(
+            f"the trial class `{type(self).__name__}` has no `batch_size`, and its data set is a BatchLoader\n"
+            "  expected: how many rows a batch has",
+            f"define `batch_size(self)` in `{type(self).__name__}`",
+        )
 
     def training_metrics(self):
         """What is measured of each batch, besides the loss; nothing by default."""
