@@ -17,6 +17,7 @@ mod configuration;
 mod failure;
 mod interpreter;
 mod library;
+mod package;
 mod supervisor;
 mod trial_process;
 mod verify;
