@@ -18,6 +18,7 @@ mod definition;
 mod failure;
 mod interpreter;
 mod library;
+mod package;
 mod supervisor;
 mod trial_process;
 mod verify;

@@ -522,7 +522,7 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
 }
 
 /// A size in the largest unit of which it has one.
-fn bytes(size: u64) -> String {
+pub(super) fn bytes(size: u64) -> String {
     const UNITS: [(u64, &str); 4] = [
         (1_000_000_000_000, "TB"),
         (1_000_000_000, "GB"),

@@ -3,6 +3,7 @@
 mod checkpoint;
 pub(crate) mod flags;
 mod man;
+mod package;
 pub(crate) mod parse;
 pub(crate) mod report;
 mod verbs;

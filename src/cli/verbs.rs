@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use super::flags::FLAGS;
 use super::parse::{self, CommandLine};
 use super::report;
-use super::{checkpoint, man};
+use super::{checkpoint, man, package};
 use crate::failure::{Exit, Failure};
 use crate::library::Library;
 use crate::verify::OPTIONS;
@@ -71,6 +71,12 @@ static VERBS: &[Verb] = &[
         arguments: "[--python PATH] [--mode MODE] [--schema]",
         help: "what a run would use here, and what it could not do; or the schema of configurations",
         run: doctor,
+    },
+    Verb {
+        name: "package",
+        arguments: "DIR [--output FILE] [--json]",
+        help: "what of a model definition would travel; packs it",
+        run: package::run,
     },
     Verb {
         name: "completions",

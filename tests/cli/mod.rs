@@ -3,8 +3,10 @@
 mod checkpoint;
 mod configuration;
 mod discovery;
+mod ignore_files;
 mod library;
 mod like_python;
+mod package;
 mod preemption;
 mod signals;
 mod soak;

@@ -39,6 +39,7 @@ fn without_a_verb_the_verbs_are_listed() {
             "checkpoint",
             "hooks",
             "doctor",
+            "package",
             "completions",
             "man",
         ] {
@@ -52,7 +53,7 @@ fn without_a_verb_the_verbs_are_listed() {
 fn a_verb_that_nobody_knows_is_refused() {
     pedl(&["frobnicate"]).assert_code(64).assert_stderr(
         "pedl: error: there is no verb `frobnicate`\n  \
-         expected: `run`, `verify`, `checkpoint`, `hooks`, `doctor`, `completions`, `man`\nhint: `pedl --help` lists the verbs\n",
+         expected: `run`, `verify`, `checkpoint`, `hooks`, `doctor`, `package`, `completions`, `man`\nhint: `pedl --help` lists the verbs\n",
     );
 }
 

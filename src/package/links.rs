@@ -1,0 +1,54 @@
+//! Where symlinks lead.
+//!
+//! A link is followed step by step, as the kernel would, and has to stay inside all the way: one that leaves the
+//! directory and comes back by its name would lead elsewhere once the package is unpacked under another.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// As many links as Linux follows for one path (`MAXSYMLINKS`).
+const MOST_LINKS: usize = 40;
+
+/// Why a symlink cannot travel; `None` where it can. What it leads to need not be there.
+///
+/// Args: `link` is relative to `root`, `target` what the link says.
+pub(super) fn trouble(root: &Path, link: &Path, target: &Path) -> Option<&'static str> {
+    const LEAVES: Option<&str> = Some("leads out of the directory");
+    let mut place = link.parent().map(Path::to_owned).unwrap_or_default();
+    let mut open = steps(target);
+    let mut num_links = 0;
+    while let Some(step) = open.pop() {
+        match step.as_encoded_bytes() {
+            b"." => {}
+            b".." if place.pop() => {}
+            b"/" | b".." => return LEAVES,
+            _ => place.push(&step),
+        }
+        if let Some(next) = link_at(root, &place) {
+            num_links += 1;
+            if num_links > MOST_LINKS {
+                return Some("leads in a circle");
+            }
+            place.pop();
+            open.extend(steps(&next));
+        }
+    }
+    None
+}
+
+/// What a link says that is at a place; the directory itself may be reached by one.
+fn link_at(root: &Path, place: &Path) -> Option<PathBuf> {
+    if place.as_os_str().is_empty() {
+        return None;
+    }
+    fs::read_link(root.join(place)).ok()
+}
+
+/// The steps of a path, the first one last.
+fn steps(path: &Path) -> Vec<OsString> {
+    let steps = path.components().map(|step| step.as_os_str().to_owned());
+    let mut steps: Vec<_> = steps.collect();
+    steps.reverse();
+    steps
+}
