@@ -368,7 +368,7 @@ class Look:
                 waiting.append(value)
                 if is_own or (isinstance(value, types.FunctionType) and self._is_own_function(value)):
                     yield value
-        self.libraries.update(name for name in map(places.module_of, waiting) if places.is_installed(name))
+        self.libraries.update(name for name in map(owned_generators.module_of, waiting) if places.is_installed(name))
 
     def _is_own(self, name):
         """Whether a module is the user's, or looked into as if it were."""

@@ -73,7 +73,7 @@ def find(dataset):
         with contextlib.suppress(Exception):
             if id(value) in seen or type(value) in _PLAIN:
                 continue
-            named.add(places.module_of(value))
+            named.add(module_of(value))
             if isinstance(value, _LEAVES):
                 continue
             seen.add(id(value))
@@ -143,6 +143,14 @@ def _reached_from(value):
     # In one step: workers may bind attributes meanwhile.
     attributes = dict(getattr(value, "__dict__", ()))
     return [*attributes.values(), *held, *_methods_of(type(value))]
+
+
+def module_of(value):
+    """The name of a module; of a function, a class or an object that of the module which it, or its class, is of."""
+    if isinstance(value, types.ModuleType):
+        return places.names_of(value).get("__name__")
+    is_code = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
+    return getattr(value if is_code else type(value), "__module__", None)
 
 
 def _elements(values):

@@ -6,7 +6,6 @@ Paths below the script's folder are given relative to it, so that a trial can mo
 """
 import os
 import sys
-import types
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -61,14 +60,6 @@ def is_installed(name):
     """Whether a module that was imported is of an installed package."""
     file = (file_of(sys.modules.get(name)) if isinstance(name, str) else None) or ""
     return "site-packages" in file or "dist-packages" in file
-
-
-def module_of(value):
-    """The name of a module; of a function, a class or an object that of the module which it, or its class, is of."""
-    if isinstance(value, types.ModuleType):
-        return names_of(value).get("__name__")
-    is_code = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
-    return getattr(value if is_code else type(value), "__module__", None)
 
 
 def attributes_of(value):
