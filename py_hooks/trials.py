@@ -57,6 +57,10 @@ class Host:
     def begin(self, causes=()):
         """The loop begins, which may have causes for not being resumed exactly."""
         entries.announce(self._calls, list(causes))
+        self.compare_sources()
+
+    def compare_sources(self):
+        """Records the files of the definition, or compares them with the record: where the framework begins the trial."""
         entries.compare(self._calls, self._name, entries.describe_sources())
 
     @contextlib.contextmanager
@@ -67,6 +71,22 @@ class Host:
             yield
         finally:
             self._calls.entries.pop()
+
+    def name_metrics_of_runs(self, graph, names):
+        """The trial trains by runs of a session. Its metrics, and its validations, are told as its own.
+
+        Args:
+            graph: of TensorFlow.
+            names: those of metrics by the names of the tensors that runs fetch.
+        """
+        from py_hooks.tensorflow import graphs, session_loops
+
+        graphs.of(graph).metric_names.update(names)
+        session_loops.EVALUATION.is_told = False
+
+    def heed_signal(self):
+        """A run that trains nothing was made: a signal that asks for the end acts here."""
+        self._calls.called()
 
     def watch_validations(self, begins, ended):
         """Has the plan's validations of a fit told.

@@ -68,7 +68,8 @@ class _Plan:
         """Ends every loop that is under way; one of the script's own goes on, which is told."""
         for fit in self.fits:
             fit.stop()
-        if not self.fits:
+        # Without a fit an entry is the loop of a trial class, which goes by the plan itself.
+        if not self.fits and not recorder.CALLS.entries:
             loops.goes_on(recorder.CALLS)
 
 

@@ -90,6 +90,7 @@ class Graph:
         random_states: the ops that set the states of random ops first, in order of creation.
         originals: for which random op one stands, by its name (`graph_definitions.Original`).
         replaced: names of random ops that came ready-made, by the names of the ops of ours that stand for them.
+        metric_names: how metrics are called, by the names of tensors, where they are not called as these.
     """
 
     def __init__(self, graph):
@@ -98,6 +99,7 @@ class Graph:
         self.random_states = []
         self.originals = {}
         self.replaced = {}
+        self.metric_names = {}
         self._own_id = _FIRST_OWN_ID
         self._algorithm = None
         self._seen = 0

@@ -42,7 +42,10 @@ class TrainingRun:
         self.identity = recorder.CALLS.trial.intern("session train: " + effects.identity)
         self.cleaned = self.large = None
         # Steps are counted in whole numbers, of which there is no mean.
-        names = [_metric_of(fetch) if fetch.dtype.base_dtype.is_floating else "" for fetch in fetches]
+        names = [
+            known.metric_names.get(fetch.name) or (_metric_of(fetch) if fetch.dtype.base_dtype.is_floating else "")
+            for fetch in fetches
+        ]
         recorder.CALLS.trial.metric_names(self.identity, names)
 
     def keep(self, calls, site, feeds, result):
@@ -87,11 +90,13 @@ class Evaluation:
 
     Attributes:
         runs: how many of them fetched a number.
+        is_told: whether that is an event; not where a trial class tells its validations.
     """
 
     def __init__(self):
         self._sums = {}
         self.runs = 0
+        self.is_told = True
 
     def add(self, fetches, values):
         """A run was made: its numbers count, but whole ones, by which steps are counted.
@@ -100,6 +105,8 @@ class Evaluation:
             fetches: tensors.
             values: of them, in their order.
         """
+        if not self.is_told:
+            return
         numbers = [
             (fetch, value)
             for fetch, value in zip(fetches, values)
@@ -165,7 +172,8 @@ def run(calls, session, effects, fetches, feeds, live, pull):
     function = effects.training
     if function is None:
         trains(calls, session, causes_of(effects))
-        loops.keeps_its_length(calls, "a session trains")
+        if not calls.entries:
+            loops.keeps_its_length(calls, "a session trains")
         function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
     else:
         trains(calls, session)

@@ -28,12 +28,13 @@ def checked(metrics, method, known=None):
             raise DefinitionError(f"`{method}` returned None for the metric `{name}`\n  expected: a number or an array")
     if known is not None and set(known) != set(metrics):
         raise DefinitionError(
-            f"`{method}` returned the metrics {_listed(metrics)}\n  expected: those of the batches before, {_listed(known)}"
+            f"`{method}` returned the metrics {listed(metrics)}\n  expected: those of the batches before, {listed(known)}"
         )
     return metrics
 
 
-def _listed(names):
+def listed(names):
+    """Names in a text."""
     return ", ".join(f"`{name}`" for name in sorted(names)) or "none"
 
 
@@ -44,7 +45,6 @@ def mean(batches):
         batches: a list of dicts of numbers and arrays, with the same names.
     """
     numpy = importlib.import_module("numpy")
-
     means, without = {}, []
     for name in batches[0] if batches else ():
         values = [numpy.asarray(batch[name]) for batch in batches]

@@ -1,5 +1,6 @@
 """For graphs of TensorFlow 1, and of `tf.compat.v1`."""
 from pedl.frameworks.tensorflow.tensorboard import TensorBoard as TensorBoard
+from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial as TensorFlowTrial
 
 
 def wrap_dataset(dataset):

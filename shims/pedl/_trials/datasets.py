@@ -1,0 +1,136 @@
+"""What `tf.data.Dataset`s of trials have to be: batched (contract.md T3), and with elements that one graph takes (T4)."""
+import importlib
+
+from pedl.errors import DefinitionError
+
+# Kinds of data sets, by their classes' names without underscores and versions. Their elements are batches.
+_BATCHES = ("Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch", "DenseToSparseBatch", "DenseToRaggedBatch")
+# Their elements are those of other data sets, or made of one each.
+_PASSES_ON = (
+    "Map", "ParallelMap", "Shuffle", "Repeat", "ShuffleAndRepeat", "Filter", "Cache", "Prefetch", "Take", "Skip", "Shard",
+    "Options", "Concatenate", "Zip", "V1Adapter",
+)
+# Their elements are rows, one by one.
+_ROWS = ("TensorSlice", "Range", "TextLine", "TFRecord", "FixedLengthRecord", "Unbatch")
+
+
+class Elements:
+    """What elements of a data set are, as nested structures.
+
+    Args:
+        data: the data set.
+        v1: `tensorflow.compat.v1`.
+    """
+
+    def __init__(self, data, v1):
+        self.classes, self.types, self.shapes = (self._of(data, v1, what) for what in ("classes", "types", "shapes"))
+
+    @staticmethod
+    def _of(data, v1, what):
+        get = getattr(v1.data, f"get_output_{what}", None)
+        return get(data) if get is not None else getattr(data, f"output_{what}")
+
+
+def checked(training, validation, v1):
+    """The `Elements` of two data sets, with shapes that hold for both.
+
+    Raises:
+        DefinitionError: one is no batched data set, or they differ.
+    """
+    for data, what in ((training, "to train on"), (validation, "to validate on")):
+        _check_is_dataset(data, what, v1)
+    found = [Elements(data, v1) for data in (training, validation)]
+    for data, elements, what in zip((training, validation), found, ("to train on", "to validate on")):
+        _check_is_batched(data, elements, what)
+    return _merged(*found)
+
+
+def _check_is_dataset(data, what, v1):
+    kinds = (v1.data.Dataset, importlib.import_module("tensorflow").data.Dataset)
+    if not isinstance(data, kinds):
+        raise DefinitionError(
+            f"`make_data_loaders` returned a data set {what} of class `{type(data).__name__}`\n"
+            "  expected: PEDL requires batched data sets, each a `tf.data.Dataset`",
+            "arrays become one by `tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)`",
+        )
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def _check_is_batched(data, elements, what):
+    flat = importlib.import_module("tensorflow.python.data.util.nest").flatten(elements.shapes)
+    if any(shape.ndims == 0 for shape in flat) or _are_rows(data):
+        raise DefinitionError(
+            f"`make_data_loaders` returned a data set {what} that is not batched\n"
+            f"  its elements have the shapes {_shown(elements.shapes)}\n"
+            "  expected: PEDL requires batched data sets, whose elements are several rows each",
+            "return `dataset.batch(batch_size)`",
+        )
+
+
+def _are_rows(data):
+    """Whether elements of a data set are known to be rows; of kinds nobody knows they may be batches."""
+    kind = _kind_of(data)
+    if kind in _ROWS:
+        return True
+    if kind in _BATCHES or kind not in _PASSES_ON:
+        return False
+    inputs = [data._dataset] if kind == "V1Adapter" else data._inputs()
+    return any(_are_rows(each) for each in inputs)
+
+
+def _kind_of(data):
+    name = type(data).__name__.strip("_").replace("V1Adapter", "").replace("V1", "").replace("V2", "")
+    if hasattr(data, "_dataset") and not name.replace("Dataset", ""):
+        return "V1Adapter"
+    return name.replace("Dataset", "", 1) if name.endswith("Dataset") else name
+
+
+# -- one graph for both ------------------------------------------------------------------------------------------------
+
+
+def _merged(training, validation):
+    nest = importlib.import_module("tensorflow.python.data.util.nest")
+    parts = []
+    for what in ("classes", "types", "shapes"):
+        first, second = getattr(training, what), getattr(validation, what)
+        try:
+            nest.assert_same_structure(first, second)
+        except (TypeError, ValueError):
+            raise _mismatch(what, first, second) from None
+        pairs = list(zip(nest.flatten(first), nest.flatten(second)))
+        fits = _shapes_fit if what == "shapes" else lambda one, other: one == other
+        if not all(fits(one, other) for one, other in pairs):
+            raise _mismatch(what, first, second)
+        parts.append(pairs)
+    shapes = [one.most_specific_compatible_shape(other) for one, other in parts[-1]]
+    training.shapes = nest.pack_sequence_as(training.shapes, shapes)
+    return training
+
+
+def _shapes_fit(one, other):
+    """Whether two shapes of batches are alike but for their numbers of rows."""
+    if one.ndims is None or other.ndims is None:
+        return True
+    return one.ndims == other.ndims and one[1:].is_compatible_with(other[1:])
+
+
+def _mismatch(what, training, validation):
+    return DefinitionError(
+        f"the two data sets that `make_data_loaders` returned have elements of different {what}\n"
+        f"  to train on: {_shown(training)}\n  to validate on: {_shown(validation)}\n"
+        "  expected: the same, but for the number of rows, since one graph takes both",
+        "make both by the same functions",
+    )
+
+
+def _shown(structure):
+    """A nested structure of shapes, types or classes, in a line."""
+    if isinstance(structure, dict):
+        return "{" + ", ".join(f"{name!r}: {_shown(structure[name])}" for name in structure) + "}"
+    if isinstance(structure, (list, tuple)):
+        return "(" + ", ".join(map(_shown, structure)) + ("," if len(structure) == 1 else "") + ")"
+    if hasattr(structure, "ndims"):
+        return str(tuple(structure.as_list())) if structure.ndims is not None else "unknown"
+    return structure.__name__ if isinstance(structure, type) else structure.name

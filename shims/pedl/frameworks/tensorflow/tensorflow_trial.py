@@ -1,0 +1,54 @@
+"""`TensorFlowTrial`: a graph of TensorFlow 1, or of `tf.compat.v1`."""
+import abc
+import importlib
+
+from pedl.trial import Trial
+
+
+class TensorFlowTrial(Trial):
+    """A graph that is trained and validated in a session of the host.
+
+    `make_data_loaders(experiment_config, hparams)` beside it returns a pair of batched `tf.data.Dataset`s, whose elements
+    have the same classes, types and shapes. Metrics are means over batches that are not weighted by their sizes, and are
+    called as the user calls them.
+
+    It is made first. Then `make_data_loaders` is called, `build_graph` once, and `optimizer`, which may use what
+    `build_graph` has kept.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    _controller = "pedl._trials.tensorflow"
+
+    @abc.abstractmethod
+    def optimizer(self):
+        """Returns the `tf.train.Optimizer` that minimizes the loss."""
+
+    @abc.abstractmethod
+    def build_graph(self, record, is_training):
+        """Builds the one graph that training and validation are made in.
+
+        Args:
+            record: tensors, nested as elements of the data sets are.
+            is_training: a tensor, a bool: True in training, False in validations.
+
+        Returns:
+            A dict of tensors by their names. `loss`, a number, is minimized; others are for metrics.
+        """
+
+    @abc.abstractmethod
+    def validation_metrics(self):
+        """A list of names of what `build_graph` returns: measured in validations."""
+
+    def training_metrics(self):
+        """A list of names of what `build_graph` returns: measured of each batch, besides the loss; none by default."""
+        return []
+
+    def session_config(self):
+        """The `tf.ConfigProto` of the session; by default devices are chosen where an operation has none (soft placement)."""
+        return importlib.import_module("tensorflow.compat.v1").ConfigProto(allow_soft_placement=True)
+
+    def training_counter(self):
+        """A tensor: how many batches were trained. May be asked for in `build_graph` and in `optimizer`."""
+        return importlib.import_module("tensorflow.compat.v1").train.get_or_create_global_step()
