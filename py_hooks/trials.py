@@ -1,5 +1,6 @@
 """What the loops of trial classes (`shims/pedl/_trials`) go by: the recorder of this process."""
 import contextlib
+import os
 
 from py_hooks import libraries
 from py_hooks.advice import calls as recorder
@@ -30,6 +31,11 @@ class Host:
         return self._process.trial.seed
 
     @property
+    def work_directory(self):
+        """Where the framework may write on the trial's behalf: a path below the trial directory, from where it runs."""
+        return os.path.join(os.path.relpath(self._process.trial.directory), "work")
+
+    @property
     def batches(self):
         """How many were trained so far."""
         return self._calls.batches
@@ -57,11 +63,13 @@ class Host:
     def begin(self, causes=()):
         """The loop begins, which may have causes for not being resumed exactly."""
         entries.announce(self._calls, list(causes))
-        self.compare_sources()
-
-    def compare_sources(self):
-        """Records the files of the definition, or compares them with the record: where the framework begins the trial."""
         entries.compare(self._calls, self._name, entries.describe_sources())
+
+    def begin_in(self, session):
+        """The loop begins, which trains in a session of TensorFlow, or in others that are configured like it."""
+        from py_hooks.tensorflow import sessions
+
+        self.begin(sessions.causes_of(session))
 
     @contextlib.contextmanager
     def loop(self):

@@ -20,6 +20,7 @@ KINDS = [
     "growing",
     "saver",
     "monitored",
+    "estimator",
     "function",
     "named",
     "randomized",

@@ -24,6 +24,9 @@ from py_hooks.advice import places
 # That a script may make before it trains, and still be resumed exactly.
 MAX_WAITING = 100_000
 
+# In the trial directory: what the framework writes on behalf of a trial class, as if its code did.
+_WORK = "work"
+
 # Flags of what is not opened to be read.
 _NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
 
@@ -327,7 +330,8 @@ class Files:
     def _announce(self, kind, path, is_kept_in_caches=False, **more):
         if path in self._noted or self._is_of_trial(path) or self._pid != os.getpid():
             return
-        if (not is_kept_in_caches and places.is_in_cache(path)) or (self.calls is not None and self.calls.in_composite):
+        is_kept = is_kept_in_caches or self._is_work(path)
+        if (not is_kept and places.is_in_cache(path)) or (self.calls is not None and self.calls.in_composite):
             return
         with self._lock:
             if self._ledger is not None and self._ledger.is_open():
@@ -346,7 +350,10 @@ class Files:
         self._ledger.add(kind, path, **more)
 
     def _is_of_trial(self, path):
-        return path == self._trial.directory or path.startswith(self._trial.directory + os.sep)
+        return _is_in(path, self._trial.directory) and not self._is_work(path)
+
+    def _is_work(self, path):
+        return _is_in(path, os.path.join(self._trial.directory, _WORK))
 
     # -- files of recorded calls -----------------------------------------------------------------------------------
 

@@ -161,6 +161,28 @@ def _assign(session, values):
         _run(session, assignments, feeds)
 
 
+def _give_values(session, names):
+    """Sets variables that have no value to zero, since a run that is answered would have given them one.
+
+    Which one does not matter before the resume point; but a script asks whether there is one, as Estimators do once they
+    have read a checkpoint of theirs.
+    """
+    known = graphs.of(session.graph)
+    written = [op for op in known.variables() if op.name in names]
+    have_value = _run(session, [known.reader(op)[1] for op in written])
+    zeros = {op.name: _zeros_of(op) for op, has_value in zip(written, have_value) if not has_value}
+    _assign(session, zeros)
+
+
+def _zeros_of(variable):
+    import numpy
+    from tensorflow.python.framework import tensor_shape
+
+    shape = tensor_shape.TensorShape(variable.get_attr("shape"))
+    dimensions = [size or 0 for size in shape.as_list()] if shape.ndims is not None else []
+    return numpy.zeros(dimensions, variable.get_attr("dtype").as_numpy_dtype)
+
+
 def prepare(calls):
     """TensorFlow 1: has the variables of sessions kept in checkpoints."""
     provide(calls)
@@ -402,6 +424,8 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
         return live()
     if unknown:
         known.changed(effects.writes)
+        if calls.replaying and effects.writes:
+            _give_values(session, effects.writes)
         return _answerable(calls, effects, fetches, live, pull)
     result = live()
     known.written(effects.writes)

@@ -429,6 +429,34 @@ def monitored():
         note(reader.get_tensor(name))
 
 
+def estimator():
+    """An Estimator with a folder, trained in three parts and evaluated after each."""
+
+    def model(features, labels, mode):
+        logits = dense(tf.layers.dropout(features, 0.3, training=mode == tf.estimator.ModeKeys.TRAIN), 3, "softmax")
+        loss = loss_of(logits, labels)
+        measured = {"accuracy": tf.metrics.accuracy(labels, tf.argmax(logits, 1))}
+        step = tf.train.AdamOptimizer(0.05).minimize(loss, global_step=tf.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, eval_metric_ops=measured)
+
+    arrays = rows(160)
+    data = lambda: tf.data.Dataset.from_tensor_slices(arrays).shuffle(160).repeat().batch(16)  # noqa: E731
+    held_out = lambda: tf.data.Dataset.from_tensor_slices(arrays).batch(16)  # noqa: E731
+    config = tf.estimator.RunConfig("estimator", tf_random_seed=3, save_checkpoints_steps=30, save_summary_steps=20)
+    made = tf.estimator.Estimator(model, config=config)
+
+    class Pause(tf.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            note()
+
+    for _ in range(3):
+        made.train(data, [Pause()], steps=CALLS // 3)
+        found = made.evaluate(held_out)
+        note(found["loss"], found["accuracy"], found["global_step"])
+    for name in sorted(made.get_variable_names()):
+        note(made.get_variable_value(name))
+
+
 def queue():
     """Batches that queue runners shuffle."""
     inputs, labels = rows(160)

@@ -32,6 +32,7 @@ def run(trial, loaders, hparams, steps, host):
     with v1.Session(config=call_with(trial.session_config, hparams=hparams)) as session:
         host.name_metrics_of_runs(session.graph, graph.metric_names)
         session.run(graph.initializers)
+        host.begin_in(session)
         with host.loop():
             _Loop(session, graph, feeding, steps, host).train()
             host.finish()
@@ -160,9 +161,7 @@ class _Loop:
                 if not is_first:
                     raise
                 raise _without_batches("train") from None
-            if is_first:
-                host.compare_sources()
-                is_first = False
+            is_first = False
             steps.batch_ended(of_batch)
             if host.is_validation_due or not host.batches_left:
                 self._validate()

@@ -160,5 +160,5 @@ class Hashes(Callback):
 
     def on_validation_step_end(self, step_id, metrics):
         self.note(metrics)
-        print("VALIDATED", step_id, sorted(metrics), metrics["kernel"].shape)
+        print("VALIDATED", step_id, sorted(metrics), metrics["kernel"].shape, flush=True)
         print("HASH", self.digest.hexdigest())

@@ -1,4 +1,5 @@
 """For graphs of TensorFlow 1, and of `tf.compat.v1`."""
+from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial as EstimatorTrial
 from pedl.frameworks.tensorflow.tensorboard import TensorBoard as TensorBoard
 from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial as TensorFlowTrial
 

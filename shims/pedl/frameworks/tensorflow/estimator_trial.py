@@ -1,0 +1,38 @@
+"""`EstimatorTrial`: an Estimator of TensorFlow 1, or of `tf.compat.v1` until TensorFlow 2.15."""
+import abc
+
+from pedl.trial import Trial
+
+
+class EstimatorTrial(Trial):
+    """An Estimator that is trained by one `train`, and validated by `evaluate`. There is no `make_data_loaders`.
+
+    The folder of the Estimator is below the trial directory. It saves no checkpoints by itself; the rest of its
+    configuration holds, but that the seed of the trial is taken where it has TensorFlow's default seed.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    _controller = "pedl._trials.estimator"
+    _has_data_loaders = False
+
+    @abc.abstractmethod
+    def build_estimator(self, hparams):
+        """Returns the `tf.estimator.Estimator`, one of TensorFlow's own or with a `model_fn`."""
+
+    @abc.abstractmethod
+    def build_train_spec(self, hparams):
+        """Returns the `tf.estimator.TrainSpec`.
+
+        Its `input_fn` returns a `tf.data.Dataset`, which begins again at its end. `max_steps` is ignored: the plan of the
+        trial decides how long it trains.
+        """
+
+    @abc.abstractmethod
+    def build_validation_spec(self, hparams):
+        """Returns the `tf.estimator.EvalSpec`: `steps` batches are a validation, or all of the data where it is None."""
+
+    def build_serving_input_receiver_fns(self, hparams):
+        """Returns a dict of functions by names, each for a SavedModel; none by default."""
+        return {}

@@ -1,0 +1,1 @@
+from .model_def import Trial as Trial

@@ -1,0 +1,111 @@
+"""`EstimatorTrial`: rules E1 to E5, and that killed trials are the undisturbed ones."""
+
+import pytest
+import support
+
+pytestmark = pytest.mark.stack("keras2-tensorflow1")
+
+DEFINITION = support.ROOT / "tests" / "definitions" / "estimator"
+
+STEPS, BATCHES, PERIOD = 6, 10, 2
+
+
+@pytest.fixture
+def run_of(script_run, tmp_path):
+    """A function that makes a run of the definition with the same seeds as all others."""
+
+    def make(*options, kind="own", pause="0", steps=STEPS):
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
+        lines = f"min_validation_period: {PERIOD}\nhyperparameters: {{batch_size: 8}}\ndata: {{kind: {kind}}}\n"
+        file.write_text(support.seeded_configuration(BATCHES, steps) + lines)
+        return script_run(DEFINITION, options=["--config", file, *options], environment={"PAUSE": pause})
+
+    return make
+
+
+def events_of(run, kind):
+    return [event for event in run.trial.events if event["event"] == kind]
+
+
+def refused(run, *texts):
+    """Checks that nothing was trained, and that one error says so."""
+    ended = run.run().check(65)
+    assert "Traceback" not in ended.stderr
+    assert events_of(run, "step") == []
+    for text in texts:
+        assert text in ended.stderr
+
+
+@pytest.mark.parametrize("kind", ["own", "premade"])
+def test_e1_e2_an_estimator_is_trained_without_data_loaders(run_of, kind):
+    run = run_of(kind=kind, steps=2)
+    run.run().check()
+    assert [list(event["metrics"]) for event in events_of(run, "step")] == [["loss"]] * 2
+    (validation,) = events_of(run, "validation")
+    assert {"accuracy", "loss"} <= set(validation["metrics"])
+    assert "global_step" not in validation["metrics"]
+    assert events_of(run, "evaluation") == []
+
+
+def test_e2_what_is_no_estimator_is_refused(run_of):
+    expected = "`build_estimator` of `Trial` returned an object of class `str`"
+    refused(run_of(kind="text"), expected, "expected: a `tf.estimator.Estimator`")
+
+
+def test_e3_an_input_fn_that_returns_tensors_is_refused(run_of):
+    expected = "returned a tuple of 2\n  expected: a `tf.data.Dataset`; a tuple `(features, labels)` of tensors is not supported"
+    refused(run_of(kind="tensors"), "the `input_fn` of `build_train_spec` " + expected)
+    refused(run_of(kind="tensors to validate"), "the `input_fn` of `build_validation_spec` " + expected)
+
+
+def test_e4_the_plan_decides_how_long_it_trains_whatever_max_steps_is(run_of):
+    # It is 3 in the definition, and an epoch of the data has 13 batches.
+    run = run_of()
+    ended = run.run().check()
+    assert [event["batches"] for event in events_of(run, "step")] == [
+        [first, first + BATCHES - 1] for first in range(1, STEPS * BATCHES, BATCHES)
+    ]
+    assert "loop of the script's own" not in ended.stderr
+
+
+@pytest.mark.parametrize(("kind", "batches"), [("own", 5), ("two", 2)])
+def test_e5_a_validation_is_as_many_batches_as_its_spec_says_or_all(run_of, kind, batches):
+    run = run_of(kind=kind, pause="0.05", steps=1)
+    run.run().check()
+    (validation,) = events_of(run, "validation")
+    assert validation["metrics"]["batches"] == batches
+
+
+def test_validations_come_by_their_period_and_at_the_end(run_of):
+    run = run_of(steps=3)
+    run.run().check()
+    assert [event["batch"] for event in events_of(run, "validation")] == [20, 30]
+    assert run.trial.checkpoint == 30
+
+
+def test_a_trial_that_is_killed_is_the_undisturbed_one(run_of):
+    expected = run_of("--exact").run().check()
+    assert "exact resume: yes" in expected.stderr
+    assert len(expected.hashes) == STEPS // PERIOD
+    run = run_of("--exact", "--checkpoint-batches", "13,37", pause="0.02")
+    for batch in (13, 37):
+        running = run.start()
+        running.wait_until(lambda: run.trial.checkpoint == batch)  # noqa: B023
+        running.kill_everything()
+    run.run().check()
+    assert run.hashes == expected.hashes
+    assert run.trial.count("resumed") == 2
+
+
+def test_a_trial_that_is_killed_while_it_validates_is_the_undisturbed_one(run_of):
+    expected = run_of("--exact").run().check()
+    run = run_of("--exact", "--checkpoint-batches", "13,37", pause="0.1")
+    for step in (2, 4):
+        running = run.start()
+        running.wait_until(lambda: f"VALIDATES {step}" in running.stdout)  # noqa: B023
+        # Its graph is built, and read from a file, before its batches of half a second.
+        assert running.ends_within(0.4) is None
+        ended = running.kill_everything()
+        assert f"VALIDATED {step}" not in ended.stdout
+    run.run().check()
+    assert run.hashes == expected.hashes
