@@ -132,6 +132,29 @@ class Host:
         """What `provider` captures stands in checkpoints, and is restored from them."""
         self._calls.state_providers.append((name, provider))
 
+    def export_with_checkpoints(self, folders, export):
+        """Has folders written anew for each checkpoint, and belong to it.
+
+        Args:
+            folders: their paths.
+            export: writes them. A replay does not call it, so it changes nothing that the training goes by.
+        """
+        from py_hooks.tensorflow import sessions
+
+        calls = self._calls
+
+        def write():
+            for folder in folders:
+                calls.files.saving(folder)
+            calls.in_composite, before = True, calls.in_composite
+            try:
+                with sessions.SESSIONS.aside(), calls.streams.aside():
+                    export()
+            finally:
+                calls.in_composite = before
+
+        calls.at_save.append(write)
+
     def finish(self):
         """The last batch was trained: takes a checkpoint of the end."""
         calls = self._calls

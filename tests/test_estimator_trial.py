@@ -1,9 +1,13 @@
-"""`EstimatorTrial`: rules E1 to E5, and that killed trials are the undisturbed ones."""
+"""`EstimatorTrial`: rules E1 to E8, and that killed trials are the undisturbed ones."""
+
+import json
+import subprocess
+import sys
 
 import pytest
 import support
 
-pytestmark = pytest.mark.stack("keras2-tensorflow1")
+pytestmark = pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15")
 
 DEFINITION = support.ROOT / "tests" / "definitions" / "estimator"
 
@@ -76,6 +80,47 @@ def test_e5_a_validation_is_as_many_batches_as_its_spec_says_or_all(run_of, kind
     assert validation["metrics"]["batches"] == batches
 
 
+def kept_in(run, batch):
+    """The files of the trial that a checkpoint has, by their paths below its folder for them."""
+    work = str(run.trial.directory / "work") + "/"
+    manifest = json.loads((run.trial.directory / "checkpoints" / f"batch-{batch:010d}" / "manifest.json").read_text())
+    return [kept["path"][len(work):] for kept in manifest["kept"] if kept["path"].startswith(work)]
+
+
+# Loads a SavedModel with TensorFlow alone, and computes with it.
+SERVE = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+with tf.Session(graph=tf.Graph()) as session:
+    model = tf.saved_model.load(session, ["serve"], sys.argv[1])
+    signature = model.signature_def["serving_default"]
+    (given,), (made,) = signature.inputs.values(), signature.outputs.values()
+    print(list(session.run(made.name, {given.name: np.ones([2, 8])}).shape))
+"""
+
+
+@pytest.mark.parametrize(("kind", "names"), [("served", ["parsing", "raw"]), ("own", [])])
+def test_e6_e7_e8_each_serving_function_is_a_saved_model_in_each_checkpoint_and_without_there_is_none(run_of, kind, names):
+    run = run_of("--exact", "--checkpoint-batches", "13,20", kind=kind, steps=2)
+    run.run().check()
+    parts = ["saved_model.pb", "variables/variables.data-00000-of-00001", "variables/variables.index"]
+    expected = [f"exports/{name}/{part}" for name in names for part in parts]
+    for batch in (13, 20):
+        kept = kept_in(run, batch)
+        assert [path for path in kept if path.startswith("exports/")] == expected
+    # The files of the Estimator's own Saver, which the validation has read.
+    assert "estimator/model.ckpt-20.index" in kept_in(run, 20)
+    if names:
+        folder = run.trial.directory / "work" / "exports" / "raw"
+        served = subprocess.run([sys.executable, "-c", SERVE, str(folder)], capture_output=True, check=True)
+        assert served.stdout.decode().strip() == "[2, 3]"
+
+
+def test_e6_what_is_no_dict_of_functions_is_refused(run_of):
+    refused(run_of(kind="no functions"), "`build_serving_input_receiver_fns` returned an object of class `str`")
+
+
 def test_validations_come_by_their_period_and_at_the_end(run_of):
     run = run_of(steps=3)
     run.run().check()
@@ -83,11 +128,12 @@ def test_validations_come_by_their_period_and_at_the_end(run_of):
     assert run.trial.checkpoint == 30
 
 
-def test_a_trial_that_is_killed_is_the_undisturbed_one(run_of):
+@pytest.mark.parametrize("kind", ["own", "served"])
+def test_a_trial_that_is_killed_is_the_undisturbed_one(run_of, kind):
     expected = run_of("--exact").run().check()
     assert "exact resume: yes" in expected.stderr
     assert len(expected.hashes) == STEPS // PERIOD
-    run = run_of("--exact", "--checkpoint-batches", "13,37", pause="0.02")
+    run = run_of("--exact", "--checkpoint-batches", "13,37", kind=kind, pause="0.02")
     for batch in (13, 37):
         running = run.start()
         running.wait_until(lambda: run.trial.checkpoint == batch)  # noqa: B023

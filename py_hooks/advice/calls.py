@@ -102,6 +102,7 @@ class Calls:
         entries: sites of the script's calls into the framework that are under way, innermost last.
         main_thread: identity of the thread whose calls are recorded.
         validation_due: the model is to be validated before the next batch.
+        at_save: called before each checkpoint, to make files that belong to it.
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics.
         checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
@@ -136,6 +137,7 @@ class Calls:
         self.at_stop = []
         self.at_settle = []
         self.validation_due = False
+        self.at_save = []
         self.at_last = []
         self.at_validation = []
         self.checkpointed_at = None
@@ -580,6 +582,8 @@ class Calls:
         self.append_pending()
         self.depth += 1
         try:
+            for step in self.at_save:
+                step()
             tensors, states = [], []
             for name, provider in self.state_providers:
                 held, state = provider.capture()

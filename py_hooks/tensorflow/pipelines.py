@@ -32,7 +32,8 @@ def seed(original, seed):
             seed = calls.streams.next_op_seed() % (1 << 31)
         elif calls.begun and not calls.depth and not context.executing_eagerly():
             # Beside a global seed it is the number of operations so far. A replay may have made fewer.
-            calls.checked(recorder.WRITE, calls.trial.intern(_SEED_OF_OPERATIONS), ops.get_default_graph()._last_id)
+            count = graphs.of(ops.get_default_graph()).count
+            calls.checked(recorder.WRITE, calls.trial.intern(_SEED_OF_OPERATIONS), count)
     return original(seed)
 
 

@@ -15,6 +15,7 @@ it writes is then as unknown as what it reads, until the resume point.
 
 Source: tensorflow 1.15.5, tensorflow/python/client/session.py.
 """
+import contextlib
 import os
 import sys
 import weakref
@@ -42,6 +43,16 @@ class Sessions:
 
     def __init__(self):
         self._references = []
+        self._is_aside = False
+
+    @contextlib.contextmanager
+    def aside(self):
+        """Sessions that are made inside are none of the script's: a replay does not make them."""
+        self._is_aside = True
+        try:
+            yield
+        finally:
+            self._is_aside = False
 
     def add(self, session):
         """Numbers a session that was just made."""
@@ -49,7 +60,8 @@ class Sessions:
         session._pedl_initialized = 0
         session._pedl_outputs = {}
         session._pedl_trains = False
-        self._references.append(weakref.ref(session))
+        if not self._is_aside:
+            self._references.append(weakref.ref(session))
 
     def alive(self):
         """`(number, session)` of the sessions that are open."""

@@ -5,10 +5,13 @@ between two batches: the hook saves the variables, and `evaluate` reads them in 
 resume are those of sessions (`py_hooks/tensorflow/sessions.py`), and what the Estimator writes belongs to checkpoints as
 the files of a script do.
 
+SavedModels are written anew before each checkpoint, from the variables as they are, and kept in it.
+
 What is trained is a copy of the user's Estimator, with a folder below the trial directory.
 """
 import importlib
 import os
+import shutil
 
 from pedl._trials import metrics
 from pedl.errors import DefinitionError
@@ -36,7 +39,11 @@ def run(trial, _loaders, hparams, steps, host):
     with v1.Session(graph=v1.Graph(), config=estimator.config.session_config) as session:
         # The trial has its directory from here on, and in it that of the Estimator.
         host.begin_in(session)
-    begins, ends = _hooks(v1, _Loop(estimator, eval_spec, steps, host, v1))
+    loop = _Loop(estimator, eval_spec, steps, host, v1)
+    exports = _Exports(trial, estimator, hparams)
+    if exports.folders:
+        host.export_with_checkpoints(exports.folders, lambda: exports.write(loop))
+    begins, ends = _hooks(v1, loop)
     with host.loop():
         estimator.train(train_spec.input_fn, hooks=[begins, *train_spec.hooks, ends])
     if host.batches_left:
@@ -100,6 +107,10 @@ class _Loop:
         steps: the `Steps`.
         host: the host.
         v1: `tensorflow.compat.v1`.
+
+    Attributes:
+        loss: its tensor.
+        session: the one that trains.
     """
 
     def __init__(self, estimator, spec, steps, host, v1):
@@ -108,13 +119,14 @@ class _Loop:
         self._steps = steps
         self._host = host
         self._v1 = v1
-        self._saver = self.loss = None
+        self._saver = self._exporter = self.loss = self.session = None
 
     def graph_is_built(self):
         """The graph is complete but for what hooks add to it."""
         # The Estimator puts what the model returns as its loss there, last.
         self.loss = self._v1.get_collection(self._v1.GraphKeys.LOSSES)[-1]
         self._saver = self._v1.train.Saver(max_to_keep=1, save_relative_paths=True)
+        self._exporter = self._v1.train.Saver(max_to_keep=None)
         self._host.name_metrics_of_runs(self.loss.graph, {self.loss.name: "loss"})
 
     def batch_begins(self):
@@ -131,15 +143,19 @@ class _Loop:
         host = self._host
         self._steps.batch_ended({"loss": loss})
         if host.is_validation_due or not host.batches_left:
-            self._validate(context.session)
+            self._validate()
         if not host.batches_left:
             host.finish()
             context.request_stop()
 
-    def _validate(self, session):
+    def save_for_export(self, path):
+        """Writes the variables as they are. Returns the path by which they are read."""
+        return self._exporter.save(self.session, path, write_meta_graph=False, write_state=False)
+
+    def _validate(self):
         self._steps.validation_begins()
         # The file of the validation before is deleted, which logs a line about a deprecated function.
-        path = self._saver.save(session, os.path.join(self._estimator.model_dir, "model.ckpt"), self._host.batches)
+        path = self._saver.save(self.session, os.path.join(self._estimator.model_dir, "model.ckpt"), self._host.batches)
         spec = self._spec
         found = self._estimator.evaluate(
             spec.input_fn, steps=spec.steps, hooks=spec.hooks, checkpoint_path=path, name=spec.name
@@ -149,6 +165,45 @@ class _Loop:
         self._steps.validated(found)
 
 
+class _Exports:
+    """A SavedModel for each function of the trial's.
+
+    Attributes:
+        folders: where they are, each called by the function's name.
+
+    Raises:
+        DefinitionError: `build_serving_input_receiver_fns` returned something else.
+    """
+
+    def __init__(self, trial, estimator, hparams):
+        functions = call_with(trial.build_serving_input_receiver_fns, hparams=hparams)
+        if not isinstance(functions, dict) or not all(map(callable, functions.values())):
+            raise DefinitionError(
+                f"`build_serving_input_receiver_fns` returned an object of class `{type(functions).__name__}`\n"
+                "  expected: a dict of functions by names"
+            )
+        self._estimator = estimator
+        self._root = os.path.join(os.path.dirname(estimator.model_dir), "exports")
+        self._functions = functions
+        self.folders = [os.path.join(self._root, name) for name in functions]
+
+    def write(self, loop):
+        """Writes all of them, of the variables as they are.
+
+        Args:
+            loop: what trains.
+        """
+        made = os.path.join(self._root, "new")
+        os.makedirs(made, exist_ok=True)
+        path = loop.save_for_export(os.path.join(made, "model.ckpt"))
+        for folder, function in zip(self.folders, self._functions.values()):
+            # It makes a folder in that one, called by the time.
+            found = self._estimator.export_saved_model(made, function, checkpoint_path=path)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(found, folder)
+        shutil.rmtree(made)
+
+
 def _hooks(v1, loop):
     """The hook that is called first, and the one that is called last."""
     base = v1.train.SessionRunHook
@@ -156,6 +211,9 @@ def _hooks(v1, loop):
     class Begins(base):
         def begin(self):
             loop.graph_is_built()
+
+        def after_create_session(self, session, coord):
+            loop.session = session
 
         def before_run(self, run_context):
             loop.batch_begins()

@@ -41,7 +41,8 @@ def model_fn(features, labels, mode, params):
     hidden = tf.layers.dropout(hidden, 0.3, training=mode == tf.estimator.ModeKeys.TRAIN)
     logits = tf.layers.dense(hidden, 3)
     if mode == tf.estimator.ModeKeys.PREDICT:
-        return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
+        return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits},
+            export_outputs={"serving_default": tf.estimator.export.PredictOutput({"logits": logits})})
     loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
     counted = tf.get_local_variable("counted", [], initializer=tf.zeros_initializer())
     with tf.control_dependencies([labels]):
@@ -83,6 +84,19 @@ class Trial(EstimatorTrial):
 
     def build_validation_spec(self, hparams):
         return tf.estimator.EvalSpec(eval_fn, steps=2 if KIND == "two" else None, hooks=[Slow()])
+
+
+    def build_serving_input_receiver_fns(self, hparams):
+        if KIND != "served":
+            return "raw" if KIND == "no functions" else super().build_serving_input_receiver_fns(hparams)
+        return {
+            "raw": lambda: tf.estimator.export.build_raw_serving_input_receiver_fn(
+                {"x": tf.placeholder(tf.float32, [None, 8], name="x")}
+            )(),
+            "parsing": tf.estimator.export.build_parsing_serving_input_receiver_fn(
+                {"x": tf.io.FixedLenFeature([8], tf.float32)}
+            ),
+        }
 
 
 class Hashes(Callback):

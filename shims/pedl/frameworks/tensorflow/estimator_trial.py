@@ -34,5 +34,9 @@ class EstimatorTrial(Trial):
         """Returns the `tf.estimator.EvalSpec`: `steps` batches are a validation, or all of the data where it is None."""
 
     def build_serving_input_receiver_fns(self, hparams):
-        """Returns a dict of functions by names, each for a SavedModel; none by default."""
+        """Returns a dict of `serving_input_receiver_fn`s by names; none by default.
+
+        Each is a SavedModel that belongs to every checkpoint. The newest are in `work/exports/<name>` below the trial
+        directory.
+        """
         return {}
