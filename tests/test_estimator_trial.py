@@ -41,7 +41,7 @@ def refused(run, *texts):
 
 
 @pytest.mark.parametrize("kind", ["own", "premade"])
-def test_e1_e2_an_estimator_is_trained_without_data_loaders(run_of, kind):
+def test_t1_e1_e2_an_estimator_is_trained_without_data_loaders(run_of, kind):
     run = run_of(kind=kind, steps=2)
     run.run().check()
     assert [list(event["metrics"]) for event in events_of(run, "step")] == [["loss"]] * 2

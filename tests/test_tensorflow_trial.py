@@ -58,7 +58,7 @@ def refused(run, *texts):
 # -- the classes and functions of a definition -------------------------------------------------------------------------
 
 
-def test_t2_the_loaders_and_the_class_are_a_definition(run_of):
+def test_t1_t2_the_loaders_and_the_class_are_a_definition(run_of):
     ended = run_of(entrypoint="model_def:Defaults").run().check()
     assert ended.stdout.splitlines() == ["LOADERS /my_data_path/ {'batch_size': 8, 'units': 16}"]
 
