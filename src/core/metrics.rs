@@ -77,10 +77,15 @@ impl Averages {
                     let Token::Str(Leaf::Inline(name)) = value.key()? else {
                         return Ok(());
                     };
-                    let Some(scalar) = scalar(&value.node()?) else {
-                        return Ok(());
-                    };
-                    self.add_scalar(identity, place, name, scalar);
+                    match value.node()? {
+                        // What follows a container is not looked for: it is no metric of a framework's.
+                        Token::List(_) | Token::Tuple(_) | Token::Dict(_) => return Ok(()),
+                        token => {
+                            if let Some(scalar) = scalar(&token) {
+                                self.add_scalar(identity, place, name, scalar);
+                            }
+                        }
+                    }
                 }
             }
             Token::List(count) | Token::Tuple(count) => {

@@ -81,6 +81,8 @@ class Loaders:
 
 def _seed(seed):
     random.seed(seed)
-    numpy = sys.modules.get("numpy")
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
         numpy.random.seed(seed)
+    if torch is not None:
+        torch.manual_seed(seed)
