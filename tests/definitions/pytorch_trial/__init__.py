@@ -14,7 +14,7 @@ from pedl.frameworks.pytorch.util import error_rate
 ROWS, SIZE = 52, 8
 HPARAMS = {
     "trial": "batches", "workers": 0, "scheduler": "epoch", "optimizer": "adam", "loaders": "ours", "shape": "pair",
-    "dataset": "rows", "wrong": "nothing", "clip_grad_l2_norm": None, "clip_grad_val": None,
+    "dataset": "rows", "downloads": "no", "clip_grad_l2_norm": None, "clip_grad_val": None,
 }  # fmt: skip
 
 
@@ -58,10 +58,32 @@ class Stream(torch.utils.data.IterableDataset):
             yield Rows("stream")[index]
 
 
+def _download_data(experiment_config, hparams):
+    """Makes a directory."""
+    note(f"download {random.random()}")
+    assert experiment_config["searcher"]["name"] == "single"
+    if given("downloads") == "nothing":
+        return None
+    directory = os.path.abspath("downloaded")
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, "scale.txt"), "w") as file:
+        file.write("0.5")
+    with open(os.path.join(directory, "scale.txt")) as file:
+        assert file.read() == "0.5"
+    return directory
+
+
+if given("downloads") != "no":
+    download_data = _download_data
+
+
 def make_data_loaders(experiment_config, hparams):
     """As the hyperparameters have it."""
     assert experiment_config["searcher"]["name"] == "single"
     note("loaders")
+    if given("downloads") == "yes":
+        with open(os.path.join(pedl.get_download_data_dir(), "scale.txt")) as file:
+            assert file.read() == "0.5"
     kind = torch.utils.data.DataLoader if given("loaders") == "torch" else DataLoader
     if given("dataset") == "stream":
         return kind(Stream(), batch_size=SIZE), kind(Rows("validation"), batch_size=SIZE)
