@@ -81,7 +81,7 @@ def make_data_loaders(experiment_config, hparams):
     """As the hyperparameters have it."""
     assert experiment_config["searcher"]["name"] == "single"
     note("loaders")
-    if given("downloads") == "yes":
+    if given("downloads") == "some":
         with open(os.path.join(pedl.get_download_data_dir(), "scale.txt")) as file:
             assert file.read() == "0.5"
     kind = torch.utils.data.DataLoader if given("loaders") == "torch" else DataLoader
