@@ -386,6 +386,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_scalar_in_a_dict_stands_in_no_others_way() {
+        let mut tables = crate::calls::Tables::default();
+        let identity = tables.intern(b"train model 0");
+        let mut averages = Averages::default();
+        let mut value = Encoded::default();
+        let mut encoder = value.encoder();
+        encoder.dict(2);
+        encoder.str(b"rows");
+        encoder.array(ArrayClass::Ndarray, "<f4", &[2], &[0; 8]);
+        encoder.str(b"loss");
+        encoder.float(0.5);
+        add(&mut averages, identity, &value);
+        assert_eq!(averages.take(&tables), [("loss".to_owned(), 0.5)]);
+    }
+
+    #[test]
     fn items_of_a_list_have_the_names_that_were_told() {
         let mut tables = crate::calls::Tables::default();
         let (known, unknown) = (
