@@ -65,13 +65,7 @@ def main(arguments):
                 f"`{target}`: nothing is exported to a file of this kind\n"
                 f"  expected: a file whose name ends in {_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel",
             )
-        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
-            states = json.load(file)
-        model = _chosen(states.get("models"), number)
-        _check_framework(model, target)
-        held = Tensors(os.path.join(folder, "tensors.safetensors"))
-        if model["weights"] is None or None in [key for _, key in model["weights"]]:
-            raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
+        states, model, held = _opened(folder, target, number)
         try:
             if target.endswith(".safetensors"):
                 held.write(target, _told_apart(model["weights"]))
@@ -94,6 +88,18 @@ def main(arguments):
     without = "" if target.endswith(_WEIGHTS + _OF_TORCH) else ", without its optimizer: `compile` it to train it further"
     sys.stdout.write(f"{_title(model)} was exported to `{name}`{without}\n")
     return 0
+
+
+def _opened(folder, target, number):
+    """The states of a checkpoint, the model of it that is asked for, and its `Tensors`."""
+    with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
+        states = json.load(file)
+    model = _chosen(states.get("models"), number)
+    _check_framework(model, target)
+    held = Tensors(os.path.join(folder, "tensors.safetensors"))
+    if model["weights"] is None or None in [key for _, key in model["weights"]]:
+        raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
+    return states, model, held
 
 
 def _check_framework(model, target):

@@ -187,7 +187,7 @@ def test_d5_loaders_are_those_of_pedl(trial):
 
 
 @pytest.mark.parametrize("shape", ["array", "tensor", "tuple", "list", "dict", "nested"])
-def test_d6_d7_d8_batches_of_any_nesting(trial, shape):
+def test_d6_d7_d8_d10_batches_of_any_nesting(trial, shape):
     run = trial(definition="pytorch_shapes", entrypoint=":ShapesTrial", shape=shape, workers=1 if shape == "nested" else 0)
     ended = run.run().check()
     assert all(list(metrics) == ["loss"] for metrics in metrics_of(run, "step"))
@@ -236,7 +236,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_with_a_class_is_one_clear_error(trial, wrong):
+def test_d7_d8_d9_what_is_wrong_with_a_class_is_one_clear_error(trial, wrong):
     run = trial(definition="pytorch_refused", wrong=wrong)
     refused(run.run(), *WRONG[wrong])
 
@@ -277,7 +277,6 @@ def test_what_is_encoded_is_decoded():
 
 def test_symbols_of_pedl_frameworks_pytorch():
     import torch
-
     from pedl.frameworks import pytorch
     from pedl.frameworks.pytorch import data, util
 
@@ -294,7 +293,6 @@ def test_symbols_of_pedl_frameworks_pytorch():
 
 def test_a_scheduler_steps_when_it_was_told():
     import torch
-
     from pedl.frameworks.pytorch import LRScheduler
 
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)

@@ -18,7 +18,6 @@ from py_hooks.keras.compute import VariableFunction
 from py_hooks.keras.variables import VARIABLES, own_copy
 from py_hooks.torch.generator import TorchGenerator
 
-
 GENERATOR = TorchGenerator()
 
 

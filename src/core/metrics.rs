@@ -393,9 +393,9 @@ mod tests {
         let mut value = Encoded::default();
         let mut encoder = value.encoder();
         encoder.dict(2);
-        encoder.str(b"rows");
+        encoder.key().str(b"rows");
         encoder.array(ArrayClass::Ndarray, "<f4", &[2], &[0; 8]);
-        encoder.str(b"loss");
+        encoder.key().str(b"loss");
         encoder.float(0.5);
         add(&mut averages, identity, &value);
         assert_eq!(averages.take(&tables), [("loss".to_owned(), 0.5)]);

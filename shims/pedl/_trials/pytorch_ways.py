@@ -72,7 +72,6 @@ class OfBatches:
     @staticmethod
     def batch_size():
         """None: the class does not tell."""
-        return None
 
 
 class OfLosses:

@@ -97,7 +97,7 @@ class Noting(Callback):
 
     def __init__(self, trial):
         self.trial = trial
-        self.file = open("callbacks.txt", "w")  # noqa: SIM115 - as long as the trial
+        self.file = open("callbacks.txt", "w")
 
     def write(self, text):
         """A line."""
@@ -239,8 +239,7 @@ class LossesTrial(_Base):
     def build_model(self, hparams):
         """Takes what the loader gives as input."""
         assert hparams["trial"] == "losses"
-        model = Net()
-        return model
+        return Net()
 
     def batch_size(self):
         """As the loader's."""

@@ -32,7 +32,6 @@ class PyTorchTrial(Trial):
 
     def create_lr_scheduler(self, optimizer):
         """Returns an `LRScheduler`, or None, the default."""
-        return None
 
     def train_batch(self, batch, model, epoch_idx, batch_idx):
         """Computes the loss of a batch: a dict of metrics with "loss", or the loss itself.
