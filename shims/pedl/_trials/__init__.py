@@ -20,10 +20,6 @@ from pedl._trials.steps import Steps
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
-# The seed of torch's global generator that nobody has seeded. Source: torch 2.6, c10/core/GeneratorImpl.h,
-# `default_rng_seed_val`.
-_TORCH_UNSEEDED = 67280421310721
-
 
 def main():
     """Trains the trial of this process."""
@@ -54,7 +50,6 @@ def run(definition, known, host):
     controller = importlib.import_module(definition.trial_class._controller)
     loaders = Loaders(definition, configuration, hparams) if definition.trial_class._has_data_loaders else None
     download(definition, known, host)
-    _seed_torch(known["trial_seed"])
     trial = call_with(definition.trial_class, hparams=hparams)
     steps = Steps(call_with(trial.callbacks, hparams=hparams), known["batches_per_step"])
     controller.run(trial, loaders, hparams, steps, host)
@@ -91,10 +86,3 @@ def _seed(seed):
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed)
-
-
-def _seed_torch(seed):
-    """torch comes with the definition, which may seed it: else what is drawn from here on goes by the trial's seed."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.initial_seed() == _TORCH_UNSEEDED:
-        torch.manual_seed(seed)
