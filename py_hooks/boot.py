@@ -181,6 +181,11 @@ class _Process:
 
         module.hosted = hosted
 
+    def seed_torch(self, module):
+        """`torch` was imported: for a trial class its first state is that of the trial's seed, and not another at each start."""
+        if "pedl._trials.host" in sys.modules:
+            module.manual_seed(self.trial.seed)
+
     def watch_torch(self, module):
         from py_hooks.torch import optimizers
 
@@ -243,6 +248,7 @@ def start(launch_text):
     finder.before_import("jax", process.fix_thread_pools)
     finder.when_imported("pedl._context", process.serve_batches)
     finder.when_imported("pedl._trials.host", process.host_trials)
+    finder.when_imported("torch", process.seed_torch)
     finder.when_imported("torch.optim.optimizer", process.watch_torch)
     finder.when_imported("tf_keras.src.engine.training", process.watch_tf_keras)
     if process.trial.hyperparameters != "{}":

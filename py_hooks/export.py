@@ -8,9 +8,12 @@ FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is 
     .npz, .safetensors    the weights by name; no framework is needed
     .weights.h5           the weights, for `load_weights`
     .keras, .h5           the model, for `load_model`
+    .pt, .pth             of a model of PyTorch: a dict of `model_state_dict`, `optimizer_state_dict` and, where there is
+                          one, `lr_scheduler_state_dict`, for `torch.load(..., weights_only=True)`; of the weights alone
+                          the first of them
     anything else         a folder: a SavedModel of TensorFlow
 
-A model is exported without its optimizer: it is there to predict, and is compiled again to be trained further.
+A model of Keras is exported without its optimizer: it is there to predict, and is compiled again to be trained further.
 
 Exit codes are those of the host: 0; 64 where something else is asked for than there is; 69 where the framework cannot
 be imported, or does not write what is asked for; 65 where the model cannot be built again; 73 where TARGET cannot be made.
@@ -29,9 +32,13 @@ _DTYPES = {
 }
 _WEIGHTS = (".npz", ".safetensors", ".weights.h5")
 _MODELS = (".keras", ".h5")
+_OF_TORCH = (".pt", ".pth")
 
 # Formats of files that are not written here; the name of a folder may end in anything else.
-_OTHER_FILES = (".ckpt", ".hdf5", ".index", ".json", ".onnx", ".pb", ".pickle", ".pkl", ".pt", ".pth", ".tflite", ".zip")
+_OTHER_FILES = (".ckpt", ".hdf5", ".index", ".json", ".onnx", ".pb", ".pickle", ".pkl", ".tflite", ".zip")
+
+# Under which name the state of a trial of PyTorch is kept (`py_hooks/torch/trials.py`).
+_STATE_OF_TORCH = "torch trial"
 
 # Source: keras 2.12.0, keras/saving/saving_api.py, `save_model`.
 _FIRST_WITH_KERAS_FILES = (2, 12)
@@ -50,7 +57,7 @@ def main(arguments):
     """Exports. Returns the exit code."""
     folder, target, number, weights_only = arguments
     try:
-        if weights_only == "1" and not target.endswith(_WEIGHTS):
+        if weights_only == "1" and not target.endswith(_WEIGHTS + _OF_TORCH):
             raise Refused(USAGE, f"`--weights` with `{target}`\n  expected: a file whose name ends in {_listed(_WEIGHTS)}")
         if target.endswith(_OTHER_FILES):
             raise Refused(
@@ -58,14 +65,12 @@ def main(arguments):
                 f"`{target}`: nothing is exported to a file of this kind\n"
                 f"  expected: a file whose name ends in {_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel",
             )
-        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
-            model = _chosen(json.load(file).get("models"), number)
-        held = Tensors(os.path.join(folder, "tensors.safetensors"))
-        if model["weights"] is None or None in [key for _, key in model["weights"]]:
-            raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
+        states, model, held = _opened(folder, target, number)
         try:
             if target.endswith(".safetensors"):
                 held.write(target, _told_apart(model["weights"]))
+            elif target.endswith(_OF_TORCH):
+                _write_torch(states[_STATE_OF_TORCH], held, target, weights_only == "1")
             else:
                 _write(model, [(name, held.array(key)) for name, key in model["weights"]], target)
         except OSError as error:
@@ -80,9 +85,34 @@ def main(arguments):
         return refused.code
     # A file may have any name.
     name = os.fsencode(target).decode("utf-8", "replace")
-    without = "" if target.endswith(_WEIGHTS) else ", without its optimizer: `compile` it to train it further"
+    without = "" if target.endswith(_WEIGHTS + _OF_TORCH) else ", without its optimizer: `compile` it to train it further"
     sys.stdout.write(f"{_title(model)} was exported to `{name}`{without}\n")
     return 0
+
+
+def _opened(folder, target, number):
+    """The states of a checkpoint, the model of it that is asked for, and its `Tensors`."""
+    with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
+        states = json.load(file)
+    model = _chosen(states.get("models"), number)
+    _check_framework(model, target)
+    held = Tensors(os.path.join(folder, "tensors.safetensors"))
+    if model["weights"] is None or None in [key for _, key in model["weights"]]:
+        raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
+    return states, model, held
+
+
+def _check_framework(model, target):
+    """Each framework has files of its own; weights in others are for all of them."""
+    is_of_torch, is_for_torch = model["framework"] == "torch", target.endswith(_OF_TORCH)
+    for_all = (".npz", ".safetensors")
+    if is_of_torch == is_for_torch or target.endswith(for_all):
+        return
+    expected = _listed(_OF_TORCH + for_all) if is_of_torch else f"{_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel"
+    name = "PyTorch" if is_of_torch else "Keras"
+    raise Refused(
+        USAGE, f"{_title(model)} is of {name}, and `{target}` is not\n  expected: a file whose name ends in {expected}"
+    )
 
 
 def _listed(endings):
@@ -135,6 +165,10 @@ class Tensors:
         dtype = numpy.dtype(_DTYPES[entry["dtype"]])
         return numpy.frombuffer(self._slice(key), dtype).reshape(entry["shape"])
 
+    def of(self, provider):
+        """All tensors of one provider, by the names that they have there."""
+        return {key[len(provider) + 1:]: self.array(key) for key in self._header if key.startswith(provider + "/")}
+
     def _slice(self, key):
         start, end = self._header[key]["data_offsets"]
         return self._bytes[start:end]
@@ -175,6 +209,30 @@ def _write(model, weights, target):
             f"{framework.__name__} {framework.__version__} cannot write `{target}`\n  {_in_words(error)}",
             "export to another format, or with `--weights` to `.npz`",
         ) from error
+
+
+def _write_torch(state, held, target, weights_only):
+    """What `torch.load(..., weights_only=True)` reads: dicts, tensors and numbers."""
+    try:
+        import torch
+    except Exception as error:  # an import can fail in any way
+        raise Refused(
+            FRAMEWORK,
+            f"`torch` cannot be imported by {sys.executable}\n  {_in_words(error)}",
+            "name the Python of the trial with `--python PATH`, or export the weights to `.npz`",
+        ) from error
+    from py_hooks.torch.state_codec import decode
+
+    tensors = held.of(_STATE_OF_TORCH)
+    saved = {"model_state_dict": decode(state["model"], tensors)}
+    if weights_only:
+        saved = saved["model_state_dict"]
+    else:
+        saved["optimizer_state_dict"] = decode(state["optimizer"], tensors)
+        if state["scheduler"] is not None:
+            saved["lr_scheduler_state_dict"] = decode(state["scheduler"], tensors)
+    with open(target, "xb") as file:
+        torch.save(saved, file)
 
 
 def _told_apart(weights):

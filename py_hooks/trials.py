@@ -5,6 +5,7 @@ import os
 from py_hooks import libraries
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries
+from py_hooks.advice.random_streams import PrivateStream
 from py_hooks.refusal import Refusal
 
 
@@ -34,6 +35,11 @@ class Host:
     def work_directory(self):
         """Where the framework may write on the trial's behalf: a path below the trial directory, from where it runs."""
         return os.path.join(os.path.relpath(self._process.trial.directory), "work")
+
+    @property
+    def directory(self):
+        """Of the trial."""
+        return self._process.trial.directory
 
     @property
     def batches(self):
@@ -128,9 +134,22 @@ class Host:
         """The model was validated: `(name, value)` of the metrics that are numbers."""
         self._calls.validated(scalars)
 
-    def provide(self, name, provider):
-        """What `provider` captures stands in checkpoints, and is restored from them."""
-        self._calls.state_providers.append((name, provider))
+    def of_torch(self):
+        """What the loops of PyTorch need besides: `py_hooks.torch.trials.Training`."""
+        from py_hooks.torch.trials import Training
+
+        return Training(self._calls)
+
+    @contextlib.contextmanager
+    def untracked(self):
+        """Within it nothing is of the trial's making: its files stay at a restart, and it may be left out of one."""
+        calls = self._calls
+        calls.in_composite, before = True, calls.in_composite
+        try:
+            with calls.unrecorded(), PrivateStream("untracked", self.seed):
+                yield
+        finally:
+            calls.in_composite = before
 
     def export_with_checkpoints(self, folders, export):
         """Has folders written anew for each checkpoint, and belong to it.

@@ -1,61 +1,22 @@
 """Keras 3 on torch: compute functions that get their batch as a list, run eagerly, and draw from torch's generator.
 
 Layers without a seed draw from torch's global generator, which an answered call would leave where it was. So every
-compute call runs from a state of its own, made from the state of the global generator and the number of the call, and
-the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
+compute call runs from a state of its own, made from the state of the global generator and the number of the call
+(`py_hooks/torch/generator.py`).
 
 What a script does with the parameters of a torch module past Keras (`parameters()`, `state_dict()`) cannot be seen.
 
 Source: keras 3.15.1, keras/src/backend/torch/trainer.py, layer.py and random.py;
 keras/src/trainers/data_adapters/array_data_adapter.py, `ArrayDataAdapter.get_torch_dataloader`.
 """
-import contextlib
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
 from py_hooks.engine.patch import binding
 from py_hooks.keras import packages, passes
 from py_hooks.keras.compute import VariableFunction
 from py_hooks.keras.variables import VARIABLES, own_copy
-
-
-class TorchGenerator:
-    """torch's global generator on the CPU: part of a checkpoint, and apart from what compute calls draw."""
-
-    def __init__(self):
-        self._calls = 0
-
-    @contextlib.contextmanager
-    def own_state(self):
-        """A compute call runs: from a state of its own."""
-        import torch
-
-        generator = torch.default_generator
-        state = generator.get_state()
-        self._calls += 1
-        generator.manual_seed(mix("torch", hash_of(state.numpy().tobytes()), self._calls) >> 1)
-        try:
-            yield
-        finally:
-            generator.set_state(state)
-
-    def skip(self):
-        """A compute call is answered."""
-        self._calls += 1
-
-    def capture(self):
-        """The state: part of a checkpoint."""
-        import torch
-
-        return [("state", torch.default_generator.get_state().numpy())], None
-
-    def restore(self, tensors, state):
-        """Compares the generator with the checkpoint's: the replay must have drawn what the recorded run drew."""
-        ((_, now),), _ = self.capture()
-        if (now != tensors["state"]).any():
-            raise StreamDiffers("torch", None, None)
-
+from py_hooks.torch.generator import TorchGenerator
 
 GENERATOR = TorchGenerator()
 

@@ -23,9 +23,24 @@ from py_hooks.advice.random_streams import mix
 def is_for_pool(loader):
     """Whether the batches of a loader can be built by the processes of a pool."""
     import torch
+
+    if loader.num_workers < 1 or not has_places(loader):
+        return False
+    is_pinned = loader.pin_memory and torch.cuda.is_available()
+    return is_forked(loader) and not is_pinned and not loader.timeout and getattr(loader, "in_order", True)
+
+
+def is_forked(loader):
+    """Whether the worker processes of a loader are forked."""
+    context = loader.multiprocessing_context
+    return worker_processes.are_forked() if context is None else context.get_start_method() == "fork"
+
+
+def has_places(loader):
+    """Whether each batch of a loader can be built by itself, by its place in a pass."""
     from torch.utils.data import dataloader
 
-    if type(loader).__iter__ is not dataloader.DataLoader.__iter__ or loader.num_workers < 1:
+    if type(loader).__iter__ is not dataloader.DataLoader.__iter__:
         return False
     if loader._dataset_kind != dataloader._DatasetKind.Map:
         # Each worker has a part of an iterable data set.
@@ -35,37 +50,40 @@ def is_for_pool(loader):
     except TypeError:
         # It may have no end, and all of it is drawn from.
         return False
-    context = loader.multiprocessing_context
-    is_forked = worker_processes.are_forked() if context is None else context.get_start_method() == "fork"
-    is_pinned = loader.pin_memory and torch.cuda.is_available()
-    return is_forked and not is_pinned and not loader.timeout and getattr(loader, "in_order", True)
+    return True
 
 
 class Loader:
     """The passes over a loader.
 
     Args:
-        loader: a `DataLoader`, which `is_for_pool`.
+        loader: a `DataLoader`, which `has_places`.
         key: `Streams.new_key()`.
+        workers: processes of a pool that build the batches; with 0 who takes them does. None: as many as the loader has.
     """
 
-    def __init__(self, loader, key):
+    def __init__(self, loader, key, workers=None):
         self._loader = loader
+        workers = loader.num_workers if workers is None else workers
         self._batches = LoaderBatches(loader)
         # Where nothing but a worker is prepared for it, no batch can be looked at before.
         probes = loader.worker_init_fn is None
-        self._items = data.Items(self._batches, key, loader.num_workers, in_processes=True, probes=probes)
+        self._items = data.Items(self._batches, key, workers, in_processes=workers > 0, probes=probes)
         self._epoch = -1
 
     def end_epoch(self, goes_on):
         """An epoch is over; where the pass `goes_on`, its next batches are of the data set as it is then."""
         self._items.end_epoch(len(self._batches), goes_on)
 
+    def close(self):
+        """Nobody begins a pass any more."""
+        self._items.close()
+
     def begin(self):
         """One pass over the batches, in the order of the sampler. A pass before is over."""
         self._epoch += 1
         self._batches.draw(self._loader)
-        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 2)
+        ahead = self._loader.num_workers * (getattr(self._loader, "prefetch_factor", None) or 2)
         return data.SequencePass(self._items, self._epoch, range(len(self._batches)), ahead)
 
 
@@ -94,10 +112,11 @@ class LoaderBatches:
         """Draws what a pass begins with: the seed of its workers, and the indices of its batches."""
         import torch
 
-        if self._base_seed is None or not loader.persistent_workers:
+        if self._base_seed is None or not getattr(loader, "persistent_workers", False):
             # As torch does, which makes two iterators, and asks the second for its indices.
             iter(loader._index_sampler)
-            self._base_seed = torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item()
+            generator = getattr(loader, "generator", None)
+            self._base_seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
         sampler = iter(loader._index_sampler)
         self._passes += 1
         self._order = _packed(list(itertools.islice(sampler, len(loader._index_sampler))))
@@ -125,7 +144,7 @@ class LoaderBatches:
         before = generator.get_state() if _number() is None else None
         generator.manual_seed(seed)
         try:
-            with _told(self._info(seed)):
+            with _told(self._info(seed) if self._workers else None):
                 return fetcher.fetch(self._order[place])
         finally:
             if before is not None:

@@ -1,12 +1,14 @@
 """PyTorch: the first step of an optimizer, at which it is said that nothing is intercepted.
 
 From 2.1 on torch calls hooks before the step of every optimizer; versions before have none, and nothing is said there.
-Ours stays where it is: taken away while it runs, it would break the loop over the hooks that called it.
+Ours stays where it is: taken away while it runs, it would break the loop over the hooks that called it. In the loop of a
+trial class, whose batches are recorded calls, there is nothing to be said.
 
 Source: torch 2.6, torch/optim/optimizer.py: `profile_hook_step`.
 """
 import os
 
+from py_hooks.advice import calls as recorder
 from py_hooks.advice import loops
 
 
@@ -18,6 +20,8 @@ def watch(process, module):
     waiting = [os.getpid()]
 
     def before_step(optimizer, args, kwargs):
+        if recorder.CALLS is not None and recorder.CALLS.depth:
+            return
         # A forked child is not the run.
         if waiting and waiting.pop() == os.getpid():
             loops.tell(process, "PyTorch is not intercepted", "run it without `--exact`")

@@ -77,10 +77,15 @@ impl Averages {
                     let Token::Str(Leaf::Inline(name)) = value.key()? else {
                         return Ok(());
                     };
-                    let Some(scalar) = scalar(&value.node()?) else {
-                        return Ok(());
-                    };
-                    self.add_scalar(identity, place, name, scalar);
+                    match value.node()? {
+                        // What follows a container is not looked for: it is no metric of a framework's.
+                        Token::List(_) | Token::Tuple(_) | Token::Dict(_) => return Ok(()),
+                        token => {
+                            if let Some(scalar) = scalar(&token) {
+                                self.add_scalar(identity, place, name, scalar);
+                            }
+                        }
+                    }
                 }
             }
             Token::List(count) | Token::Tuple(count) => {
@@ -375,6 +380,22 @@ mod tests {
         encoder.list(3);
         encoder.array(ArrayClass::Ndarray, "<f4", &[2], &[0; 8]);
         encoder.int(7);
+        encoder.float(0.5);
+        add(&mut averages, identity, &value);
+        assert_eq!(averages.take(&tables), [("loss".to_owned(), 0.5)]);
+    }
+
+    #[test]
+    fn what_is_no_scalar_in_a_dict_stands_in_no_others_way() {
+        let mut tables = crate::calls::Tables::default();
+        let identity = tables.intern(b"train model 0");
+        let mut averages = Averages::default();
+        let mut value = Encoded::default();
+        let mut encoder = value.encoder();
+        encoder.dict(2);
+        encoder.key().str(b"rows");
+        encoder.array(ArrayClass::Ndarray, "<f4", &[2], &[0; 8]);
+        encoder.key().str(b"loss");
         encoder.float(0.5);
         add(&mut averages, identity, &value);
         assert_eq!(averages.take(&tables), [("loss".to_owned(), 0.5)]);

@@ -14,6 +14,7 @@ import sys
 
 from pedl._context import context
 from pedl._definition import Definition
+from pedl._trials.download import download
 from pedl._trials.host import hosted
 from pedl._trials.steps import Steps
 from pedl.errors import DefinitionError
@@ -48,6 +49,7 @@ def run(definition, known, host):
     configuration, hparams = known["configuration"] or {}, known["hyperparameters"]
     controller = importlib.import_module(definition.trial_class._controller)
     loaders = Loaders(definition, configuration, hparams) if definition.trial_class._has_data_loaders else None
+    download(definition, known, host)
     trial = call_with(definition.trial_class, hparams=hparams)
     steps = Steps(call_with(trial.callbacks, hparams=hparams), known["batches_per_step"])
     controller.run(trial, loaders, hparams, steps, host)

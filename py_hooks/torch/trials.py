@@ -1,0 +1,164 @@
+"""What the loop of a `PyTorchTrial` (`shims/pedl/_trials/pytorch.py`) needs of us: random numbers, data and states.
+
+Each batch, each validation and each pass over a loader draws from streams of its own: of python, NumPy, torch, and of the
+generators that the trial holds. So nothing of them has to be restored, and a replay, which makes none of these, leaves the
+script's own streams where they were.
+"""
+import contextlib
+import os
+
+from py_hooks.advice import owned_generators
+from py_hooks.advice.calls import Unrepeatable
+from py_hooks.advice.random_streams import PrivateStream, mix
+from py_hooks.torch import data_loader
+from py_hooks.torch.generator import TorchGenerator, drawing_from
+from py_hooks.torch.states import ModelState, TrialState
+
+# The name of what holds the tensors of a trial in a checkpoint.
+STATE = "torch trial"
+
+# By which a user says how many threads compute.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Training:
+    """The training of one trial class by torch.
+
+    Args:
+        calls: the recorder.
+    """
+
+    def __init__(self, calls):
+        self._calls = calls
+        self._generator = TorchGenerator()
+        self._owned = []
+        calls.state_providers.append(("torch", self._generator))
+        self._impose_threads()
+        self._key = (*calls.streams.new_key(), self._generator.hash())
+
+    def _impose_threads(self):
+        """How many threads compute changes floats: as many as when the checkpoint was taken."""
+        import torch
+
+        known = self._calls.checkpoint_states().get(STATE) if self._calls.trial.resume else None
+        if known is not None:
+            torch.set_num_threads(known["threads"])
+        elif not any(map(os.environ.get, _THREAD_VARIABLES)):
+            torch.set_num_threads(self._calls.trial.threads)
+
+    def causes(self):
+        """What cannot be repeated exactly."""
+        import torch
+
+        return [Unrepeatable("training on a GPU, where exact resume was not tried")] if torch.cuda.is_available() else []
+
+    def provide(self, trial, model, optimizer, scheduler, others):
+        """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""
+        self._owned = owned_generators.find(trial)
+        self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
+        self._calls.state_providers.append(("models", ModelState(model, STATE)))
+
+    @contextlib.contextmanager
+    def alone(self, *key):
+        """Within it all draws are of streams of the key."""
+        import torch
+
+        key = (*self._key, *key)
+        seed = mix("torch", *key)
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed_all(seed >> 1)
+        with PrivateStream(*key), drawing_from(seed):
+            if not self._owned:
+                yield
+                return
+            with owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key)):
+                yield
+
+    def passes(self, loader):
+        """The passes over a loader: a `Passes`."""
+        return Passes(loader, self, self._calls.streams.new_key())
+
+
+class Passes:
+    """The passes over a `DataLoader`, one after another. What they give does not depend on who builds it.
+
+    Args:
+        loader: of the user.
+        training: whose streams are drawn from.
+        key: `Streams.new_key()`.
+
+    Attributes:
+        loader: of the user.
+        length: how many batches a pass has; None where that is not known.
+    """
+
+    def __init__(self, loader, training, key):
+        self.loader = loader
+        self._training = training
+        self._key = "pass", *key
+        self._number = -1
+        self._has_places = data_loader.has_places(loader)
+        self._ours = None
+        try:
+            self.length = len(loader)
+        except TypeError:
+            self.length = None
+
+    def begin(self):
+        """Begins a pass, which has `__next__` and `skip`."""
+        self._number += 1
+        key = (*self._key, self._number)
+        with self._training.alone(*key):
+            if not self._has_places:
+                return _PassOfTorch(iter(self.loader), self._training, key)
+            if self._ours is None:
+                # Workers that are no copies of this process do not know the definition.
+                workers = self.loader.num_workers if data_loader.is_forked(self.loader) else 0
+                self._ours = data_loader.Loader(self.loader, self._key, workers)
+            return _Pass(self._ours.begin())
+
+    def end(self):
+        """The pass is over."""
+        if self._ours is not None:
+            self._ours.end_epoch(goes_on=False)
+
+    def close(self):
+        """There will be no other pass."""
+        if self._ours is not None:
+            self._ours.close()
+
+
+class _Pass:
+    """A pass whose batches are built by their places."""
+
+    def __init__(self, source):
+        self._next = iter(source).__next__
+        self.skip = source.skip
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._next()
+
+
+class _PassOfTorch:
+    """A pass of torch's own iterator: what it skips, it builds."""
+
+    def __init__(self, iterator, training, key):
+        self._iterator = iterator
+        self._training = training
+        self._key = key
+        self._place = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self._place += 1
+        with self._training.alone(*self._key, self._place):
+            return next(self._iterator)
+
+    def skip(self):
+        """Counts one batch as taken."""
+        next(self)

@@ -1,0 +1,388 @@
+"""Trains `PyTorchTrial`: the loop over batches, of both kinds of classes.
+
+A batch is one recorded call. In a replay it is answered, and its data is skipped; the state of the model, of its optimizer and
+of its scheduler is put in where the checkpoint was taken.
+"""
+import importlib
+
+from pedl._trials import metrics
+from pedl._trials.pytorch_ways import way_of
+from pedl.errors import DefinitionError
+from pedl.frameworks.pytorch.lr_scheduler import LRScheduler
+from pedl.trial import call_with
+
+_L2_NORM, _VALUE = "clip_grad_l2_norm", "clip_grad_val"
+
+
+def run(trial, loaders, hparams, steps, host):
+    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    torch = importlib.import_module("torch")
+    way = way_of(trial)
+    clip = _clipping(hparams, torch)
+    training = host.of_torch()
+    pair = [_checked_loader(loader, torch) for loader in loaders.make()]
+    _check_batch_size(way, pair, host)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = _checked(call_with(trial.build_model, hparams=hparams), torch.nn.Module, "build_model").to(device)
+    optimizer = _checked(trial.optimizer(model), torch.optim.Optimizer, "optimizer")
+    scheduler = trial.create_lr_scheduler(optimizer)
+    if scheduler is not None:
+        _checked(scheduler, LRScheduler, "create_lr_scheduler")
+    training.provide(trial, model, optimizer, scheduler, pair)
+    host.begin(training.causes())
+    loop = _Loop(torch, training, host, steps, way, model, device, [training.passes(one) for one in pair])
+    loop.optimize_with(optimizer, scheduler, clip)
+    with host.loop():
+        loop.train()
+    loop.close()
+
+
+def _checked(value, kind, method):
+    if not isinstance(value, kind):
+        raise DefinitionError(
+            f"`{method}` returned an object of class `{type(value).__name__}`\n"
+            f"  expected: a `{kind.__module__.partition('.')[0]}` object of class `{kind.__name__}`",
+            "wrap it, as in `LRScheduler(scheduler, step_every_epoch=True)`" if kind is LRScheduler else None,
+        )
+    return value
+
+
+def _checked_loader(loader, torch):
+    kind = importlib.import_module("pedl.frameworks.pytorch.data").DataLoader
+    if isinstance(loader, kind):
+        return loader
+    is_torchs = isinstance(loader, torch.utils.data.DataLoader)
+    raise DefinitionError(
+        "`make_data_loaders` returned {}\n  expected: a `pedl.frameworks.pytorch.DataLoader`".format(
+            "a `DataLoader` of torch itself" if is_torchs else f"an object of class `{type(loader).__name__}`"
+        ),
+        "it takes the same arguments: `from pedl.frameworks.pytorch import DataLoader`",
+    )
+
+
+def _check_batch_size(way, pair, host):
+    size = way.batch_size()
+    if size is None:
+        return
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise DefinitionError(f"`batch_size` returned {size!r}\n  expected: a whole number above 0")
+    of_loader = pair[0].batch_size
+    if of_loader is not None and of_loader != size:
+        host.say(f"`batch_size` returned {size}, and the loader of the training data has {of_loader}, which is used")
+
+
+def _clipping(hparams, torch):
+    """What clips the gradients of parameters; None where nothing does."""
+    norm, value = hparams.get(_L2_NORM), hparams.get(_VALUE)
+    if norm is not None and value is not None:
+        raise DefinitionError(
+            f"the hyperparameters `{_L2_NORM}` and `{_VALUE}` are both given\n  expected: one of them",
+            "leave one of them out",
+        )
+    for name, limit in ((_L2_NORM, norm), (_VALUE, value)):
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0):
+            raise DefinitionError(f"the hyperparameter `{name}` is {limit!r}\n  expected: a number above 0")
+    clip = torch.nn.utils
+    if norm is not None:
+        return lambda parameters: clip.clip_grad_norm_(parameters, norm)
+    if value is not None:
+        return lambda parameters: clip.clip_grad_value_(parameters, value)
+    return None
+
+
+class _Loop:
+    """The loop over the batches of a trial.
+
+    Args:
+        torch: the module.
+        training: of the host, for random numbers and data.
+        host: counts batches.
+        steps: calls the user's callbacks.
+        way: what the class does with a batch.
+        model: the model.
+        device: on which it is.
+        passes: those over the training data, and those over the validation data.
+    """
+
+    def __init__(self, torch, training, host, steps, way, model, device, passes):
+        self._torch = torch
+        self._training = training
+        self._host = host
+        self._steps = steps
+        self._way = way
+        self._model = model
+        self._device = device
+        self._data = _Epochs(passes[0])
+        self._validation = passes[1]
+        self._validated = None
+        self._validations = 0
+        self._names = None
+        self._told = set()
+        self._optimizer = self._scheduler = self._mode = self._clip = None
+
+    def optimize_with(self, optimizer, scheduler, clip):
+        """Sets what makes a step of the gradients."""
+        self._optimizer = optimizer
+        self._clip = clip
+        if scheduler is not None:
+            # `step` of ours is for the user.
+            self._scheduler, self._mode = scheduler._scheduler, scheduler.step_mode
+
+    def train(self):
+        """Trains the batches that the plan has left."""
+        host, steps = self._host, self._steps
+        self._model.train()
+        while host.batches_left != 0:
+            steps.batch_begins()
+            measured = host.train(self._train_batch, self._skip_batch)
+            steps.batch_ended(measured)
+            if host.is_validation_due:
+                self._validate()
+        if self._validated != host.batches:
+            self._validate()
+
+    def close(self):
+        """Lets the workers of the loaders go."""
+        self._data.close()
+        self._validation.close()
+
+    # -- a batch -------------------------------------------------------------------------------------------------------
+
+    def _skip_batch(self):
+        self._data.skip()
+
+    def _train_batch(self):
+        number = self._host.batches
+        with self._training.alone("train", number):
+            batch = self._data.take()
+            if self._data.has_begun_late:
+                self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
+            batch = self._on_device(batch)
+            measured = self._checked(self._way.train(batch, self._model, self._data.epoch, number), self._way.training)
+            self._make_step(_loss_of(measured, self._way.training, self._torch))
+            return _plain(measured)
+
+    def _checked(self, measured, method):
+        if not isinstance(measured, dict):
+            measured = {"loss": measured}
+        measured = metrics.checked(measured, method, self._names)
+        self._names = list(measured)
+        return measured
+
+    def _make_step(self, loss):
+        loss.backward()
+        if self._clip is not None:
+            self._clip(self._model.parameters())
+        self._optimizer.step()
+        # Not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same to all
+        # optimizers.
+        for parameter in self._parameters():
+            parameter.grad = None
+        self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_BATCH)
+        if self._data.is_at_end:
+            self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
+
+    def _parameters(self):
+        yield from self._model.parameters()
+        for group in self._optimizer.param_groups:
+            yield from group["params"]
+
+    def _step_scheduler(self, mode):
+        if self._mode is mode:
+            self._scheduler.step()
+
+    # -- validations ---------------------------------------------------------------------------------------------------
+
+    def _validate(self):
+        host = self._host
+        self._steps.validation_begins()
+        self._validations += 1
+        data = _Counted(self._validation)
+        measured, begun = host.validate(lambda: self._evaluate(data))
+        data.catch_up(begun)
+        host.validated(metrics.scalars(measured))
+        self._validated = host.batches
+        self._steps.validated(measured)
+
+    def _evaluate(self, data):
+        torch, model = self._torch, self._model
+        with self._training.alone("validation", self._validations):
+            model.eval()
+            try:
+                with torch.no_grad():
+                    measured = self._measured(data)
+            finally:
+                model.train()
+        return [measured, data.begun]
+
+    def _measured(self, data):
+        way = self._way
+        if way.takes_full_dataset:
+            view = _LoaderView(self._validation.loader, data, self._on_device)
+            return _plain(metrics.checked(way.validate(view, self._model), way.validation))
+        batches, known = [], None
+        for batch in data.begin():
+            measured = _plain(metrics.checked(way.validate(self._on_device(batch), self._model), way.validation, known))
+            known = list(measured)
+            batches.append(measured)
+        means, without = metrics.mean(batches)
+        for name in without:
+            if name not in self._told:
+                self._told.add(name)
+                self._host.say(f"the metric `{name}` has no mean, as its shape differs between batches; it is left out")
+        return means
+
+    def _on_device(self, batch):
+        """A batch in any nesting of tuples, lists and dicts: arrays become tensors, which are on the model's device."""
+        torch = self._torch
+        if isinstance(batch, torch.Tensor):
+            return batch.to(self._device)
+        if isinstance(batch, dict):
+            return {name: self._on_device(one) for name, one in batch.items()}
+        if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+            return type(batch)(*map(self._on_device, batch))
+        if isinstance(batch, (list, tuple)):
+            return type(batch)(map(self._on_device, batch))
+        if getattr(getattr(batch, "dtype", None), "kind", "O") in "biufc":
+            return torch.as_tensor(batch).to(self._device)
+        return batch
+
+
+def _loss_of(measured, method, torch):
+    """What is minimized."""
+    if "loss" not in measured:
+        raise DefinitionError(
+            f"`{method}` returned the metrics {', '.join(f'`{name}`' for name in sorted(measured)) or 'none'}\n"
+            '  expected: a dict with "loss" in it, or the loss itself'
+        )
+    loss = measured["loss"]
+    if not isinstance(loss, torch.Tensor):
+        raise DefinitionError(
+            f"the loss that `{method}` returned is an object of class `{type(loss).__name__}`\n  expected: a tensor"
+        )
+    if loss.dim() or not loss.requires_grad:
+        what = "that depends on no parameter of the model" if not loss.dim() else f"of the shape {tuple(loss.shape)}"
+        raise DefinitionError(
+            f"the loss that `{method}` returned is a tensor {what}\n  expected: a scalar, computed from the model's output",
+            "take its mean" if loss.dim() else None,
+        )
+    return loss
+
+
+def _plain(measured):
+    """Metrics as numbers and arrays."""
+    return {name: _plain_value(value) for name, value in measured.items()}
+
+
+def _plain_value(value):
+    detach = getattr(value, "detach", None)
+    if detach is not None:
+        value = detach().cpu()
+        return value.numpy().copy() if value.dim() else value.item()
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
+class _Epochs:
+    """The training data, pass after pass.
+
+    Attributes:
+        epoch: of the batch that was taken last, from 0.
+        has_begun_late: it was the first of a pass, and that the pass before was over was not known before it.
+    """
+
+    def __init__(self, passes):
+        self._passes = passes
+        self._pass = None
+        self._taken = 0
+        self.epoch = 0
+        self.has_begun_late = False
+
+    @property
+    def is_at_end(self):
+        """Whether the batch that was taken last is known to be the last of its pass."""
+        return self._taken == self._passes.length
+
+    def take(self):
+        """The next batch."""
+        return self._next(lambda one: one.__next__())
+
+    def skip(self):
+        """Leaves the next batch out."""
+        self._next(lambda one: one.skip())
+
+    def _next(self, take):
+        self.has_begun_late = False
+        if self._pass is None:
+            self._pass = self._passes.begin()
+        elif self.is_at_end:
+            self._begin_next()
+        try:
+            batch = take(self._pass)
+        except StopIteration:
+            if not self._taken:
+                raise DefinitionError("the loader of the training data has no batches\n  expected: one at least") from None
+            self.has_begun_late = True
+            self._begin_next()
+            batch = take(self._pass)
+        self._taken += 1
+        return batch
+
+    def _begin_next(self):
+        self._passes.end()
+        self.epoch += 1
+        self._taken = 0
+        self._pass = self._passes.begin()
+
+    def close(self):
+        """No other batch is taken."""
+        self._passes.close()
+
+
+class _Counted:
+    """The passes of one validation.
+
+    Attributes:
+        begun: how many began.
+    """
+
+    def __init__(self, passes):
+        self._passes = passes
+        self.begun = 0
+
+    def begin(self):
+        """A pass: an iterator over its batches."""
+        self.begun += 1
+        one = self._passes.begin()
+        try:
+            yield from one
+        finally:
+            self._passes.end()
+
+    def catch_up(self, begun):
+        """In a replay no pass began: so many are skipped."""
+        while self.begun < begun:
+            self.begun += 1
+            one = self._passes.begin()
+            try:
+                while True:
+                    one.skip()
+            except StopIteration:
+                self._passes.end()
+
+
+class _LoaderView:
+    """A loader as `evaluate_full_dataset` gets it: its batches are on the model's device."""
+
+    def __init__(self, loader, data, on_device):
+        self._loader = loader
+        self._data = data
+        self._on_device = on_device
+
+    def __iter__(self):
+        return map(self._on_device, self._data.begin())
+
+    def __len__(self):
+        return len(self._loader)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)

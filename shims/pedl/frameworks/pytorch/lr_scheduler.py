@@ -1,0 +1,57 @@
+"""`LRScheduler`: a learning rate scheduler, and when it takes its steps."""
+import enum
+
+
+class LRScheduler:
+    """A scheduler of `torch.optim.lr_scheduler`, for `PyTorchTrial.create_lr_scheduler`.
+
+    Args:
+        scheduler: the scheduler.
+        step_every_batch: it takes a step after every batch.
+        step_every_epoch: it takes a step after the last batch of every epoch.
+        step_mode: one of `StepMode`, in the place of the two; it may stand in the second place, too. Without any of them the
+            trial calls `step`.
+    """
+
+    class StepMode(enum.Enum):
+        """When a scheduler takes its steps."""
+
+        STEP_EVERY_EPOCH = 1
+        STEP_EVERY_BATCH = 2
+        MANUAL_STEP = 3
+
+    def __init__(self, scheduler, step_every_batch=False, step_every_epoch=False, step_mode=None):
+        modes = self.StepMode
+        if isinstance(step_every_batch, modes):
+            step_mode, step_every_batch = step_every_batch, False
+        if step_every_batch and step_every_epoch:
+            raise ValueError("a scheduler takes a step after every batch, or after every epoch, not both")
+        if step_mode is None:
+            step_mode = modes.STEP_EVERY_BATCH if step_every_batch else modes.MANUAL_STEP
+            step_mode = modes.STEP_EVERY_EPOCH if step_every_epoch else step_mode
+        if not isinstance(step_mode, modes):
+            raise ValueError(f"`step_mode` is {step_mode!r}; expected: one of LRScheduler.StepMode")
+        self._scheduler = scheduler
+        self.step_mode = step_mode
+
+    def step(self, *args, **kwargs):
+        """Takes a step; only with `MANUAL_STEP`, else it is taken for the trial.
+
+        Raises:
+            ValueError: it takes steps by itself.
+        """
+        if self.step_mode is not self.StepMode.MANUAL_STEP:
+            raise ValueError(f"the scheduler takes its steps by itself ({self.step_mode.name}); `step` is for MANUAL_STEP")
+        self._scheduler.step(*args, **kwargs)
+
+    def get_lr(self):
+        """The learning rates, one for each group of parameters."""
+        return [group["lr"] for group in self._scheduler.optimizer.param_groups]
+
+    def state_dict(self):
+        """That of the scheduler."""
+        return self._scheduler.state_dict()
+
+    def load_state_dict(self, state_dict):
+        """Puts back what `state_dict` returned."""
+        self._scheduler.load_state_dict(state_dict)

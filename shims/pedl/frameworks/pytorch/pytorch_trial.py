@@ -1,0 +1,77 @@
+"""`PyTorchTrial`: a model of PyTorch, whose batches are trained one by one."""
+import abc
+
+from pedl.trial import Trial
+
+
+class PyTorchTrial(Trial):
+    """A model of PyTorch.
+
+    `make_data_loaders(experiment_config, hparams)` beside it returns a pair of `pedl.frameworks.pytorch.DataLoader`. There are
+    two ways to say what is done with a batch, of which a class takes one:
+
+        train_batch, and one of evaluate_batch and evaluate_full_dataset
+        losses, validation_metrics and batch_size, maybe training_metrics; batches are pairs of input and target
+
+    The gradients are made, clipped (the hyperparameters `clip_grad_l2_norm` and `clip_grad_val`) and applied for the class. In
+    each batch random numbers come from streams of its own.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    _controller = "pedl._trials.pytorch"
+
+    @abc.abstractmethod
+    def build_model(self, hparams):
+        """Returns the `torch.nn.Module`. `hparams` may be left out."""
+
+    @abc.abstractmethod
+    def optimizer(self, model):
+        """Returns the `torch.optim.Optimizer`."""
+
+    def create_lr_scheduler(self, optimizer):
+        """Returns an `LRScheduler`, or None, the default."""
+
+    def train_batch(self, batch, model, epoch_idx, batch_idx):
+        """Computes the loss of a batch: a dict of metrics with "loss", or the loss itself.
+
+        Args:
+            batch: as the loader gives it, on the model's device.
+            model: the model.
+            epoch_idx: of the pass over the data, from 0.
+            batch_idx: of all batches of the trial, from 0.
+        """
+        raise NotImplementedError
+
+    def evaluate_batch(self, batch, model):
+        """Computes metrics of a batch, which are averaged over the batches: a dict."""
+        raise NotImplementedError
+
+    def evaluate_full_dataset(self, data_loader, model):
+        """Computes metrics of all validation data: a dict."""
+        raise NotImplementedError
+
+    def batch_size(self):
+        """How many rows a batch has. The loaders decide; this tells."""
+        raise NotImplementedError
+
+    def losses(self, predictions, labels):
+        """Computes the loss: a scalar, or a dict with "loss"."""
+        raise NotImplementedError
+
+    def training_metrics(self, predictions, labels, losses):
+        """Computes metrics of a batch that is trained, besides the loss: a dict."""
+        return {}
+
+    def validation_metrics(self, predictions, labels, losses):
+        """Computes metrics of a batch of validation data, which are averaged over the batches: a dict."""
+        raise NotImplementedError
+
+
+def reset_parameters(model):
+    """Calls `reset_parameters` of all modules of a model that have it, and so begins anew."""
+    for _, module in model.named_modules():
+        reset = getattr(module, "reset_parameters", None)
+        if callable(reset):
+            reset()
