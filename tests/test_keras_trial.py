@@ -181,6 +181,15 @@ def test_k1_a_killed_trial_of_tf_keras_is_the_undisturbed_one(trial, in_a_copy):
 
 
 @TENSORFLOW
+def test_k17_data_is_downloaded_once_and_before_the_loaders_are_made(trial):
+    run = trial("tf", "--checkpoint-seconds", "0")
+    run.start_and_kill()
+    run.run().check()
+    lines = [line for line in run.notes() if line.startswith(("download", "loaders"))]
+    assert lines == ["download", "loaders in downloaded", "loaders in downloaded"]
+
+
+@TENSORFLOW
 def test_k20_a_model_that_is_not_compiled_is_refused(trial):
     run = trial("tf", compiled="false")
     refused(run.run(), "a model that is not compiled", "hint: call `model.compile(")
