@@ -79,7 +79,7 @@ def test_p2_the_simple_model_definition_killed_in_its_extended_part(script_run):
 # -- trial classes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+@pytest.mark.stack("keras3-jax")
 def test_the_trial_of_keras_is_exact_learns_to_read_digits_and_is_opened_by_keras_alone(script_run):
     model = support.EXAMPLES / "trial_classes" / "keras"
     options = ["--config", model / "const.yaml", "--exact", "--checkpoint-seconds", "0.2"]

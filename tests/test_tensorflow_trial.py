@@ -9,7 +9,9 @@ import sys
 import pytest
 import support
 
-pytestmark = pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15")
+# What costs a kill or two is run on both; the rest is the same code of ours.
+BOTH = pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15")
+pytestmark = pytest.mark.stack("keras2-tensorflow1")
 
 DEFINITION = support.ROOT / "tests" / "definitions" / "graph_with_dropout"
 
@@ -198,6 +200,7 @@ def test_validations_come_by_their_period_and_at_the_end(run_of):
 # -- kills -------------------------------------------------------------------------------------------------------------
 
 
+@BOTH
 def test_a_trial_that_is_killed_is_the_undisturbed_one(run_of):
     expected = run_of("--exact", kind="slow").run().check()
     assert "exact resume: yes" in expected.stderr
