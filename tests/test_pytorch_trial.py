@@ -52,7 +52,9 @@ def kill_behind(run, batch):
 
 
 def metrics_of(run, kind):
-    return [event["metrics"] for event in run.trial.events if event["event"] == kind]
+    # What was made between the last checkpoint and a kill is made, and told, again.
+    events = [event for event in run.trial.events if event["event"] == kind]
+    return list({str(event.get("batch", event.get("batches"))): event["metrics"] for event in events}.values())
 
 
 def refused(ended, *texts):
