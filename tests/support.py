@@ -92,6 +92,15 @@ class Ended:
         return text.format(self.code, self.seconds, self.stdout, self.stderr)
 
 
+def refused(ended, *texts):
+    """Checks that a run was ended by one error of ours, with code 65, which says all of the texts."""
+    ended.check(65)
+    assert ended.stderr.count("pedl: error:") == 1, ended
+    assert "Traceback" not in ended.stderr
+    for text in texts:
+        assert text in ended.stderr, ended
+
+
 class Running:
     """One start of a script that is under way; see `ScriptRun.start`."""
 

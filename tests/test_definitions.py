@@ -56,16 +56,6 @@ def told(ended):
     return line.split()[1:3]
 
 
-def refused(ended, *texts):
-    """The run was ended by one error, before anything was made."""
-    ended.check(65)
-    for text in texts:
-        assert text in ended.stderr, ended
-    assert ended.stderr.count("pedl: error:") == 1
-    assert "Traceback" not in ended.stderr
-    return ended
-
-
 def test_m2_a_directory_is_a_simple_or_a_standard_definition(define):
     files = {"model_def.py": (TRIAL, LOADERS), "train.py": "print('SCRIPT', __name__)\n"}
     assert told(define(files, "entrypoint: model_def:Told\n")) == ["model.model_def", "Told"]
@@ -81,10 +71,10 @@ def test_m3_a_directory_is_a_package(define):
 
 
 def test_m4_the_package_exposes_one_trial_and_the_loaders(define):
-    refused(define({"__init__.py": "import os\nLEVEL = 1\n"}), "exposes no trial class", "`LEVEL`", "`os`")
+    support.refused(define({"__init__.py": "import os\nLEVEL = 1\n"}), "exposes no trial class", "`LEVEL`", "`os`")
     two = (TRIAL, "class Another(Told):\n    pass\n", LOADERS)
-    refused(define({"__init__.py": two}), "several trial classes: `Another`, `Told`", 'entrypoint: ":')
-    refused(define({"__init__.py": TRIAL}), "no function `make_data_loaders`", "`Told`")
+    support.refused(define({"__init__.py": two}), "several trial classes: `Another`, `Told`", 'entrypoint: ":')
+    support.refused(define({"__init__.py": TRIAL}), "no function `make_data_loaders`", "`Told`")
 
 
 def test_m5_the_layout_of_the_reference_example(define):
@@ -100,7 +90,8 @@ def test_m9_a_single_file_needs_no_init(define):
     ended = define({"model_def.py": (TRIAL, LOADERS)}, target="model_def.py")
     assert told(ended) == ["model.model_def", "Told"]
     both = {"model_def.py": (TRIAL, LOADERS, "if __name__ == '__main__':\n    print('SCRIPT')\n")}
-    refused(define(both, target="model_def.py"), "has a trial class, and is a script as well", "entrypoint: model_def:CLASS")
+    ended = define(both, target="model_def.py")
+    support.refused(ended, "has a trial class, and is a script as well", "entrypoint: model_def:CLASS")
     assert told(define(both, "entrypoint: model_def:Told\n", target="model_def.py"))[1] == "Told"
     ended = define(both, "entrypoint: {script: model_def.py}\n", target="model_def.py")
     assert "SCRIPT" in ended.check().stdout
@@ -120,7 +111,7 @@ def test_m10_the_trial_classes_have_their_paths():
 
 @pytest.mark.parametrize("entrypoint", ["model_def", "model_def:", "a:b:c", "a b:C", "my-model:A"])
 def test_m11_an_entrypoint_is_a_module_and_an_object(define, entrypoint):
-    refused(define({"model_def.py": TRIAL}, f"entrypoint: {json.dumps(entrypoint)}\n"), f"`{entrypoint}`", "expected: ")
+    support.refused(define({"model_def.py": TRIAL}, f"entrypoint: {json.dumps(entrypoint)}\n"), f"`{entrypoint}`", "expected: ")
 
 
 def test_m12_m14_an_empty_module_is_the_package(define):
@@ -182,10 +173,11 @@ def test_m17_names_that_others_have_are_those_of_the_definition(define):
 
 def test_m11_what_is_not_there_is_named(define):
     files = {"model_def.py": (TRIAL, LOADERS), "other.py": ""}
-    refused(define(files, "entrypoint: models:Told\n"), "no module `models`", "there is: `model_def`, `other`")
-    refused(define(files, "entrypoint: model_def:Tld\n"), "no `Tld` in the module `model_def`", "trial classes there: `Told`")
-    refused(define(files, "entrypoint: model_def:make_data_loaders\n"), "object of class `function`")
-    refused(define(files, "entrypoint: model_def:TFKerasTrial\n"), "`TFKerasTrial` lacks `build_model`")
+    support.refused(define(files, "entrypoint: models:Told\n"), "no module `models`", "there is: `model_def`, `other`")
+    ended = define(files, "entrypoint: model_def:Tld\n")
+    support.refused(ended, "no `Tld` in the module `model_def`", "trial classes there: `Told`")
+    support.refused(define(files, "entrypoint: model_def:make_data_loaders\n"), "object of class `function`")
+    support.refused(define(files, "entrypoint: model_def:TFKerasTrial\n"), "`TFKerasTrial` lacks `build_model`")
 
 
 def test_m17_a_folder_that_is_called_as_the_definition(define):
@@ -211,14 +203,14 @@ def test_an_error_in_the_definition_is_the_users(define):
 
 def test_k19_a_missing_method_is_told_before_training(define):
     text = "from pedl.frameworks.keras import KerasTrial\nclass Half(KerasTrial):\n    def loss(self): pass\n"
-    refused(define({"__init__.py": text}), "`Half` lacks `build_model`, `optimizer`", "of `KerasTrial`")
+    support.refused(define({"__init__.py": text}), "`Half` lacks `build_model`, `optimizer`", "of `KerasTrial`")
 
 
 def test_parts_of_a_definition_may_be_named_each(define):
     files = {"model_def.py": TRIAL, "data.py": "def make(experiment_config, hparams):\n    return 1\n"}
     entrypoints = "entrypoints: {trial_class: 'model_def:Told', data_loaders_function: 'data:make'}\n"
     assert told(define(files, entrypoints)) == ["model.model_def", "Told"]
-    refused(define(files, entrypoints.replace("data:make", "data:mk")), "no `mk` in the module `data`")
+    support.refused(define(files, entrypoints.replace("data:make", "data:mk")), "no `mk` in the module `data`")
 
 
 def test_a_trial_class_has_no_command_line(define):

@@ -84,14 +84,6 @@ def read(directory):
     return json.loads(done.stdout.decode().splitlines()[-1])
 
 
-def refused(ended, *texts):
-    ended.check(65)
-    assert ended.stderr.count("pedl: error:") == 1, ended
-    assert "Traceback" not in ended.stderr
-    for text in texts:
-        assert text in ended.stderr, ended
-
-
 @KERAS
 def test_m1_c1_c9_k4_a_keras_trial_has_its_names_steps_and_validations(trial, in_a_copy):
     run = trial("plain", metric="squared")
@@ -128,12 +120,12 @@ def test_p2_a_killed_trial_is_the_undisturbed_one(trial, in_a_copy, kind):
 
 @KERAS
 def test_k2_the_loaders_are_a_pair(trial):
-    refused(trial("plain", loaders="three").run(), "`make_data_loaders` returned an object of class `tuple` of 3")
+    support.refused(trial("plain", loaders="three").run(), "`make_data_loaders` returned an object of class `tuple` of 3")
 
 
 @KERAS
 def test_k3_arrays_are_no_data_set(trial):
-    refused(trial("plain", loaders="arrays").run(), "class `ndarray`", "InMemorySequence")
+    support.refused(trial("plain", loaders="arrays").run(), "class `ndarray`", "InMemorySequence")
 
 
 @KERAS
@@ -192,7 +184,7 @@ def test_k17_data_is_downloaded_once_and_before_the_loaders_are_made(trial):
 @TENSORFLOW
 def test_k20_a_model_that_is_not_compiled_is_refused(trial):
     run = trial("tf", compiled="false")
-    refused(run.run(), "a model that is not compiled", "hint: call `model.compile(")
+    support.refused(run.run(), "a model that is not compiled", "hint: call `model.compile(")
     assert not run.trial.events
 
 

@@ -57,14 +57,6 @@ def metrics_of(run, kind):
     return list({str(event.get("batch", event.get("batches"))): event["metrics"] for event in events}.values())
 
 
-def refused(ended, *texts):
-    ended.check(65)
-    assert ended.stderr.count("pedl: error:") == 1, ended
-    assert "Traceback" not in ended.stderr
-    for text in texts:
-        assert text in ended.stderr, ended
-
-
 # -- exact resume ------------------------------------------------------------------------------------------------------
 
 WAYS = {
@@ -160,7 +152,7 @@ def test_d1_d2_d3_data_is_downloaded_once_before_the_loaders_are_made(trial):
     assert [line.split()[0] for line in run.notes()[:2]] == ["download", "loaders"]
     assert run.run().check().hashes == undisturbed, "what it draws is nobody else's"
     assert collections.Counter(line.split()[0] for line in run.notes())["download"] == 1
-    refused(trial(downloads="nothing").run(), "`download_data` returned an object of class `NoneType`")
+    support.refused(trial(downloads="nothing").run(), "`download_data` returned an object of class `NoneType`")
 
 
 def test_d4_of_several_processes_one_downloads(tmp_path):
@@ -185,7 +177,7 @@ def test_d4_of_several_processes_one_downloads(tmp_path):
 
 def test_d5_loaders_are_those_of_pedl(trial):
     ended = trial(definition="pytorch_refused", wrong="loader").run()
-    refused(ended, "a `DataLoader` of torch itself", "from pedl.frameworks.pytorch import DataLoader")
+    support.refused(ended, "a `DataLoader` of torch itself", "from pedl.frameworks.pytorch import DataLoader")
 
 
 @pytest.mark.parametrize("shape", ["array", "tensor", "tuple", "list", "dict", "nested"])
@@ -240,13 +232,13 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_d7_d8_d9_what_is_wrong_with_a_class_is_one_clear_error(trial, wrong):
     run = trial(definition="pytorch_refused", wrong=wrong)
-    refused(run.run(), *WRONG[wrong])
+    support.refused(run.run(), *WRONG[wrong])
 
 
 def test_only_one_kind_of_clipping(trial):
     ended = trial(clip_grad_l2_norm=1.0, clip_grad_val=1.0).run()
-    refused(ended, "the hyperparameters `clip_grad_l2_norm` and `clip_grad_val` are both given")
-    refused(trial(clip_grad_val=-1).run(), "the hyperparameter `clip_grad_val` is -1")
+    support.refused(ended, "the hyperparameters `clip_grad_l2_norm` and `clip_grad_val` are both given")
+    support.refused(trial(clip_grad_val=-1).run(), "the hyperparameter `clip_grad_val` is -1")
 
 
 # -- in this process ---------------------------------------------------------------------------------------------------

@@ -2,14 +2,7 @@
 from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial as EstimatorTrial
 from pedl.frameworks.tensorflow.tensorboard import TensorBoard as TensorBoard
 from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial as TensorFlowTrial
-
-
-def wrap_dataset(dataset):
-    """Takes note of a `tf.data.Dataset`, right after it is created. Returns it.
-
-    With one device there is nothing to be done with it.
-    """
-    return dataset
+from pedl.frameworks.wrapping import wrap_dataset as wrap_dataset
 
 
 def wrap_optimizer(optimizer):
