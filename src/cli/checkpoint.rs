@@ -48,7 +48,7 @@ pub(super) const ACTIONS: [(&str, &str, &str); 4] = [
         "export",
         "[TRIAL_DIR] --output FILE [--checkpoint NAME] [--model N]\n          [--weights] [--python PATH]",
         "the model as its framework reads it, by the ending of FILE: .keras, .h5,\n      \
-         .weights.h5, .npz or .safetensors, of PyTorch .pt; a name without one is a SavedModel",
+         .weights.h5, .npz, .safetensors, of PyTorch .pt; a SavedModel where it has none",
     ),
 ];
 
