@@ -13,15 +13,17 @@
 //!    again: the time from the first of these batches to the end of the replay.
 //!
 //! The loop `draws` is another: what a million random numbers take in a session, where our twins of TensorFlow's ops draw
-//! them from states that can be read (`py_hooks/tensorflow/random_ops.py`).
+//! them from states that can be read (`py_hooks/tensorflow/random_ops.py`). Those of [`TRIALS`] are trial classes, each beside
+//! the loop that a user would write for the same training (`tests/bench/measured`).
 //!
 //! Numbers depend on the machine, so none of them is a failure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -45,13 +47,32 @@ const SCRIPT: &str = "tests/bench/batches.py";
 const TRIAL: &str = ".pedl/batches";
 
 /// Loops of the script, with the tag of the stacks that have them. Of the first on a stack most is replayed.
-const LOOPS: [(&str, &str); 5] = [
+const LOOPS: [(&str, &str); 9] = [
     (TAG, "arrays"),
     (TAG, "Sequence"),
     (TAG, "train_on_batch"),
     ("sessions", "session"),
     ("sessions", DRAWS),
+    (TAG, TRIALS[0].0),
+    ("sessions", TRIALS[1].0),
+    ("sessions", TRIALS[2].0),
+    ("torch", TRIALS[3].0),
 ];
+
+/// Trial classes that are measured, with their modules in the definition.
+const TRIALS: [(&str, &str); 4] = [
+    ("KerasTrial", "keras_trial"),
+    ("TensorFlowTrial", "tensorflow_trial"),
+    ("EstimatorTrial", "estimator_trial"),
+    ("PyTorchTrial", "pytorch_trial"),
+];
+
+/// The definition, and the script with the loops beside it.
+const DEFINITION: &str = "tests/bench";
+const PLAIN_LOOP: &str = "tests/bench/plain_loop.py";
+
+/// A batch of theirs takes so much longer than those of the other loops.
+const SHARE_OF_A_TRIAL: u64 = 5;
 
 /// The loop in which nothing is trained, and what it draws.
 const DRAWS: &str = "draws";
@@ -121,6 +142,15 @@ struct Bench<'a> {
     environment: Environment,
     directory: PathBuf,
     runs: u32,
+}
+
+/// Where two processes take turns, and the pipes by which each is given its own.
+struct Turns {
+    directory: PathBuf,
+    of_python: String,
+    of_ours: String,
+    /// Keeps the first turn, until its process has opened it.
+    _first: File,
 }
 
 /// A replay that was measured.
@@ -227,14 +257,79 @@ fn measure_stack(
 impl Bench<'_> {
     fn measure(&mut self) -> Result<()> {
         let of_draws = self.loops.contains(&DRAWS);
-        self.loops.retain(|name| *name != DRAWS);
+        let (of_trials, loops): (Vec<_>, Vec<_>) = (self.loops.drain(..))
+            .filter(|name| *name != DRAWS)
+            .partition(|name| TRIALS.iter().any(|(trial, _)| trial == name));
+        self.loops = loops;
         if !self.loops.is_empty() {
             self.measure_loops()?;
         }
         if of_draws {
             self.measure_draws()?;
         }
+        if !of_trials.is_empty() {
+            self.measure_trials(&of_trials)?;
+        }
         Ok(())
+    }
+
+    fn measure_trials(&mut self, names: &[&str]) -> Result<()> {
+        let batches = (self.plan.batches / SHARE_OF_A_TRIAL / PARTS).max(1);
+        println!(
+            "  {} pairs of {} batches of a perceptron, in {PARTS} turns: trial classes, and plain loops in python; µs a batch",
+            self.plan.pairs,
+            batches * PARTS
+        );
+        let mut pairs = Vec::new();
+        for _ in 0..self.plan.pairs {
+            let (mut plain, mut ours) = (Answer::new(), Answer::new());
+            for (name, module) in TRIALS.iter().filter(|(name, _)| names.contains(name)) {
+                let (theirs, trial) = self.pair_of_trial(module, batches)?;
+                plain.insert((*name).to_owned(), part(&theirs, "trial"));
+                ours.insert((*name).to_owned(), part(&trial, "trial"));
+            }
+            pairs.push((plain, ours));
+        }
+        print_pairs(&pairs, names);
+        Ok(())
+    }
+
+    /// A plain loop by Python and a trial class by `pedl-run`, in turns.
+    fn pair_of_trial(&mut self, module: &str, batches: u64) -> Result<(Answer, Answer)> {
+        let turns = self.turns()?;
+        let mut python = self.environment.command();
+        python.arg(self.repository.root().join(PLAIN_LOOP));
+        python.args([
+            module,
+            &batches.to_string(),
+            &turns.of_python,
+            &turns.of_ours,
+        ]);
+        // The modules name the base classes of `pedl`; the loops use none.
+        python.env("PYTHONPATH", self.repository.root().join("shims"));
+        python.current_dir(&turns.directory);
+        let python = Running::start(python, Output::Keep)?;
+
+        let steps = PARTS + 1;
+        let configuration = serde_json::json!({
+            "entrypoint": format!("measured.{module}:Trial"),
+            "hyperparameters": {"mine": turns.of_ours, "other": turns.of_python, "batches": batches},
+            "batches_per_step": batches,
+            "min_validation_period": steps,
+            "searcher": {
+                "name": "single", "metric": "loss", "smaller_is_better": true, "max_steps": steps,
+            },
+            "max_restarts": 0,
+        });
+        let file = turns.directory.join("measured.yaml");
+        fs::write(&file, configuration.to_string()).at("write", &file)?;
+        let mut ours = self.command(&[]);
+        ours.arg("--trial-dir").arg(turns.directory.join("trial"));
+        ours.arg("--config").arg(&file);
+        ours.arg(self.repository.root().join(DEFINITION));
+        ours.current_dir(&turns.directory);
+        let ours = Running::start(ours, Output::Keep)?;
+        Ok((self.answer(python)?, self.answer(ours)?))
     }
 
     fn measure_draws(&mut self) -> Result<()> {
@@ -291,35 +386,20 @@ impl Bench<'_> {
         options: &[&str],
         loops: &[&str],
     ) -> Result<(Answer, Answer)> {
-        let directory = self.new_directory()?;
-        let turn = |name: &str| {
-            let path = directory.join(name);
-            mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
-                .map_err(std::io::Error::from)
-                .at("create", &path)?;
-            Ok::<_, Failure>(path)
-        };
-        let (of_python, of_ours) = (turn("turn-of-python")?, turn("turn-of-pedl-run")?);
-        // Who comes second finds the caches of the processor as the other has left them.
-        let first = if self.runs.is_multiple_of(2) {
-            &of_python
-        } else {
-            &of_ours
-        };
-        // Open in both ways, so that it waits for nobody, and keeps the first turn.
-        let pipe = OpenOptions::new().read(true).write(true).open(first);
-        let mut pipe = pipe.at("open", first)?;
-        pipe.write_all(b".").at("write", first)?;
-        let (of_python, of_ours) = (of_python.to_string_lossy(), of_ours.to_string_lossy());
-
+        let Turns {
+            directory,
+            of_python,
+            of_ours,
+            ..
+        } = &self.turns()?;
         let mut python = self.environment.command();
         python.arg(self.repository.root().join(SCRIPT));
-        python.args([command, count, &of_python, &of_ours]);
+        python.args([command, count, of_python, of_ours]);
         python.args(loops);
-        python.current_dir(&directory);
+        python.current_dir(directory);
         let python = Running::start(python, Output::Keep)?;
-        let arguments = [&[command, count, &*of_ours, &*of_python], loops].concat();
-        let ours = self.start(&directory, options, &arguments)?;
+        let arguments = [&[command, count, of_ours, of_python], loops].concat();
+        let ours = self.start(directory, options, &arguments)?;
         Ok((self.answer(python)?, self.answer(ours)?))
     }
 
@@ -339,12 +419,47 @@ impl Bench<'_> {
     }
 
     fn start(&self, directory: &Path, options: &[&str], arguments: &[&str]) -> Result<Running> {
-        let mut command = self.environment.command_for(self.executable);
-        command.args(["--checkpoint-seconds", NEVER]).args(options);
-        command.arg("--python").arg(&self.environment.python);
+        let mut command = self.command(options);
         command.arg(self.repository.root().join(SCRIPT));
         command.args(arguments).current_dir(directory);
         Running::start(command, Output::Keep)
+    }
+
+    /// `pedl-run`, without what it is to run.
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = self.environment.command_for(self.executable);
+        command.args(["--checkpoint-seconds", NEVER]).args(options);
+        command.arg("--python").arg(&self.environment.python);
+        command
+    }
+
+    /// A directory for two processes that take turns.
+    fn turns(&mut self) -> Result<Turns> {
+        let directory = self.new_directory()?;
+        let turn = |name: &str| {
+            let path = directory.join(name);
+            mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+                .map_err(std::io::Error::from)
+                .at("create", &path)?;
+            Ok::<_, Failure>(path)
+        };
+        let (of_python, of_ours) = (turn("turn-of-python")?, turn("turn-of-pedl-run")?);
+        // Who comes second finds the caches of the processor as the other has left them.
+        let first = if self.runs.is_multiple_of(2) {
+            &of_python
+        } else {
+            &of_ours
+        };
+        // Open in both ways, so that it waits for nobody, and keeps the first turn.
+        let pipe = OpenOptions::new().read(true).write(true).open(first);
+        let mut pipe = pipe.at("open", first)?;
+        pipe.write_all(b".").at("write", first)?;
+        Ok(Turns {
+            directory,
+            of_python: of_python.to_string_lossy().into_owned(),
+            of_ours: of_ours.to_string_lossy().into_owned(),
+            _first: pipe,
+        })
     }
 
     /// Waits for the end of a run, and takes its last line apart.
@@ -517,7 +632,7 @@ fn micros(seconds: f64) -> String {
 mod tests {
     use std::fs;
 
-    use super::{DRAWN, LOOPS, PARTS, ROWS, SCRIPT, WARM_UP_BATCHES, resumed_at};
+    use super::{DRAWN, LOOPS, PARTS, ROWS, SCRIPT, TRIALS, WARM_UP_BATCHES, resumed_at};
     use crate::repository::Repository;
 
     #[test]
@@ -538,7 +653,9 @@ mod tests {
         assert!(text.contains(&format!("ROWS, COLUMNS = {ROWS},")));
         assert!(text.contains(&format!("WARM_UP_BATCHES = {WARM_UP_BATCHES}\n")));
         assert!(text.contains(&format!("PARTS = {PARTS}\n")));
-        for name in LOOPS.iter().map(|(_, name)| name).chain(&DRAWN) {
+        let trials = TRIALS.map(|(name, _)| name);
+        let loops = LOOPS.iter().map(|(_, name)| name);
+        for name in loops.filter(|name| !trials.contains(name)).chain(&DRAWN) {
             assert!(text.contains(&format!("\"{name}\": ")), "{name}");
         }
     }

@@ -19,17 +19,14 @@ output, and no callback but the clock, which is called once an epoch. The last l
 """
 import io
 import json
-import os
-import select
 import sys
 import time
+
+from turns import Alone, Turns
 
 ROWS, COLUMNS = 16, 4
 WARM_UP_BATCHES = 200
 PARTS = 20
-
-# Longer than a part of the other process may take, with its start and its tracing.
-TURN_LIMIT_S = 600
 
 
 def is_keras2():
@@ -120,33 +117,6 @@ def sequence(x, y):
             return x[rows], y[rows]
 
     return Batches()
-
-
-class Turns:
-    """Turns of two processes: only one of them computes at a time."""
-
-    def __init__(self, mine, other):
-        # For both reading and writing, so that to open a pipe waits for nobody.
-        self._mine, self._other = (os.open(path, os.O_RDWR) for path in (mine, other))
-
-    def take(self):
-        ready, _, _ = select.select([self._mine], [], [], TURN_LIMIT_S)
-        if not ready:
-            raise SystemExit(f"the other process has not given its turn for {TURN_LIMIT_S} s")
-        os.read(self._mine, 1)
-
-    def give(self):
-        os.write(self._other, b".")
-
-
-class Alone:
-    """No other process is measured."""
-
-    def take(self):
-        pass
-
-    def give(self):
-        pass
 
 
 def clock(turns):

@@ -1,0 +1,18 @@
+"""The loop that a trial class of `measured` is compared with.
+
+    plain_loop.py MODULE BATCHES MINE OTHER      BATCHES in a part; the rest as in batches.py
+"""
+import importlib
+import sys
+
+from measured import Parts
+from turns import Turns
+
+
+def main():
+    module, batches, mine, other = sys.argv[1:]
+    importlib.import_module(f"measured.{module}").plain(Parts(Turns(mine, other), int(batches)))
+
+
+if __name__ == "__main__":
+    main()
