@@ -75,10 +75,8 @@ def main(arguments):
                 held.write(target, _told_apart(model["weights"]))
             elif target.endswith(_OF_TORCH):
                 _write_torch(states[_STATE_OF_TORCH], held, target, weights_only == "1")
-            elif model["framework"] == "tensorflow" and not target.endswith(_WEIGHTS):
-                _write_graph(states[_STATE_OF_GRAPH], model, held, target)
             else:
-                _write(model, [(name, held.array(key)) for name, key in model["weights"]], target)
+                _write(states, model, held, target)
         except OSError as error:
             if os.path.isfile(target):
                 # A part of it, for it was not there before.
@@ -204,13 +202,17 @@ class Tensors:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def _write(model, weights, target):
+def _write(states, model, held, target):
+    weights = [(name, held.array(key)) for name, key in model["weights"]]
     if target.endswith(".npz"):
         import numpy
 
         numpy.savez(target, **dict(_told_apart(weights)))
         return
     framework = _framework(model)
+    if model["framework"] == "tensorflow":
+        _write_graph(states[_STATE_OF_GRAPH], held.array(_GRAPH), dict(weights), target)
+        return
     built = _built(framework, model, [value for _, value in weights])
     try:
         _save(framework, built, target)
@@ -248,14 +250,12 @@ def _write_torch(state, held, target, weights_only):
         torch.save(saved, file)
 
 
-def _write_graph(state, model, held, target):
+def _write_graph(state, definition, values, target):
     """A SavedModel of the graph of a `TensorFlowTrial`, with the variables of the checkpoint."""
-    _framework(model)
     from py_hooks.tensorflow import served_graphs
 
-    values = {name: held.array(key) for name, key in model["weights"]}
     try:
-        served_graphs.write(state, held.array(_GRAPH), values, target)
+        served_graphs.write(state, definition, values, target)
     except Exception as error:  # whatever TensorFlow has against this graph
         raise Refused(
             FRAMEWORK, f"TensorFlow cannot write `{target}`\n  {_in_words(error)}", "export the weights to `.npz`"
