@@ -65,12 +65,11 @@ class IncomeTrial(EstimatorTrial):
 
     def build_serving_input_receiver_fns(self, hparams):
         export = tf.estimator.export
-        return {
-            "raw": lambda: export.build_raw_serving_input_receiver_fn(
-                {
-                    **{name: tf.placeholder(tf.float32, [None, 1], name) for name in NUMBERS},
-                    "occupation": tf.placeholder(tf.string, [None, 1], "occupation"),
-                }
-            )(),
-            "parsing": export.build_parsing_serving_input_receiver_fn(tf.feature_column.make_parse_example_spec(make_columns())),
-        }
+
+        def raw():
+            features = {name: tf.placeholder(tf.float32, [None, 1], name) for name in NUMBERS}
+            features["occupation"] = tf.placeholder(tf.string, [None, 1], "occupation")
+            return export.build_raw_serving_input_receiver_fn(features)()
+
+        examples = tf.feature_column.make_parse_example_spec(make_columns())
+        return {"raw": raw, "parsing": export.build_parsing_serving_input_receiver_fn(examples)}

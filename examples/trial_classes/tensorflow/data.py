@@ -27,5 +27,5 @@ def make_images(count, noise, seed):
     for image, label in zip(images, labels):
         radius = random.uniform(3, 6)
         top, left = random.uniform(radius, SIZE - radius, 2)
-        image += random.uniform(0.6, 1) * _is_inside(SHAPES[label], down - top, right - left, radius)
+        image[:] += random.uniform(0.6, 1) * _is_inside(SHAPES[label], down - top, right - left, radius)
     return images[..., None], labels

@@ -9,8 +9,9 @@ It shows a graph with dropout, metrics of training and of validations, a learnin
 event files for TensorBoard. Kill it at any moment and run the same command again: it ends with the same weights.
 """
 
-import tensorflow.compat.v1 as tf
 from pedl.frameworks.tensorflow import TensorBoard, TensorFlowTrial, wrap_dataset, wrap_optimizer
+
+import tensorflow.compat.v1 as tf
 
 from .data import SHAPES, make_images
 

@@ -3,12 +3,12 @@
 import numpy as np
 
 WORDS = {
-    "good": "tasty fresh friendly lovely warm generous quick superb".split(),
-    "bad": "stale bland rude cold greedy slow burnt dirty".split(),
-    "subjects": "soup bread waiter terrace coffee dessert fish menu bill music".split(),
-    "filler": "the was and we found our quite really a with".split(),
+    "good": ["tasty", "fresh", "friendly", "lovely", "warm", "generous", "quick", "superb"],
+    "bad": ["stale", "bland", "rude", "cold", "greedy", "slow", "burnt", "dirty"],
+    "subjects": ["soup", "bread", "waiter", "terrace", "coffee", "dessert", "fish", "menu", "bill", "music"],
+    "filler": ["the", "was", "and", "we", "found", "our", "quite", "really", "a", "with"],
 }
-VOCABULARY = ["", "not"] + sorted(word for words in WORDS.values() for word in words)
+VOCABULARY = ["", *sorted(word for words in WORDS.values() for word in words)]
 LENGTH = 16
 
 
