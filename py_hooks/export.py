@@ -11,7 +11,7 @@ FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is 
     .pt, .pth             of a model of PyTorch: a dict of `model_state_dict`, `optimizer_state_dict` and, where there is
                           one, `lr_scheduler_state_dict`, for `torch.load(..., weights_only=True)`; of the weights alone
                           the first of them
-    anything else         a folder: a SavedModel of TensorFlow
+    anything else         a folder: a SavedModel of TensorFlow, of a model of Keras or of the graph of a `TensorFlowTrial`
 
 A model of Keras is exported without its optimizer: it is there to predict, and is compiled again to be trained further.
 
@@ -39,6 +39,10 @@ _OTHER_FILES = (".ckpt", ".hdf5", ".index", ".json", ".onnx", ".pb", ".pickle", 
 
 # Under which name the state of a trial of PyTorch is kept (`py_hooks/torch/trials.py`).
 _STATE_OF_TORCH = "torch trial"
+
+# Under which names the graph of a `TensorFlowTrial` is kept (`py_hooks/tensorflow/served_graphs.py`).
+_STATE_OF_GRAPH = "tensorflow graph"
+_GRAPH = _STATE_OF_GRAPH + "/graph"
 
 # Source: keras 2.12.0, keras/saving/saving_api.py, `save_model`.
 _FIRST_WITH_KERAS_FILES = (2, 12)
@@ -72,7 +76,7 @@ def main(arguments):
             elif target.endswith(_OF_TORCH):
                 _write_torch(states[_STATE_OF_TORCH], held, target, weights_only == "1")
             else:
-                _write(model, [(name, held.array(key)) for name, key in model["weights"]], target)
+                _write(states, model, held, target)
         except OSError as error:
             if os.path.isfile(target):
                 # A part of it, for it was not there before.
@@ -85,7 +89,8 @@ def main(arguments):
         return refused.code
     # A file may have any name.
     name = os.fsencode(target).decode("utf-8", "replace")
-    without = "" if target.endswith(_WEIGHTS + _OF_TORCH) else ", without its optimizer: `compile` it to train it further"
+    is_whole = model["framework"] == "tensorflow" or target.endswith(_WEIGHTS + _OF_TORCH)
+    without = "" if is_whole else ", without its optimizer: `compile` it to train it further"
     sys.stdout.write(f"{_title(model)} was exported to `{name}`{without}\n")
     return 0
 
@@ -104,14 +109,20 @@ def _opened(folder, target, number):
 
 def _check_framework(model, target):
     """Each framework has files of its own; weights in others are for all of them."""
-    is_of_torch, is_for_torch = model["framework"] == "torch", target.endswith(_OF_TORCH)
     for_all = (".npz", ".safetensors")
-    if is_of_torch == is_for_torch or target.endswith(for_all):
+    names = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
+    name = names.get(model["framework"], "Keras")
+    of_file = "PyTorch" if target.endswith(_OF_TORCH) else "Keras" if target.endswith((*_MODELS, ".weights.h5")) else None
+    # A folder is for Keras and TensorFlow.
+    if target.endswith(for_all) or name == of_file or (of_file is None and name != "PyTorch"):
         return
-    expected = _listed(_OF_TORCH + for_all) if is_of_torch else f"{_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel"
-    name = "PyTorch" if is_of_torch else "Keras"
+    expected = {
+        "PyTorch": _listed(_OF_TORCH + for_all),
+        "TensorFlow": f"{_listed(for_all)}, or a folder, for a SavedModel",
+        "Keras": f"{_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel",
+    }
     raise Refused(
-        USAGE, f"{_title(model)} is of {name}, and `{target}` is not\n  expected: a file whose name ends in {expected}"
+        USAGE, f"{_title(model)} is of {name}, and `{target}` is not\n  expected: a file whose name ends in {expected[name]}"
     )
 
 
@@ -191,13 +202,17 @@ class Tensors:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def _write(model, weights, target):
+def _write(states, model, held, target):
+    weights = [(name, held.array(key)) for name, key in model["weights"]]
     if target.endswith(".npz"):
         import numpy
 
         numpy.savez(target, **dict(_told_apart(weights)))
         return
     framework = _framework(model)
+    if model["framework"] == "tensorflow":
+        _write_graph(states[_STATE_OF_GRAPH], held.array(_GRAPH), dict(weights), target)
+        return
     built = _built(framework, model, [value for _, value in weights])
     try:
         _save(framework, built, target)
@@ -235,6 +250,18 @@ def _write_torch(state, held, target, weights_only):
         torch.save(saved, file)
 
 
+def _write_graph(state, definition, values, target):
+    """A SavedModel of the graph of a `TensorFlowTrial`, with the variables of the checkpoint."""
+    from py_hooks.tensorflow import served_graphs
+
+    try:
+        served_graphs.write(state, definition, values, target)
+    except Exception as error:  # whatever TensorFlow has against this graph
+        raise Refused(
+            FRAMEWORK, f"TensorFlow cannot write `{target}`\n  {_in_words(error)}", "export the weights to `.npz`"
+        ) from error
+
+
 def _told_apart(weights):
     """Weights by names of which there is one each: a name that two of them have is told apart by its place."""
     names = [name for name, _ in weights]
@@ -255,7 +282,7 @@ def _framework(model):
     try:
         framework = __import__(package)
         # `tf.keras` in TensorFlow.
-        framework = framework.keras if package == "tensorflow" else framework
+        framework = framework.keras if package == "tensorflow" and model["framework"] != package else framework
     except Exception as error:  # an import can fail in any way
         raise Refused(
             FRAMEWORK,

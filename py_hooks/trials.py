@@ -98,6 +98,14 @@ class Host:
         graphs.of(graph).metric_names.update(names)
         session_loops.EVALUATION.is_told = False
 
+    def keep_graph(self, graph, record, is_training, outputs):
+        """The graph of the trial belongs to checkpoints, for exports. What the arguments are: `served_graphs.GraphState`."""
+        from py_hooks.tensorflow import served_graphs
+
+        state = served_graphs.GraphState(graph, record, is_training, outputs)
+        self._calls.state_providers.append((served_graphs.STATE, state))
+        self._calls.state_providers.append(("models", served_graphs.GraphModel(self._name, state.variables)))
+
     def heed_signal(self):
         """A run that trains nothing was made: a signal that asks for the end acts here."""
         self._calls.called()

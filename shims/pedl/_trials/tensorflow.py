@@ -32,6 +32,7 @@ def run(trial, loaders, hparams, steps, host):
     with v1.Session(config=call_with(trial.session_config, hparams=hparams)) as session:
         host.name_metrics_of_runs(session.graph, graph.metric_names)
         session.run(graph.initializers)
+        host.keep_graph(session.graph, feeding.record, feeding.is_training, graph.outputs)
         host.begin_in(session)
         with host.loop():
             _Loop(session, graph, feeding, steps, host).train()
@@ -63,6 +64,7 @@ class _Graph:
 
     Attributes:
         step: the operation that trains.
+        outputs: what `build_graph` returned.
         training, validation: tensors by the names of metrics.
         metric_names: these by the names of tensors that training fetches.
         initializers: operations that are run first.
@@ -72,7 +74,7 @@ class _Graph:
     """
 
     def __init__(self, trial, feeding, hparams, v1):
-        outputs = _checked_outputs(trial.build_graph(feeding.record, feeding.is_training))
+        outputs = self.outputs = _checked_outputs(trial.build_graph(feeding.record, feeding.is_training))
         training = _names(trial, "training_metrics", outputs, hparams)
         if _LOSS in training:
             raise DefinitionError(
