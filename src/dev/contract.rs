@@ -198,6 +198,34 @@ mod tests {
     }
 
     #[test]
+    fn each_rule_has_a_line_that_breaks_it_and_a_test_of_its_own() {
+        let repository = Repository::find();
+        let File { rules, mutations } = read(&repository).expect("the file is right");
+        assert!(rules.keys().eq(mutations.keys()));
+        let text = |path: &Path| {
+            let path = repository.root().join(path);
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        for (rule, mutation) in mutations {
+            let count = text(&mutation.file).matches(&mutation.from).count();
+            assert_eq!(count, 1, "{rule}: `{}` is not there once", mutation.from);
+            // Behind the beginning of its name may stand which of its parameters.
+            let name = mutation.test.split(' ').next().unwrap_or_default();
+            let of_rule = rule_of(&rule.to_lowercase()).expect("a rule");
+            let checks_it = text(&mutation.of)
+                .lines()
+                .filter_map(|line| name_in(line, "def ").or_else(|| name_in(line, "fn ")))
+                .filter(|found| found.contains(name))
+                .any(|found| rules_in(found).contains(&of_rule));
+            assert!(
+                checks_it,
+                "{rule}: no test `{name}` of it in {}",
+                mutation.of.display()
+            );
+        }
+    }
+
+    #[test]
     fn a_name_says_which_rules_a_test_checks() {
         assert_eq!(rules_in("test_c1_k4_a_trial"), [('C', 1), ('K', 4)]);
         assert_eq!(rules_in("m11_an_entrypoint"), [('M', 11)]);

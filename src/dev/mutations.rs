@@ -265,12 +265,11 @@ impl Mutants {
     fn lay_out(&self, copy: &Copy) -> Result<PathBuf> {
         let mut version = process::python(&copy.executable);
         version
-            .env("XDG_CACHE_HOME", &copy.cache)
+            .env("PEDL_CACHE_DIR", &copy.cache)
             .args(["-c", "pass"]);
         let mut started = Running::start(version, Output::Keep)?;
         let ended = started.wait(SHORT_LIMIT)?;
-        let cache = copy.cache.join("pedl-run");
-        let entries = fs::read_dir(&cache).at("read", &cache)?;
+        let entries = fs::read_dir(&copy.cache).at("read", &copy.cache)?;
         entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .find(|path| path.join("py_hooks").is_dir())
@@ -413,7 +412,7 @@ impl Mutants {
             cargo
         };
         let mut command = command;
-        command.env("XDG_CACHE_HOME", &copy.cache);
+        command.env("PEDL_CACHE_DIR", &copy.cache);
         let mut running = Running::start(command, Output::Keep)?;
         let ended = running.wait(TEST_LIMIT)?;
         Ok(Some((ended, running.text())))
