@@ -244,7 +244,7 @@ impl Mutants {
                     let (waiting, executable) = (&waiting, executable.clone());
                     scope.spawn(move || -> Result<()> {
                         let copy = self.copy(&format!("copy-{number}"), executable)?;
-                        let library = self.lay_out(&copy)?;
+                        let library = copy.lay_out()?;
                         loop {
                             let group =
                                 waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -259,27 +259,6 @@ impl Mutants {
                     .unwrap_or_else(|_| Err(Failure::new("a copy of the tree came to grief")))
             })
         })
-    }
-
-    /// Has the executable lay out its library in the cache of a copy; returns the directory.
-    fn lay_out(&self, copy: &Copy) -> Result<PathBuf> {
-        let mut version = process::python(&copy.executable);
-        version
-            .env("PEDL_CACHE_DIR", &copy.cache)
-            .args(["-c", "pass"]);
-        let mut started = Running::start(version, Output::Keep)?;
-        let ended = started.wait(SHORT_LIMIT)?;
-        let entries = fs::read_dir(&copy.cache).at("read", &copy.cache)?;
-        entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .find(|path| path.join("py_hooks").is_dir())
-            .ok_or_else(|| {
-                Failure::new(format!(
-                    "no library was laid out: {}, {}",
-                    ended.describe(),
-                    started.text()
-                ))
-            })
     }
 
     fn run_group(
@@ -549,6 +528,29 @@ struct Copy {
     /// Where its runs of the executable have their library.
     cache: PathBuf,
     executable: PathBuf,
+}
+
+impl Copy {
+    /// Has the executable lay out its library in the cache of the copy; returns the directory.
+    fn lay_out(&self) -> Result<PathBuf> {
+        let mut version = process::python(&self.executable);
+        version
+            .env("PEDL_CACHE_DIR", &self.cache)
+            .args(["-c", "pass"]);
+        let mut started = Running::start(version, Output::Keep)?;
+        let ended = started.wait(SHORT_LIMIT)?;
+        let entries = fs::read_dir(&self.cache).at("read", &self.cache)?;
+        entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| path.join("py_hooks").is_dir())
+            .ok_or_else(|| {
+                Failure::new(format!(
+                    "no library was laid out: {}, {}",
+                    ended.describe(),
+                    started.text()
+                ))
+            })
+    }
 }
 
 /// Files that are changed as long as this is there.
