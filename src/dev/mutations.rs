@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
@@ -59,7 +60,7 @@ pub(crate) struct Mutation {
     pub(crate) from: String,
     /// What takes its place.
     to: String,
-    /// The name of the test.
+    /// What the name of the test has in it; behind ` and ` which of its parameters are run.
     pub(crate) test: String,
     /// The file of the test.
     pub(crate) of: PathBuf,
@@ -130,6 +131,8 @@ pub(crate) struct Mutants {
     environments: BTreeMap<String, Environment>,
     tags: BTreeMap<String, String>,
     outcomes: Mutex<BTreeMap<String, Outcome>>,
+    /// Held: the copies are for one at a time.
+    _lock: File,
 }
 
 impl Mutants {
@@ -137,6 +140,9 @@ impl Mutants {
     pub(crate) fn new(original: Repository) -> Result<Self> {
         let directory = original.target_directory()?.join("mutants");
         fs::create_dir_all(&directory).at("create", &directory)?;
+        let path = directory.join("lock");
+        let lock = File::create(&path).at("create", &path)?;
+        flock(&lock, FlockOperation::LockExclusive).at("lock", &path)?;
         let path = directory.join("outcomes.jsonl");
         let text = fs::read_to_string(&path).unwrap_or_default();
         // A line that was cut off is of an outcome that is not known.
@@ -151,6 +157,7 @@ impl Mutants {
             environments: BTreeMap::new(),
             tags: BTreeMap::new(),
             outcomes: Mutex::new(known),
+            _lock: lock,
         })
     }
 
