@@ -46,12 +46,8 @@ def test_p8_it_goes_on_identically(script_run, tmp_path, monkeypatch):
     run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "3"})
     run.trial.directory.mkdir(parents=True)
     shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
-    run.start_and_kill(lambda: (run.trial.checkpoint or 0) >= 60)
+    run.start_and_kill()
     os.rename(str(run.directory), str(tmp_path / "elsewhere"))
-    # The checkpoint has what was saved before it, and puts it where the directory is now.
-    saved = list((tmp_path / "elsewhere" / "models").iterdir())
-    assert len(saved) == 1
-    saved[0].write_bytes(b"")
 
     # What is started inherits the processors.
     (tmp_path / "home").mkdir()
