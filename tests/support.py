@@ -396,11 +396,15 @@ def kill_at_random(run, dice, undisturbed_seconds, targets=("everything", "trial
 
 
 def clean_environment(changes):
-    """The variables for a command: what the caller's shell says about Python and pedl is left out, `changes` are set."""
+    """The variables for a command: what the caller's shell says about Python and pedl is left out, `changes` are set.
+
+    Where the library is laid out is told all the same: `cargo dev contract --mutate` breaks it there.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("PYTHON", "PEDL_", "PYTEST_")) and name not in ("VIRTUAL_ENV", "CONDA_PREFIX")
+        if name == "PEDL_CACHE_DIR"
+        or (not name.startswith(("PYTHON", "PEDL_", "PYTEST_")) and name not in ("VIRTUAL_ENV", "CONDA_PREFIX"))
     }
     kept.update(changes)
     return kept

@@ -104,6 +104,11 @@ def test_m10_the_trial_classes_have_their_paths():
     code = (
         "from pedl.frameworks.keras import KerasTrial, KerasFunctionalTrial, TFKerasTrial, wrap_dataset, data\n"
         "from pedl.frameworks.keras.tf_keras_trial import TFKerasTrial\n"
+        "from pedl.frameworks.tensorflow import EstimatorTrial, TensorFlowTrial, wrap_dataset\n"
+        "from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial\n"
+        "from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial\n"
+        "from pedl.frameworks.pytorch import PyTorchTrial\n"
+        "from pedl.frameworks.pytorch.pytorch_trial import PyTorchTrial\n"
         "from pedl.trial import MetricOp, ValidOp\nfrom pedl.callback import Callback\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(support.ROOT / "shims")})
@@ -148,6 +153,7 @@ def test_m17_both_kinds_of_import_give_one_module(define):
     files = {
         "__init__.py": "from model_def import Told\nfrom . import model_def as other\nassert other.Told is Told\n"
         "import part.inner, model.part.inner\nassert part.inner is model.part.inner\nfrom part import inner\n"
+        "assert inner.__spec__.name == 'model.part.inner', inner.__spec__\n"
         "from .model_def import make_data_loaders\n",
         "model_def.py": ("import part\nfrom .part import inner\nprint('RUN', __name__)\n", TRIAL, LOADERS),
         "part/__init__.py": "print('RUN', __name__)\n",
@@ -216,6 +222,16 @@ def test_parts_of_a_definition_may_be_named_each(define):
 def test_a_trial_class_has_no_command_line(define):
     ended = define({"__init__.py": (TRIAL, LOADERS)}, behind=["--epochs", "3"]).check(64)
     assert "`--epochs` stands behind the model definition" in ended.stderr
+
+
+def test_p6_hyperparameters_are_known_everywhere_and_an_unknown_one_is_told(define):
+    files = {
+        "train.py": "import layers, pedl\nprint('TOLD', layers.UNITS, pedl.get_hyperparameter('rate'))\nlayers.other()\n",
+        "layers.py": "import pedl\nUNITS = pedl.get_hyperparameter('units')\ndef other():\n    pedl.get_hyperparameter('unit')\n",
+    }
+    ended = define(files, "entrypoint: {script: train.py}\nhyperparameters: {units: 5, rate: 0.5}\n").check(1)
+    assert "TOLD 5 0.5" in ended.stdout
+    assert "HyperparameterNotFound: this trial has no hyperparameter `unit`\n  known: `rate`, `units`\n" in ended.stderr
 
 
 def test_k18_hyperparameters_are_given_to_the_class(define):

@@ -129,12 +129,14 @@ def test_k3_arrays_are_no_data_set(trial):
 
 
 @KERAS
-def test_k4_weights_of_samples_count(trial):
-    # All weights are 0: nothing is learned, and the loss is 0.
-    run = trial("plain", weighted="true", steps=1)
+@pytest.mark.parametrize("loaders", ["sequences", "items"])
+def test_k4_weights_of_samples_count(trial, loaders):
+    # The rows that have no weight are of a million, squared.
+    run = trial("plain", weighted="true", loaders=loaders, steps=2)
     run.run().check()
-    (step,) = [event for event in run.trial.events if event["event"] == "step"]
-    assert step["metrics"]["loss"] == 0
+    losses = [event["metrics"]["loss"] for event in run.trial.events if event["event"] == "step"]
+    assert all(0 < loss < 100 for loss in losses), losses
+    assert losses[1] < losses[0]
 
 
 @KERAS
@@ -189,10 +191,39 @@ def test_k20_a_model_that_is_not_compiled_is_refused(trial):
 
 
 @pytest.mark.stack("keras3-tensorflow")
-def test_k3_k6_a_dataset_of_tensorflow_is_trained_on(trial):
+def test_k3_k6_a_dataset_of_tensorflow_is_trained_on(trial, in_a_copy):
     run = trial("tf", loaders="dataset")
     run.run().check()
     assert [batch for batch, _ in steps_of(run, "step")] == [5, 10, 15, 20, 25]
+    # All of its rows, which are 7 batches, in each epoch.
+    assert (in_a_copy / "epochs.txt").read_text().split() == ["0", "1", "2", "3"]
+
+
+def cluster(**processes):
+    """`TF_CONFIG` of so many processes of each kind; this one is the first worker."""
+    addresses = {kind: [f"127.0.0.1:{port}" for port in range(count)] for kind, count in processes.items()}
+    return json.dumps({"cluster": addresses, "task": {"type": "worker", "index": 0}})
+
+
+@pytest.mark.stack("keras3-tensorflow")
+@pytest.mark.parametrize("processes", [{"worker": 2}, {"chief": 1, "worker": 1, "ps": 1}], ids=["workers", "chief"])
+def test_k5_a_dataset_of_tensorflow_that_several_workers_would_not_share_is_refused(trial, processes):
+    run = trial("tf", loaders="dataset")
+    run.environment["TF_CONFIG"] = cluster(**processes)
+    expected = "`TF_CONFIG` names 2 workers, and `make_data_loaders` returned a `tf.data.Dataset`\n  its data is not sharded"
+    support.refused(run.run(), expected, "hint: unset `TF_CONFIG`")
+    assert steps_of(run, "step") == []
+
+
+@pytest.mark.stack("keras3-tensorflow")
+def test_k5_other_data_of_several_workers_is_told_and_one_worker_is_alone(trial):
+    told = "`TF_CONFIG` names 2 workers; data is not sharded, and this one trains on all of it, by itself"
+    run = trial("tf", steps=1)
+    run.environment["TF_CONFIG"] = cluster(worker=2)
+    assert told in run.run().check().stderr
+    run = trial("tf", steps=1, loaders="dataset")
+    run.environment["TF_CONFIG"] = cluster(worker=1, evaluator=1)
+    assert "TF_CONFIG" not in run.run().check().stderr
 
 
 @KERAS

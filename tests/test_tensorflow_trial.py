@@ -79,12 +79,16 @@ def test_t4_data_sets_of_other_records_are_refused(run_of, kind, text):
     refused(run_of(kind=kind), f"elements of different {what}", "to validate on: ")
 
 
-def test_t5_the_record_is_nested_as_elements_are(run_of):
+def test_t5_t9_the_record_is_nested_as_elements_are_and_is_training_is_a_boolean(run_of):
     assert "BUILT ['inputs', 'labels'] bool ()" in run_of(steps=1).run().check().stdout
 
 
 def test_t6_t7_the_loaders_are_given_the_data_section_and_this_trials_sample(run_of):
     assert "LOADERS /my_data_path/ {'batch_size': 8, 'units': 5}" in run_of(units=5, steps=1).run().check().stdout
+
+
+def test_t8_what_is_no_optimizer_is_refused(run_of):
+    refused(run_of(kind="no optimizer"), "`optimizer` returned an object of class `str`", "expected: a `tf.train.Optimizer`")
 
 
 def test_t8_t9_t11_missing_methods_are_told_before_training(run_of):

@@ -1,5 +1,6 @@
 """The trial that the script runs in, and the base of all trial classes."""
 import abc
+import copy
 import inspect
 from typing import Any, Callable
 
@@ -51,11 +52,13 @@ class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framewo
 def call_with(function, **available):
     """Calls a function, or makes an object, with those of the arguments that it takes; by name, or by place.
 
-    Definitions differ in whether `hparams` is given, and in what they call it (contract.md 1.8, 5).
+    Definitions differ in whether `hparams` is given, and in what they call it (contract.md 1.8, 5). Each call has copies of
+    its own: what one method does with `hparams` is nothing to the others.
 
     Raises:
         DefinitionError: it cannot be called, or needs more.
     """
+    available = copy.deepcopy(available)
     what = f"`{getattr(function, '__qualname__', type(function).__name__)}`"
     if not callable(function):
         raise DefinitionError(f"{what} is an object of class `{type(function).__name__}`\n  expected: a function")

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::Options;
 use crate::failure::{At as _, Failure, Result};
-use crate::mutations::{Mutants, Mutation};
+use crate::mutations::{Mutants, Mutation, Verdict};
 use crate::repository::Repository;
 
 /// Where tests are, below the repository.
@@ -55,27 +55,35 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(missing.is_empty())
 }
 
-/// Breaks rules one after the other; says whether the tests of all failed.
+/// Breaks rules; says whether the tests of all failed.
 fn mutate(repository: Repository, wanted: &[String]) -> Result<bool> {
-    let mutations = read(&repository)?.mutations;
+    let file = read(&repository)?;
     let is_wanted = |name: &str| wanted.iter().any(|one| one == name || one == "all");
-    if let Some(unknown) = wanted
+    let unlisted = wanted
         .iter()
-        .find(|one| *one != "all" && !mutations.contains_key(*one))
-    {
+        .chain(file.rules.keys().filter(|name| is_wanted(name)))
+        .find(|one| *one != "all" && !file.mutations.contains_key(*one));
+    if let Some(unlisted) = unlisted {
         return Err(Failure::usage(format!(
-            "no mutation is listed for the rule `{unknown}`"
+            "no mutation is listed for the rule `{unlisted}`"
         )));
     }
-    let mutants = Mutants::new(repository)?;
-    println!("in {}", mutants.tree().display());
-    let (mut total, mut failed) = (0, 0);
-    for (name, mutation) in mutations.iter().filter(|(name, _)| is_wanted(name)) {
-        total += 1;
-        failed += usize::from(mutants.fails(name, mutation)?);
-    }
-    println!("\n{total} rules broken, {failed} tests failed");
-    Ok(total == failed)
+    let chosen: Vec<_> = file
+        .mutations
+        .iter()
+        .map(|(name, mutation)| (name.as_str(), mutation))
+        .filter(|(name, _)| is_wanted(name))
+        .collect();
+    let verdicts = Mutants::new(repository)?.run(&chosen)?;
+    let count = |verdict| verdicts.values().filter(|one| **one == verdict).count();
+    println!(
+        "\n{} rules broken: {} killed, {} survived, {} not run",
+        verdicts.len(),
+        count(Verdict::Killed),
+        count(Verdict::Survived),
+        count(Verdict::NotRun)
+    );
+    Ok(count(Verdict::Killed) == chosen.len())
 }
 
 /// The rules in the order of the file's sections.
@@ -187,6 +195,34 @@ mod tests {
         assert_eq!(counts, [18, 9, 12, 22, 23, 8, 12]);
         assert_eq!(rules[0].0, ('M', 1));
         assert_eq!(rules[103].0, ('D', 12));
+    }
+
+    #[test]
+    fn each_rule_has_a_line_that_breaks_it_and_a_test_of_its_own() {
+        let repository = Repository::find();
+        let File { rules, mutations } = read(&repository).expect("the file is right");
+        assert!(rules.keys().eq(mutations.keys()));
+        let text = |path: &Path| {
+            let path = repository.root().join(path);
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        for (rule, mutation) in mutations {
+            let count = text(&mutation.file).matches(&mutation.from).count();
+            assert_eq!(count, 1, "{rule}: `{}` is not there once", mutation.from);
+            // Behind the beginning of its name may stand which of its parameters.
+            let name = mutation.test.split(' ').next().unwrap_or_default();
+            let of_rule = rule_of(&rule.to_lowercase()).expect("a rule");
+            let checks_it = text(&mutation.of)
+                .lines()
+                .filter_map(|line| name_in(line, "def ").or_else(|| name_in(line, "fn ")))
+                .filter(|found| found.contains(name))
+                .any(|found| rules_in(found).contains(&of_rule));
+            assert!(
+                checks_it,
+                "{rule}: no test `{name}` of it in {}",
+                mutation.of.display()
+            );
+        }
     }
 
     #[test]

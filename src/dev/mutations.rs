@@ -1,14 +1,25 @@
 //! `cargo dev contract --mutate RULE|all`: whether the test of a rule fails where the rule is broken.
 //!
-//! Of a rule `tests/contract.toml` lists one line of the source that keeps it, and what breaks it there. In a copy of
-//! the tree, below cargo's target directory, the line is changed and the test is run, which has to fail. The copy is
-//! built anew for each, since the Python files are packed into the executable.
+//! Of a rule `tests/contract.toml` lists one line of the source that keeps it, and what breaks it there. The line is
+//! changed in a copy of the tree, below cargo's target directory, and the test is run there, which has to fail, and to
+//! pass without the change.
+//!
+//! The executable lays out its Python files in a cache directory and only looks whether each is there with its size. So for
+//! a line in one of them nothing is built: the copy has a cache of its own, and the line is changed in it too, in a file
+//! that is made as long as it was. Two such copies work side by side. A line in Rust is built, without optimisation.
+//!
+//! Outcomes are remembered below the target directory, by a hash of the mutation, the file it is in and that of the test.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use serde::Deserialize;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::failure::{At as _, Failure, Result};
@@ -19,45 +30,454 @@ use crate::test;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 const TEST_LIMIT: Duration = Duration::from_secs(600);
+const SHORT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How many copies work side by side.
+const COPIES: usize = 2;
+
+/// Where the library has the Python files of the tree: `TREES` in `build.rs`, the innermost first.
+const PLACES: [(&str, &str); 3] = [
+    ("py_hooks/boot_site", "boot"),
+    ("py_hooks", "py_hooks"),
+    ("shims/pedl", "pedl"),
+];
+
+/// How the file of a module begins, and its docstring ends.
+const QUOTES: &str = "\"\"\"";
 
 /// What a test ends with where something failed: pytest's exit code, and that of cargo.
 const FAILED: [i32; 2] = [1, 101];
 
+/// Letters of a remark.
+const REMARK: usize = 100;
+
 /// One line of the source that is broken.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Mutation {
     /// The file, below the repository.
-    file: PathBuf,
+    pub(crate) file: PathBuf,
     /// What stands there, once.
-    from: String,
+    pub(crate) from: String,
     /// What takes its place.
     to: String,
-    /// The name of the test.
-    test: String,
+    /// What the name of the test has in it; behind ` and ` which of its parameters are run.
+    pub(crate) test: String,
     /// The file of the test.
-    of: PathBuf,
+    pub(crate) of: PathBuf,
     /// The stack that it runs on; none for a test in Rust.
     stack: Option<String>,
 }
 
-/// A copy of the tree, in which one line at a time is broken.
+impl Mutation {
+    /// Whether nothing has to be built for it.
+    fn is_of_python(&self) -> bool {
+        self.file.extension().is_some_and(|end| end == "py")
+    }
+
+    /// The file where the line is changed.
+    fn broken(&self, root: &Path) -> Result<String> {
+        let path = root.join(&self.file);
+        let text = fs::read_to_string(&path).at("read", &path)?;
+        let count = text.matches(&self.from).count();
+        if count != 1 {
+            return Err(Failure::new(format!(
+                "`{}` stands {count} times in {}",
+                self.from,
+                self.file.display()
+            )));
+        }
+        Ok(text.replacen(&self.from, &self.to, 1))
+    }
+}
+
+/// What became of a broken rule.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Verdict {
+    /// The test passes without the change, and fails with it.
+    Killed,
+    /// The test passes all the same.
+    Survived,
+    /// Nothing was shown.
+    NotRun,
+}
+
+impl Verdict {
+    /// As it is printed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Survived => "SURVIVED",
+            Self::NotRun => "NOT RUN",
+        }
+    }
+}
+
+/// A line of the file of outcomes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Outcome {
+    key: String,
+    verdict: Verdict,
+    remark: String,
+}
+
+/// Mutations whose rules' tests are the same one.
+type Group<'a> = Vec<(&'a str, &'a Mutation)>;
+
+/// Breaks one line at a time in copies of the tree.
 pub(crate) struct Mutants {
     original: Repository,
-    tree: PathBuf,
-    target: PathBuf,
+    directory: PathBuf,
+    environments: BTreeMap<String, Environment>,
+    tags: BTreeMap<String, String>,
+    outcomes: Mutex<BTreeMap<String, Outcome>>,
+    /// Held: the copies are for one at a time.
+    _lock: File,
 }
 
 impl Mutants {
-    /// Copies the tree as it is, uncommitted changes included.
+    /// Reads what is remembered.
     pub(crate) fn new(original: Repository) -> Result<Self> {
         let directory = original.target_directory()?.join("mutants");
-        let tree = directory.join("tree");
-        let target = directory.join("target");
-        if tree.exists() {
-            fs::remove_dir_all(&tree).at("remove", &tree)?;
+        fs::create_dir_all(&directory).at("create", &directory)?;
+        let path = directory.join("lock");
+        let lock = File::create(&path).at("create", &path)?;
+        flock(&lock, FlockOperation::LockExclusive).at("lock", &path)?;
+        let path = directory.join("outcomes.jsonl");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        // A line that was cut off is of an outcome that is not known.
+        let known = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Outcome>(line).ok())
+            .map(|outcome| (outcome.key.clone(), outcome))
+            .collect();
+        Ok(Self {
+            original,
+            directory,
+            environments: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            outcomes: Mutex::new(known),
+            _lock: lock,
+        })
+    }
+
+    /// Breaks rules, as far as it is not known what comes of it. Returns the verdicts by rule.
+    pub(crate) fn run(
+        &mut self,
+        wanted: &[(&str, &Mutation)],
+    ) -> Result<BTreeMap<String, Verdict>> {
+        let mut verdicts = BTreeMap::new();
+        let mut groups: BTreeMap<_, Group<'_>> = BTreeMap::new();
+        let mut built: Group<'_> = Vec::new();
+        for (rule, mutation) in wanted {
+            let key = self.key_of(mutation)?;
+            let known = self
+                .outcomes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&key)
+                .cloned();
+            if let Some(outcome) = known {
+                print(rule, mutation, outcome.verdict, &outcome.remark);
+                verdicts.insert((*rule).to_owned(), outcome.verdict);
+            } else if mutation.is_of_python() {
+                let test = (&mutation.stack, &mutation.of, &mutation.test);
+                groups.entry(test).or_default().push((rule, mutation));
+            } else {
+                built.push((rule, mutation));
+            }
+        }
+        self.find_environments(groups.values().flatten().chain(&built))?;
+        let verdicts = Mutex::new(verdicts);
+        if !groups.is_empty() {
+            self.run_python(groups.into_values().collect(), &verdicts)?;
+        }
+        if !built.is_empty() {
+            self.run_built(&built, &verdicts)?;
+        }
+        Ok(verdicts
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn find_environments<'a>(
+        &mut self,
+        wanted: impl Iterator<Item = &'a (&'a str, &'a Mutation)>,
+    ) -> Result<()> {
+        let matrix = Matrix::read(&self.original)?;
+        for name in wanted.filter_map(|(_, mutation)| mutation.stack.as_ref()) {
+            let stack = matrix.stack(name)?;
+            if self
+                .tags
+                .insert(name.clone(), stack.tags.join(" "))
+                .is_none()
+                && let Some(environment) = Environment::of_measured(stack)?
+            {
+                self.environments.insert(name.clone(), environment);
+            }
+        }
+        Ok(())
+    }
+
+    /// What an outcome goes by.
+    fn key_of(&self, mutation: &Mutation) -> Result<String> {
+        let mut hash = blake3::Hasher::new();
+        let text = serde_json::to_string(mutation)
+            .map_err(|error| Failure::new(format!("a mutation cannot be written: {error}")))?;
+        hash.update(text.as_bytes());
+        for file in [&mutation.file, &mutation.of] {
+            let path = self.original.root().join(file);
+            hash.update(&fs::read(&path).at("read", &path)?);
+        }
+        Ok(hash.finalize().to_hex()[..16].to_owned())
+    }
+
+    // -- Python --------------------------------------------------------------------------------------------------------
+
+    fn run_python(
+        &self,
+        groups: Vec<Group<'_>>,
+        verdicts: &Mutex<BTreeMap<String, Verdict>>,
+    ) -> Result<()> {
+        let built = self.original.build()?;
+        let executable = self.directory.join("pedl-run");
+        // What runs it may have been left behind.
+        let _ = fs::remove_file(&executable);
+        fs::copy(&built, &executable).at("copy", &built)?;
+        let waiting = Mutex::new(groups);
+        thread::scope(|scope| {
+            let copies: Vec<_> = (0..COPIES)
+                .map(|number| {
+                    let (waiting, executable) = (&waiting, executable.clone());
+                    scope.spawn(move || -> Result<()> {
+                        let copy = self.copy(&format!("copy-{number}"), executable)?;
+                        let library = copy.lay_out()?;
+                        loop {
+                            let group =
+                                waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                            let Some(group) = group else { return Ok(()) };
+                            self.run_group(&copy, &group, Some(&library), verdicts)?;
+                        }
+                    })
+                })
+                .collect();
+            copies.into_iter().try_for_each(|copy| {
+                copy.join()
+                    .unwrap_or_else(|_| Err(Failure::new("a copy of the tree came to grief")))
+            })
+        })
+    }
+
+    fn run_group(
+        &self,
+        copy: &Copy,
+        group: &Group<'_>,
+        library: Option<&Path>,
+        verdicts: &Mutex<BTreeMap<String, Verdict>>,
+    ) -> Result<()> {
+        let mut unbroken = None;
+        for (rule, mutation) in group {
+            let good = match &unbroken {
+                Some(known) => known,
+                None => unbroken.insert(self.is_good(copy, mutation)?),
+            };
+            let (verdict, remark) = match good {
+                Err(remark) => (Verdict::NotRun, remark.clone()),
+                Ok(()) => self.broken(copy, mutation, library)?,
+            };
+            print(rule, mutation, verdict, &remark);
+            if verdict != Verdict::NotRun {
+                self.remember(mutation, verdict, &remark)?;
+            }
+            verdicts
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert((*rule).to_owned(), verdict);
+        }
+        Ok(())
+    }
+
+    /// Whether the test passes where nothing is broken, or why not.
+    fn is_good(&self, copy: &Copy, mutation: &Mutation) -> Result<std::result::Result<(), String>> {
+        let Some((ended, text)) = self.test(copy, mutation)? else {
+            return Ok(Err("there is no Python for its stack".to_owned()));
+        };
+        let passed = text
+            .lines()
+            .any(|line| line.contains(" passed") && !line.contains("ok. 0 passed"));
+        Ok(if ended.success() && passed {
+            Ok(())
+        } else {
+            Err(format!(
+                "without the change: {}; {}",
+                ended.describe(),
+                reason(&text)
+            ))
+        })
+    }
+
+    /// Breaks the line, runs the test, and mends it.
+    fn broken(
+        &self,
+        copy: &Copy,
+        mutation: &Mutation,
+        library: Option<&Path>,
+    ) -> Result<(Verdict, String)> {
+        let text = match mutation.broken(&copy.tree) {
+            Ok(text) => text,
+            Err(error) => return Ok((Verdict::NotRun, error.to_string())),
+        };
+        let mut changed = Changed(Vec::new());
+        changed.write(&copy.tree.join(&mutation.file), &text)?;
+        if let Some(library) = library {
+            let path = laid_out(library, &mutation.file).ok_or_else(|| {
+                Failure::new(format!("{} is not in the library", mutation.file.display()))
+            })?;
+            let length = fs::metadata(&path).at("read", &path)?.len();
+            changed.write(
+                &path,
+                &of_length(&text, usize::try_from(length).unwrap_or_default())?,
+            )?;
+        }
+        if let Some(error) = self.build_error(copy, mutation)? {
+            return Ok((Verdict::NotRun, format!("it is no program: {error}")));
+        }
+        let tested = self.test(copy, mutation)?;
+        drop(changed);
+        Ok(match tested {
+            Some((Ended::Exited(status), text))
+                if status.code().is_some_and(|code| FAILED.contains(&code)) =>
+            {
+                (Verdict::Killed, reason(&text))
+            }
+            Some((ended, _)) if ended.success() => (Verdict::Survived, String::new()),
+            Some((ended, _)) => (Verdict::NotRun, ended.describe()),
+            None => (
+                Verdict::NotRun,
+                "there is no Python for its stack".to_owned(),
+            ),
+        })
+    }
+
+    /// Why what is broken cannot be compiled.
+    fn build_error(&self, copy: &Copy, mutation: &Mutation) -> Result<Option<String>> {
+        if !mutation.is_of_python() {
+            return self.build(copy, mutation);
+        }
+        let Some(environment) = mutation
+            .stack
+            .as_ref()
+            .and_then(|name| self.environments.get(name))
+        else {
+            return Ok(None);
+        };
+        let mut parse = environment.command();
+        parse.args(["-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())"]);
+        parse.arg(copy.tree.join(&mutation.file));
+        let mut running = Running::start(parse, Output::Keep)?;
+        let ended = running.wait(SHORT_LIMIT)?;
+        Ok((!ended.success()).then(|| reason(&running.text())))
+    }
+
+    /// Runs the test of a rule: how it ended, and what it printed. None where there is no Python for it.
+    fn test(&self, copy: &Copy, mutation: &Mutation) -> Result<Option<(Ended, String)>> {
+        let command = if let Some(name) = &mutation.stack {
+            let Some(environment) = self.environments.get(name) else {
+                return Ok(None);
+            };
+            let mut pytest = test::pytest(&self.original, environment, name, &copy.executable);
+            pytest
+                .current_dir(&copy.tree)
+                .env("PEDL_STACK_TAGS", &self.tags[name])
+                .args(["-q", "-x", "-p", "no:cacheprovider", "-k", &mutation.test])
+                .arg(&mutation.of);
+            pytest
+        } else {
+            let mut cargo = self.cargo(copy);
+            cargo.args(["test", "--quiet", "--package", "pedl-run", &mutation.test]);
+            cargo
+        };
+        let mut command = command;
+        command.env("PEDL_CACHE_DIR", &copy.cache);
+        let mut running = Running::start(command, Output::Keep)?;
+        let ended = running.wait(TEST_LIMIT)?;
+        Ok(Some((ended, running.text())))
+    }
+
+    // -- Rust ----------------------------------------------------------------------------------------------------------
+
+    fn run_built(
+        &self,
+        built: &Group<'_>,
+        verdicts: &Mutex<BTreeMap<String, Verdict>>,
+    ) -> Result<()> {
+        let executable = self.directory.join("target/debug/pedl-run");
+        let copy = self.copy("copy-built", executable)?;
+        let mut good = Vec::new();
+        for (rule, mutation) in built {
+            if let Some(error) = self.build(&copy, mutation)? {
+                return Err(Failure::new(format!("the copy cannot be built: {error}")));
+            }
+            match self.is_good(&copy, mutation)? {
+                Ok(()) => good.push((*rule, *mutation)),
+                Err(remark) => {
+                    print(rule, mutation, Verdict::NotRun, &remark);
+                    let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+                    verdicts.insert((*rule).to_owned(), Verdict::NotRun);
+                }
+            }
+        }
+        for (rule, mutation) in good {
+            let (verdict, remark) = self.broken(&copy, mutation, None)?;
+            print(rule, mutation, verdict, &remark);
+            if verdict != Verdict::NotRun {
+                self.remember(mutation, verdict, &remark)?;
+            }
+            verdicts
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(rule.to_owned(), verdict);
+        }
+        Ok(())
+    }
+
+    /// Builds a copy, for a test in Python or for one in Rust; says what the compiler says where that fails.
+    fn build(&self, copy: &Copy, mutation: &Mutation) -> Result<Option<String>> {
+        let mut cargo = self.cargo(copy);
+        if mutation.stack.is_some() {
+            cargo.args(["build", "--quiet", "--package", "pedl-run"]);
+        } else {
+            cargo.args(["test", "--no-run", "--quiet", "--package", "pedl-run"]);
+        }
+        let mut running = Running::start(cargo, Output::Keep)?;
+        let ended = running.wait(BUILD_LIMIT)?;
+        Ok((!ended.success()).then(|| reason(&running.text())))
+    }
+
+    fn cargo(&self, copy: &Copy) -> std::process::Command {
+        let mut cargo = self.original.cargo();
+        cargo
+            .current_dir(&copy.tree)
+            .env("CARGO_TARGET_DIR", self.directory.join("target"));
+        cargo
+    }
+
+    // -- copies --------------------------------------------------------------------------------------------------------
+
+    /// Copies the tree as it is, uncommitted changes included.
+    fn copy(&self, name: &str, executable: PathBuf) -> Result<Copy> {
+        let (tree, cache) = (
+            self.directory.join(name).join("tree"),
+            self.directory.join(name).join("cache"),
+        );
+        for path in [&tree, &cache] {
+            if path.exists() {
+                fs::remove_dir_all(path).at("remove", path)?;
+            }
+            fs::create_dir_all(path).at("create", path)?;
         }
         let mut git = process::command("git");
-        git.current_dir(original.root());
+        git.current_dir(self.original.root());
         git.args([
             "ls-files",
             "-z",
@@ -66,13 +486,13 @@ impl Mutants {
             "--exclude-standard",
         ]);
         let mut listing = Running::start(git, Output::KeepStdout)?;
-        listing.wait(BUILD_LIMIT)?;
+        listing.wait(SHORT_LIMIT)?;
         for name in listing
             .text()
             .split('\0')
             .filter(|name| !name.trim().is_empty())
         {
-            let (from, to) = (original.root().join(name), tree.join(name));
+            let (from, to) = (self.original.root().join(name), tree.join(name));
             if let Some(folder) = to.parent() {
                 fs::create_dir_all(folder).at("create", folder)?;
             }
@@ -80,90 +500,189 @@ impl Mutants {
                 fs::copy(&from, &to).at("copy", &from)?;
             }
         }
-        Ok(Self {
-            original,
+        Ok(Copy {
             tree,
-            target,
+            cache,
+            executable,
         })
     }
 
-    /// Whether a test fails where its rule is broken; prints what came out.
-    pub(crate) fn fails(&self, rule: &str, mutation: &Mutation) -> Result<bool> {
-        let path = self.tree.join(&mutation.file);
-        let text = fs::read_to_string(&path).at("read", &path)?;
-        let count = text.matches(&mutation.from).count();
-        if count != 1 {
-            println!(
-                "{rule:<4} `{}` stands {count} times in {}",
-                mutation.from,
-                mutation.file.display()
-            );
-            return Ok(false);
+    fn remember(&self, mutation: &Mutation, verdict: Verdict, remark: &str) -> Result<()> {
+        let outcome = Outcome {
+            key: self.key_of(mutation)?,
+            verdict,
+            remark: remark.to_owned(),
+        };
+        let line = serde_json::to_string(&outcome)
+            .map_err(|error| Failure::new(format!("an outcome cannot be written: {error}")))?;
+        let path = self.directory.join("outcomes.jsonl");
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .at("open", &path)?;
+        file.write_all(format!("{line}\n").as_bytes())
+            .at("write", &path)?;
+        outcomes.insert(outcome.key.clone(), outcome);
+        Ok(())
+    }
+}
+
+/// A copy of the tree.
+struct Copy {
+    tree: PathBuf,
+    /// Where its runs of the executable have their library.
+    cache: PathBuf,
+    executable: PathBuf,
+}
+
+impl Copy {
+    /// Has the executable lay out its library in the cache of the copy; returns the directory.
+    fn lay_out(&self) -> Result<PathBuf> {
+        let mut version = process::python(&self.executable);
+        version
+            .env("PEDL_CACHE_DIR", &self.cache)
+            .args(["-c", "pass"]);
+        let mut started = Running::start(version, Output::Keep)?;
+        let ended = started.wait(SHORT_LIMIT)?;
+        let entries = fs::read_dir(&self.cache).at("read", &self.cache)?;
+        entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| path.join("py_hooks").is_dir())
+            .ok_or_else(|| {
+                Failure::new(format!(
+                    "no library was laid out: {}, {}",
+                    ended.describe(),
+                    started.text()
+                ))
+            })
+    }
+}
+
+/// Files that are changed as long as this is there.
+struct Changed(Vec<(PathBuf, Vec<u8>)>);
+
+impl Changed {
+    fn write(&mut self, path: &Path, text: &str) -> Result<()> {
+        let before = fs::read(path).at("read", path)?;
+        self.0.push((path.to_owned(), before));
+        fs::write(path, text).at("write", path)?;
+        forget_compiled(path);
+        Ok(())
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        for (path, before) in &self.0 {
+            // A copy that cannot be mended would spoil all that comes after: its tests fail unbroken, which is told.
+            let _ = fs::write(path, before);
+            forget_compiled(path);
         }
-        fs::write(&path, text.replacen(&mutation.from, &mutation.to, 1)).at("write", &path)?;
-        let ended = self.run(mutation);
-        fs::write(&path, text).at("write", &path)?;
-        let (is_failure, remark) = match ended? {
-            Some(Ended::Exited(status))
-                if status.code().is_some_and(|code| FAILED.contains(&code)) =>
-            {
-                (true, "fails".to_owned())
-            }
-            Some(ended) => (false, format!("does not fail: {}", ended.describe())),
-            None => (false, "was not run".to_owned()),
-        };
-        println!("{rule:<4} {:<70} {remark}", mutation.test);
-        Ok(is_failure)
     }
+}
 
-    /// Builds the copy, and runs the test in it.
-    fn run(&self, mutation: &Mutation) -> Result<Option<Ended>> {
-        let Some(name) = &mutation.stack else {
-            let mut cargo = self.cargo();
-            cargo.args(["test", "--release", "--package", "pedl-run", &mutation.test]);
-            return Ok(Some(
-                Running::start(cargo, Output::Keep)?.wait(BUILD_LIMIT)?,
-            ));
-        };
-        let mut cargo = self.cargo();
-        cargo.args(["build", "--quiet", "--release", "--package", "pedl-run"]);
-        let ended = Running::start(cargo, Output::Keep)?.wait(BUILD_LIMIT)?;
-        if !ended.success() {
-            return Err(Failure::new(format!(
-                "the build of a mutant failed: {}",
-                ended.describe()
-            )));
+/// Removes what Python has compiled of a file: it is not compared with its source.
+fn forget_compiled(path: &Path) {
+    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
+        return;
+    };
+    let beginning = format!("{}.", stem.to_string_lossy());
+    for entry in fs::read_dir(folder.join("__pycache__"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        if entry.file_name().to_string_lossy().starts_with(&beginning) {
+            let _ = fs::remove_file(entry.path());
         }
-        let stacks = Matrix::read(&self.original)?.stacks;
-        let stack = stacks
-            .iter()
-            .find(|stack| stack.name == *name)
-            .ok_or_else(|| Failure::new(format!("there is no stack `{name}`")))?;
-        let Some(environment) = Environment::of_measured(stack)? else {
-            return Ok(None);
-        };
-        let executable = self.target.join("release/pedl-run");
-        let mut pytest = test::pytest(&self.original, &environment, name, &executable);
-        pytest
-            .current_dir(&self.tree)
-            .env("PEDL_STACK_TAGS", stack.tags.join(" "))
-            .args(["-q", "-x", "-k", &mutation.test])
-            .arg(&mutation.of);
-        Ok(Some(
-            Running::start(pytest, Output::Keep)?.wait(TEST_LIMIT)?,
-        ))
+    }
+}
+
+/// Where the library has a Python file of the tree.
+fn laid_out(library: &Path, file: &Path) -> Option<PathBuf> {
+    PLACES
+        .iter()
+        .find_map(|(tree, place)| Some(library.join(place).join(file.strip_prefix(tree).ok()?)))
+}
+
+/// A module that does the same, and is as long: empty lines are added to its end, or its docstring is cut.
+fn of_length(text: &str, length: usize) -> Result<String> {
+    let Some(excess) = text.len().checked_sub(length) else {
+        return Ok(format!("{text}{}", "\n".repeat(length - text.len())));
+    };
+    let docstring = text
+        .strip_prefix(QUOTES)
+        .and_then(|rest| Some(&rest[..rest.find(QUOTES)?]))
+        .unwrap_or_default();
+    match docstring.get(..excess) {
+        Some(cut) if docstring.is_ascii() => {
+            Ok(format!("{QUOTES}{}", &text[QUOTES.len() + cut.len()..]))
+        }
+        _ => Err(Failure::new(format!(
+            "a mutation is longer by {excess} bytes than the docstring of its file is"
+        ))),
+    }
+}
+
+/// Why something failed, of what pytest, Rust's tests or the compiler have printed.
+fn reason(text: &str) -> String {
+    let beginnings = ["E  ", "assertion", "thread '", "error", "SyntaxError"];
+    let found = beginnings
+        .iter()
+        .find_map(|beginning| text.lines().find(|line| line.starts_with(beginning)));
+    let line = found
+        .or_else(|| text.lines().next_back())
+        .unwrap_or_default();
+    let line = line.trim_start_matches('E').trim();
+    line.chars().take(REMARK).collect()
+}
+
+fn print(rule: &str, mutation: &Mutation, verdict: Verdict, remark: &str) {
+    println!(
+        "{rule:<4} {:<9} {:<32} {remark}",
+        verdict.word(),
+        mutation.test
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_module_is_as_long_as_it_was() {
+        let text = "\"\"\"What it is.\"\"\"\nx = 1\n";
+        for to in ["x = 10000\n", "x\n", "x = 2\n"] {
+            let changed = of_length(&text.replace("x = 1\n", to), text.len()).expect("it fits");
+            assert_eq!(changed.len(), text.len());
+            assert!(changed.starts_with("\"\"\"") && changed.trim_end().ends_with(to.trim_end()));
+        }
+        of_length("x = 10000\n", 3).expect_err("it has no docstring");
     }
 
-    fn cargo(&self) -> std::process::Command {
-        let mut cargo = self.original.cargo();
-        cargo
-            .current_dir(&self.tree)
-            .env("CARGO_TARGET_DIR", &self.target);
-        cargo
+    #[test]
+    fn a_file_of_the_tree_has_its_place_in_the_library() {
+        let place = |file: &str| laid_out(Path::new("/l"), Path::new(file));
+        assert_eq!(place("shims/pedl/data.py"), Some("/l/pedl/data.py".into()));
+        assert_eq!(
+            place("py_hooks/boot.py"),
+            Some("/l/py_hooks/boot.py".into())
+        );
+        assert_eq!(
+            place("py_hooks/boot_site/x.py"),
+            Some("/l/boot/x.py".into())
+        );
+        assert_eq!(place("src/main.rs"), None);
     }
 
-    /// Where the copy is.
-    pub(crate) fn tree(&self) -> &Path {
-        &self.tree
+    #[test]
+    fn a_reason_is_the_first_error_of_a_test() {
+        assert_eq!(
+            reason("...F\nE   assert 1 == 2\nE   other\n"),
+            "assert 1 == 2"
+        );
+        assert_eq!(reason("one\ntwo\n"), "two");
     }
 }

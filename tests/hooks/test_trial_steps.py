@@ -135,6 +135,16 @@ def test_arguments_are_given_as_they_are_taken():
         call_with(3, **given)
 
 
+def test_what_a_method_does_with_its_hyperparameters_is_nothing_to_the_others():
+    def changes(hparams):
+        hparams["layers"].append(hparams.pop("units"))
+        return hparams
+
+    hparams = {"layers": [3], "units": 5}
+    assert call_with(changes, hparams=hparams) == {"layers": [3, 5]}
+    assert call_with(lambda hparams: hparams, hparams=hparams) == hparams == {"layers": [3], "units": 5}
+
+
 def test_the_mean_over_batches_is_not_weighted():
     numpy = pytest.importorskip("numpy", reason="only stacks with a framework have numpy")
     batches = [

@@ -6,6 +6,8 @@ order, and shuffles itself in `on_epoch_end`.
 """
 import importlib
 import inspect
+import json
+import os
 
 from pedl._trials import keras_metrics
 from pedl.data import BatchLoader, as_sequence
@@ -18,6 +20,9 @@ from pedl.trial import call_with
 # No epoch ends with a validation: the sequencer asks for them.
 _NEVER = 1 << 30
 
+# Where TensorFlow looks for the processes of a training, and the kinds of those that train.
+_CLUSTER, _TRAINERS = "TF_CONFIG", ("chief", "master", "worker")
+
 _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 
 
@@ -26,6 +31,7 @@ def run(trial, loaders, hparams, steps, host):
     package = _package(trial)
     _configure_session(trial, hparams, package)
     training, validation = (_Data(data, trial, package) for data in loaders.make())
+    _check_is_alone(training.is_sequence and validation.is_sequence, host)
     model = call_with(trial.build_model, hparams=hparams)
     names = _names(trial, model, package)
     fit = _Fit(model, package, training, validation)
@@ -94,6 +100,39 @@ def _configure_session(trial, hparams, package):
         tensorflow.config.threading.set_intra_op_parallelism_threads(config.intra_op_parallelism_threads)
     if config.inter_op_parallelism_threads:
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.inter_op_parallelism_threads)
+
+
+def _check_is_alone(is_of_sequences, host):
+    """Tells, where other processes are to train too, that each has all of the data (contract.md K5).
+
+    Args:
+        is_of_sequences: whether both data sets are `Sequence`s.
+        host: tells it.
+
+    Raises:
+        DefinitionError: one is a `tf.data.Dataset`, which is taken for one that is sharded then.
+    """
+    trainers = _trainers_of(os.environ.get(_CLUSTER, ""))
+    if trainers < 2:
+        return
+    if is_of_sequences:
+        host.say(f"`{_CLUSTER}` names {trainers} workers; data is not sharded, and this one trains on all of it, by itself")
+        return
+    raise DefinitionError(
+        f"`{_CLUSTER}` names {trainers} workers, and `make_data_loaders` returned a `tf.data.Dataset`\n"
+        "  its data is not sharded: each worker would train on all of it, as if it were alone",
+        f"unset `{_CLUSTER}`, and train in one process",
+    )
+
+
+def _trainers_of(text):
+    """How many processes train in the cluster that a text of JSON describes."""
+    try:
+        cluster = json.loads(text)["cluster"]
+        return sum(len(cluster.get(kind, ())) for kind in _TRAINERS)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        # TensorFlow itself says what is wrong with it.
+        return 0
 
 
 class _Data:
