@@ -114,6 +114,7 @@ class Loader:
 
     @property
     def order(self):
+        """See the class."""
         return self._batches.number
 
     def end_epoch(self, goes_on):

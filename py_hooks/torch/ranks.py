@@ -47,29 +47,34 @@ class One:
     key = ()
 
     def wrapped(self, model, device):
+        """The model itself."""
         return model
 
     def device(self):
+        """A GPU, where there is one."""
         import torch
 
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def watch(self, order):
-        pass
+        """Nothing."""
 
     def compare(self, described):
-        pass
+        """Nothing."""
 
     def compare_resumption(self):
-        pass
+        """Nothing."""
 
     def guard(self):
+        """Nothing."""
         return contextlib.nullcontext()
 
     def level(self, model, wrapped, measured):
+        """The metrics as they are."""
         return measured
 
     def share(self, live):
+        """What `live()` returns."""
         return live()
 
 
