@@ -114,7 +114,16 @@ class Ranks:
             )
         with self.guard():
             if not torch.distributed.is_initialized():
-                torch.distributed.init_process_group("gloo", rank=self.rank, world_size=self.size)
+                torch.distributed.init_process_group("gloo", store=self._store(), rank=self.rank, world_size=self.size)
+
+    def _store(self):
+        """Where the ranks meet. That of `torchrun` lives on at a restart, and holds the addresses of those who are gone."""
+        from torch.distributed import PrefixStore, TCPStore
+
+        is_of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        host, port = (os.environ[name] for name in _MEETING)
+        store = TCPStore(host, int(port), self.size, self.rank == 0 and not is_of_torchrun)
+        return PrefixStore("pedl-run {}".format(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")), store)
 
     def device(self):
         """Where this rank trains: each has a GPU of its own."""
