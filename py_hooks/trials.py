@@ -66,6 +66,10 @@ class Host:
         """Tells the user something."""
         self._process.trial.log(text)
 
+    def described(self):
+        """Texts about the definition, by what they are about."""
+        return entries.describe_sources()
+
     def begin(self, causes=()):
         """The loop begins, which may have causes for not being resumed exactly."""
         entries.announce(self._calls, list(causes))
@@ -142,11 +146,15 @@ class Host:
         """The model was validated: `(name, value)` of the metrics that are numbers."""
         self._calls.validated(scalars)
 
-    def of_torch(self):
-        """What the loops of PyTorch need besides: `py_hooks.torch.trials.Training`."""
+    def of_torch(self, ranks=None):
+        """What the loops of PyTorch need besides: `py_hooks.torch.trials.Training`.
+
+        Args:
+            ranks: what the context of the trial tells of several processes that train one model.
+        """
         from py_hooks.torch.trials import Training
 
-        return Training(self._calls)
+        return Training(self._calls, ranks)
 
     @contextlib.contextmanager
     def untracked(self):
@@ -187,3 +195,5 @@ class Host:
         calls = self._calls
         if calls.begun and not calls.replaying and calls.checkpointed_at != calls.batches:
             calls.save(is_wanted=True)
+        if calls.agreement is not None:
+            calls.agreement.end()

@@ -106,6 +106,7 @@ class Calls:
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics.
         checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
+        agreement: with the other ranks that train the same model (`torch/ranks.py`); None where there is one process.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -141,6 +142,7 @@ class Calls:
         self.at_last = []
         self.at_validation = []
         self.checkpointed_at = None
+        self.agreement = None
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
@@ -208,6 +210,11 @@ class Calls:
             )
         if self.begun and is_told:
             self.tell_exactness()
+
+    @property
+    def takes_checkpoints(self):
+        """Whether checkpoints are taken: nothing was met that none of them could hold."""
+        return self._takes_checkpoints
 
     def _keep_nothing(self):
         """No further checkpoint is taken, and so no signal waits for one."""
@@ -407,6 +414,8 @@ class Calls:
         due = self.trial.batch_done(monotonic())
         for _ in range(1, batches):
             due = self._step_ended_inside(due) | self.trial.batch_done(monotonic())
+        if self.agreement is not None:
+            due = self.agreement.of_batch(due)
         if due:
             self.append_pending()
             self._do(due)
@@ -475,7 +484,8 @@ class Calls:
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
         if due & SIGNAL:
-            self.heed_signal()
+            heed = self.heed_signal if self.agreement is None else self.agreement.heed_signal
+            heed()
         elif due & CHECKPOINT_DUE and self._takes_checkpoints:
             self.save(is_wanted=bool(due & CHECKPOINT_WANTED))
         if due & PLANNED:
@@ -486,7 +496,7 @@ class Calls:
 
         Not in what the script calls within a fit, where Keras 3 may hold the variables' values elsewhere.
         """
-        if self.trial.signal_calls and not self.replaying and len(self.entries) < 2:
+        if self.trial.signal_calls and not self.replaying and len(self.entries) < 2 and self.agreement is None:
             self.heed_signal()
 
     # -- signals that ask for the end ----------------------------------------------------------------------------
@@ -544,7 +554,7 @@ class Calls:
         wanted = self.guarded(self.trial.validated, self.epoch, metrics)
         # A call of its own, so that a replay can end here.
         self.checked(COMPOSITE, self.trial.intern("validation"), 0)
-        if wanted and self._takes_checkpoints:
+        if wanted and (self._takes_checkpoints or self.agreement is not None):
             self.save(is_wanted=True)
 
     def checksum_of(self, values, named_values):
@@ -575,6 +585,8 @@ class Calls:
         While one is written it is skipped, unless it is `is_wanted` of this very state: then that one is waited for.
         """
         if self.trial.saving() and not is_wanted:
+            return
+        if self.agreement is not None and not self.agreement.may_save():
             return
         if self._raised is not None:
             self.refuse_exactness(f"the script handled an exception (`{self._raised}`) of a call that was to be recorded")

@@ -15,6 +15,7 @@ _utils/fetch.py; _utils/collate.py, `collate_tensor_fn`.
 import contextlib
 import itertools
 import multiprocessing
+import zlib
 
 from py_hooks.advice import data, worker_processes
 from py_hooks.advice.random_streams import mix
@@ -53,23 +54,68 @@ def has_places(loader):
     return True
 
 
+def length_of_share(loader, size):
+    """How many batches each of so many processes has of a pass."""
+    return len(loader) // size if loader.drop_last else -(-len(loader) // size)
+
+
+def share_of(order, rank, size, auto_collation, drop_last):
+    """The batches of one process: of each so many in a row one, which together are a batch of all.
+
+    Where less are left at the end, their rows are shared evenly; rows of the beginning fill up what is missing. It is as
+    `DistributedSampler` does, and as if one process had batches that are `size` times as large.
+
+    Args:
+        order: indices of all batches.
+        rank: of the process.
+        size: of all of them.
+        auto_collation: whether a batch is a list of indices.
+        drop_last: whether what does not fill a batch of all is left out.
+    """
+    batches = order if auto_collation else [[index] for index in order]
+    share = []
+    for start in range(0, len(batches), size):
+        group = batches[start : start + size]
+        if len(group) == size and len(set(map(len, group))) == 1:
+            share.append(group[rank])
+        elif not drop_last or len(group) == size:
+            rows = list(itertools.chain.from_iterable(group))
+            per_rank = -(-len(rows) // size)
+            everything = itertools.cycle(itertools.chain.from_iterable(batches))
+            rows.extend(itertools.islice(everything, per_rank * size - len(rows)))
+            share.append(rows[rank * per_rank : (rank + 1) * per_rank])
+    return share if auto_collation else [batch[0] for batch in share]
+
+
 class Loader:
     """The passes over a loader.
+
+    Attributes:
+        order: a number that stands for the order in which the running pass goes through the data set.
 
     Args:
         loader: a `DataLoader`, which `has_places`.
         key: `Streams.new_key()`.
         workers: processes of a pool that build the batches; with 0 who takes them does. None: as many as the loader has.
+        share: which of how many processes the passes are for, each of which has its share of all batches.
     """
 
-    def __init__(self, loader, key, workers=None):
+    def __init__(self, loader, key, workers=None, share=(0, 1)):
         self._loader = loader
+        if share[0]:
+            # What an item draws is not what those of others do.
+            key = (*key, "rank", share[0])
         workers = loader.num_workers if workers is None else workers
-        self._batches = LoaderBatches(loader)
+        self._batches = LoaderBatches(loader, share)
         # Where nothing but a worker is prepared for it, no batch can be looked at before.
         probes = loader.worker_init_fn is None
         self._items = data.Items(self._batches, key, workers, in_processes=workers > 0, probes=probes)
         self._epoch = -1
+
+    @property
+    def order(self):
+        """See the class."""
+        return self._batches.number
 
     def end_epoch(self, goes_on):
         """An epoch is over; where the pass `goes_on`, its next batches are of the data set as it is then."""
@@ -92,9 +138,15 @@ class LoaderBatches:
 
     Args:
         loader: the `DataLoader`.
+        share: as of `Loader`.
+
+    Attributes:
+        number: stands for the order of the pass; 0 where nobody shares it.
     """
 
-    def __init__(self, loader):
+    def __init__(self, loader, share=(0, 1)):
+        self._share = share
+        self.number = 0
         self.dataset = loader.dataset
         self._collate = loader.collate_fn
         self._kind = loader._dataset_kind, loader._auto_collation, loader.drop_last
@@ -119,7 +171,11 @@ class LoaderBatches:
             self._base_seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
         sampler = iter(loader._index_sampler)
         self._passes += 1
-        self._order = _packed(list(itertools.islice(sampler, len(loader._index_sampler))))
+        order = list(itertools.islice(sampler, len(loader._index_sampler)))
+        if self._share[1] > 1:
+            self.number = zlib.crc32(repr(order).encode())
+            order = share_of(order, *self._share, loader._auto_collation, loader.drop_last)
+        self._order = _packed(order)
         self.dataset = loader.dataset
 
     def __len__(self):
@@ -138,7 +194,8 @@ class LoaderBatches:
 
         kind, auto_collation, drop_last = self._kind
         fetcher = _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last)
-        seed = mix("torch", self._base_seed, self._passes, place) >> 1
+        rank, size = self._share
+        seed = mix("torch", self._base_seed, self._passes, place * size + rank) >> 1
         generator = torch.default_generator
         # Where a batch is only looked at, by the process that trains.
         before = generator.get_state() if _number() is None else None

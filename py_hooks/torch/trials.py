@@ -12,6 +12,7 @@ from py_hooks.advice.calls import Unrepeatable
 from py_hooks.advice.random_streams import PrivateStream, mix
 from py_hooks.torch import data_loader
 from py_hooks.torch.generator import TorchGenerator, drawing_from
+from py_hooks.torch.ranks import of as of_ranks
 from py_hooks.torch.states import ModelState, TrialState
 
 # The name of what holds the tensors of a trial in a checkpoint.
@@ -26,10 +27,15 @@ class Training:
 
     Args:
         calls: the recorder.
+        ranks: what the host tells of them; None or nothing where there is one process.
+
+    Attributes:
+        ranks: those of `ranks.py`.
     """
 
-    def __init__(self, calls):
+    def __init__(self, calls, ranks=None):
         self._calls = calls
+        self.ranks = of_ranks(calls, ranks)
         self._generator = TorchGenerator()
         self._owned = []
         calls.state_providers.append(("torch", self._generator))
@@ -45,6 +51,14 @@ class Training:
             torch.set_num_threads(known["threads"])
         elif not any(map(os.environ.get, _THREAD_VARIABLES)):
             torch.set_num_threads(self._calls.trial.threads)
+
+    def compare(self, described):
+        """Training is about to begin: all ranks train the same.
+
+        Args:
+            described: texts by what they describe, which are the same for all.
+        """
+        self.ranks.compare({**described, "random numbers drawn so far": str(self._key)})
 
     def causes(self):
         """What cannot be repeated exactly."""
@@ -74,9 +88,17 @@ class Training:
             with owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key)):
                 yield
 
-    def passes(self, loader):
-        """The passes over a loader: a `Passes`."""
-        return Passes(loader, self, self._calls.streams.new_key())
+    def passes(self, loader, is_shared=False):
+        """The passes over a loader: a `Passes`.
+
+        Args:
+            loader: of the user.
+            is_shared: each rank has its share of the batches.
+        """
+        made = Passes(loader, self, self._calls.streams.new_key(), (self.ranks.rank, self.ranks.size) if is_shared else (0, 1))
+        if is_shared:
+            self.ranks.watch(made.order)
+        return made
 
 
 class Passes:
@@ -86,21 +108,23 @@ class Passes:
         loader: of the user.
         training: whose streams are drawn from.
         key: `Streams.new_key()`.
+        share: which rank of how many the passes are for.
 
     Attributes:
         loader: of the user.
         length: how many batches a pass has; None where that is not known.
     """
 
-    def __init__(self, loader, training, key):
+    def __init__(self, loader, training, key, share=(0, 1)):
         self.loader = loader
+        self._share = share
         self._training = training
         self._key = "pass", *key
         self._number = -1
         self._has_places = data_loader.has_places(loader)
         self._ours = None
         try:
-            self.length = len(loader)
+            self.length = data_loader.length_of_share(loader, share[1])
         except TypeError:
             self.length = None
 
@@ -114,8 +138,12 @@ class Passes:
             if self._ours is None:
                 # Workers that are no copies of this process do not know the definition.
                 workers = self.loader.num_workers if data_loader.is_forked(self.loader) else 0
-                self._ours = data_loader.Loader(self.loader, self._key, workers)
+                self._ours = data_loader.Loader(self.loader, self._key, workers, self._share)
             return _Pass(self._ours.begin())
+
+    def order(self):
+        """A number that stands for the order of the running pass, of all ranks."""
+        return self._ours.order if self._ours is not None else 0
 
     def end(self):
         """The pass is over."""

@@ -207,6 +207,7 @@ fn context(prepared: &Prepared) -> Value {
         "configuration": prepared.configuration,
         "batches_per_step": launch.batches_per_step,
         "definition": prepared.definition,
+        "ranks": prepared.ranks,
     })
 }
 

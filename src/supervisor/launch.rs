@@ -21,6 +21,7 @@ use rustix::thread::sched_getaffinity;
 use serde_json::{Value, json};
 
 use super::child::user_set_hash_seed;
+use super::ranks::Ranks;
 use super::trial_dir::{Identity, TrialDir};
 use super::unexpected;
 use crate::cli::parse::{CommandLine, Program};
@@ -47,6 +48,8 @@ pub(super) struct Prepared {
     pub(super) configuration: Value,
     /// What the program of a model definition has to know of it; null where a script is run.
     pub(super) definition: Value,
+    /// Which of several processes this one is, for that program; null where there is one.
+    pub(super) ranks: Value,
     /// Variables for the script, to be set in this order.
     pub(super) environment: Vec<(String, String)>,
     /// Where the script runs; `None`: here.
@@ -68,14 +71,27 @@ pub(super) fn prepare(
         }
         None => (None, None),
     };
-    let directory = TrialDir::new(trial_dir(line, configuration)?, stream);
+    let base = trial_dir(line, configuration)?;
+    let is_definition = configuration.is_some_and(|known| known.definition.is_some());
+    let ranks = is_definition
+        .then(Ranks::of_environment)
+        .transpose()?
+        .flatten();
+    let path = ranks
+        .as_ref()
+        .map_or_else(|| base.clone(), |ranks| ranks.directory(&base));
+    let directory = TrialDir::new(path, stream);
     let there = directory.inode();
     if there.is_some() {
         // Now, and not when the script first trains: it would write over the files of the other.
         directory.check_not_in_use()?;
     }
     // What is moved aside anyway need not be understood.
-    let replaces = there.filter(|_| options.fresh || directory.is_over());
+    let is_over = || match &ranks {
+        Some(ranks) => ranks.are_over(&base),
+        None => directory.is_over(),
+    };
+    let replaces = there.filter(|_| options.fresh || is_over());
     let recorded = match replaces {
         Some(_) => None,
         None => directory.identity()?,
@@ -89,10 +105,18 @@ pub(super) fn prepare(
         .unwrap_or(BATCHES_PER_STEP);
     let mut fingerprint = configuration.map_or_else(BTreeMap::new, Configuration::identity);
     fingerprint.extend(length_identity(steps, batches_per_step));
+    if let Some(ranks) = &ranks {
+        check_seed(configuration)?;
+        fingerprint.insert("ranks".to_owned(), ranks.text());
+    }
     let started_in = configuration
         .and_then(|known| known.directory.clone())
         .or_else(|| env::current_dir().ok());
     let mut asked = asked(line, configuration, fingerprint, recorded.as_ref())?;
+    if ranks.is_some() && !user_set_hash_seed() {
+        // All ranks make the same of a set.
+        asked.hash_seed = asked.trial_seed.max(1);
+    }
     asked.started_in = started_in
         .as_deref()
         .map(|started_in| seen_from(directory.path(), started_in));
@@ -103,6 +127,14 @@ pub(super) fn prepare(
         }
         None => asked,
     };
+    if let Some(ranks) = ranks
+        .as_ref()
+        .filter(|_| there.is_some() && replaces.is_none())
+    {
+        ranks.go_back(&base)?;
+    }
+    // The first tells how training goes.
+    let is_told = options.verbose || ranks.as_ref().is_none_or(Ranks::is_first);
     let launch = Launch {
         schema: LAUNCH_SCHEMA,
         trial_dir: directory.path().to_owned(),
@@ -131,8 +163,8 @@ pub(super) fn prepare(
         log_limit_bytes: options.log_limit_bytes,
         no_hooks: options.no_hooks.clone(),
         log_format: options.log_format.as_str().to_owned(),
-        events,
-        verbosity: i8::from(options.verbose) - i8::from(options.quiet),
+        events: events.filter(|_| ranks.as_ref().is_none_or(Ranks::is_first)),
+        verbosity: i8::from(options.verbose) - i8::from(options.quiet || !is_told),
         threads: identity.threads,
         notes: configuration.map_or_else(Vec::new, |known| known.notes.clone()),
         replaces,
@@ -149,6 +181,7 @@ pub(super) fn prepare(
         definition: configuration
             .and_then(|known| known.definition.as_ref())
             .map_or(Value::Null, |known| json!({"module": known.module})),
+        ranks: ranks.map_or(Value::Null, |ranks| ranks.value(&base)),
         environment: configuration.map_or_else(Vec::new, Configuration::environment),
         working_directory: configuration.and_then(|known| known.directory.clone()),
     })
@@ -261,6 +294,18 @@ fn asked(
         experiment_seed,
         started_in: None,
     })
+}
+
+/// Refuses ranks that would draw different seeds.
+fn check_seed(configuration: Option<&Configuration>) -> Result<(), Failure> {
+    if configuration.is_none_or(|known| known.experiment_seed().is_some()) {
+        return Ok(());
+    }
+    let what = "the configuration has no `reproducibility.experiment_seed`, and several ranks are to train";
+    Err(Failure::new(Exit::Configuration, what)
+        .detail("expected: a seed from which every rank draws the same hyperparameters and the same order of the data")
+        .detail("the model definition was not started")
+        .hint("add `reproducibility: {experiment_seed: 1}`"))
 }
 
 /// The Unix time, as PEDL seeds an experiment that names no seed.

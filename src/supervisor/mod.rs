@@ -22,6 +22,9 @@
 //! counted, and the run ends by that signal, or with `--preempt-exit-code`. A trial process that does not end within
 //! `--grace` seconds of SIGTERM, and a few more, is killed.
 //!
+//! **Ranks** (`ranks`). One of several processes that train one model is not started again here: without it the others
+//! end as well, and whoever started all of them starts all of them again.
+//!
 //! An exit code is the script's answer and passed on. But with `--max-restarts`, or under an experiment
 //! configuration, whose `max_restarts` is 5 by default, a script that fails after its training has
 //! begun is started again so often, unless the fault is one that comes again for certain: the codes of
@@ -31,6 +34,7 @@ mod child;
 mod ending;
 mod launch;
 mod preemption;
+mod ranks;
 mod signals;
 mod trial_dir;
 
@@ -99,6 +103,8 @@ pub(crate) fn run(
             .flatten();
         let again = match end {
             _ if preempted.is_some() => false,
+            // One alone finds no others: they have ended too, and all are started together.
+            _ if !prepared.ranks.is_null() => false,
             End::Signal(signal) => {
                 is_crash(signal)
                     && max_restarts != Some(0)

@@ -47,6 +47,8 @@ def run(definition, known, host):
         DefinitionError: the user's classes and functions are not what they have to be.
     """
     configuration, hparams = known["configuration"] or {}, known["hyperparameters"]
+    if known.get("ranks"):
+        _check_ranks(definition.trial_class, known["ranks"])
     controller = importlib.import_module(definition.trial_class._controller)
     loaders = Loaders(definition, configuration, hparams) if definition.trial_class._has_data_loaders else None
     download(definition, known, host)
@@ -54,6 +56,16 @@ def run(definition, known, host):
     steps = Steps(call_with(trial.callbacks, hparams=hparams), known["batches_per_step"])
     controller.run(trial, loaders, hparams, steps, host)
     host.finish()
+
+
+def _check_ranks(trial_class, ranks):
+    """Of several processes only those of PyTorch train one model."""
+    if trial_class._controller != "pedl._trials.pytorch":
+        raise DefinitionError(
+            f"`WORLD_SIZE` is {ranks['size']}, and the trial class `{trial_class.__name__}` is trained by one process\n"
+            "  expected: a `PyTorchTrial`, or `WORLD_SIZE` not set\n  nothing was trained",
+            "unset `WORLD_SIZE`, or start it without `torchrun`",
+        )
 
 
 class Loaders:

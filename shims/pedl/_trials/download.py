@@ -35,7 +35,9 @@ def download(definition, known, host):
         return
     given = known["configuration"] or {}, known["hyperparameters"]
     with host.untracked():
-        key = json.dumps([socket.gethostname(), host.directory, given, _source_of(function)], sort_keys=True)
+        # One of all ranks calls it.
+        trial = (known.get("ranks") or {}).get("directory", host.directory)
+        key = json.dumps([socket.gethostname(), trial, given, _source_of(function)], sort_keys=True)
         directory = once(key, lambda: _called(function, *given))
     os.environ[VARIABLE] = json.dumps(dict(known, download_data_dir=directory))
 

@@ -5,6 +5,7 @@ of its scheduler is put in where the checkpoint was taken.
 """
 import importlib
 
+from pedl._context import context
 from pedl._trials import metrics
 from pedl._trials.pytorch_ways import way_of
 from pedl.errors import DefinitionError
@@ -19,18 +20,24 @@ def run(trial, loaders, hparams, steps, host):
     torch = importlib.import_module("torch")
     way = way_of(trial)
     clip = _clipping(hparams, torch)
-    training = host.of_torch()
+    training = host.of_torch(context().get("ranks"))
+    ranks = training.ranks
     pair = [_checked_loader(loader, torch) for loader in loaders.make()]
     _check_batch_size(way, pair, host)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if ranks.size > 1:
+        _check_shares(pair[0], torch)
+    device = ranks.device()
     model = _checked(call_with(trial.build_model, hparams=hparams), torch.nn.Module, "build_model").to(device)
     optimizer = _checked(trial.optimizer(model), torch.optim.Optimizer, "optimizer")
     scheduler = trial.create_lr_scheduler(optimizer)
     if scheduler is not None:
         _checked(scheduler, LRScheduler, "create_lr_scheduler")
     training.provide(trial, model, optimizer, scheduler, pair)
+    passes = [training.passes(pair[0], is_shared=True), training.passes(pair[1])]
+    training.compare(host.described())
     host.begin(training.causes())
-    loop = _Loop(torch, training, host, steps, way, model, device, [training.passes(one) for one in pair])
+    ranks.compare_resumption()
+    loop = _Loop(torch, training, host, steps, way, model, device, passes)
     loop.optimize_with(optimizer, scheduler, clip)
     with host.loop():
         loop.train()
@@ -57,6 +64,21 @@ def _checked_loader(loader, torch):
             "a `DataLoader` of torch itself" if is_torchs else f"an object of class `{type(loader).__name__}`"
         ),
         "it takes the same arguments: `from pedl.frameworks.pytorch import DataLoader`",
+    )
+
+
+def _check_shares(loader, torch):
+    """Of several processes each has its share of the training data, by indices."""
+    if isinstance(loader.dataset, torch.utils.data.IterableDataset) or not hasattr(loader.dataset, "__len__"):
+        problem = "has an iterable data set", "a data set with indices and a length, of which each rank has its share"
+    elif isinstance(loader.sampler, torch.utils.data.DistributedSampler):
+        problem = "has a `DistributedSampler`", "a sampler of the whole data set: each rank has its share of what that draws"
+    elif type(loader).__iter__ is not torch.utils.data.DataLoader.__iter__:
+        problem = "has an `__iter__` of its own", "that of `DataLoader`"
+    else:
+        return
+    raise DefinitionError(
+        f"the loader of the training data {problem[0]}, and several ranks train\n  expected: {problem[1]}\n  nothing was trained"
     )
 
 
@@ -111,6 +133,9 @@ class _Loop:
         self._steps = steps
         self._way = way
         self._model = model
+        self._ranks = training.ranks
+        # What gradients come from.
+        self._trained = self._ranks.wrapped(model, device)
         self._device = device
         self._data = _Epochs(passes[0])
         self._validation = passes[1]
@@ -153,14 +178,15 @@ class _Loop:
 
     def _train_batch(self):
         number = self._host.batches
-        with self._training.alone("train", number):
+        ranks = self._ranks
+        with ranks.guard(), self._training.alone("train", number, *ranks.key):
             batch = self._data.take()
             if self._data.has_begun_late:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
             batch = self._on_device(batch)
-            measured = self._checked(self._way.train(batch, self._model, self._data.epoch, number), self._way.training)
+            measured = self._checked(self._way.train(batch, self._trained, self._data.epoch, number), self._way.training)
             self._make_step(_loss_of(measured, self._way.training, self._torch))
-            return _plain(measured)
+            return ranks.level(self._model, self._trained, _plain(measured))
 
     def _checked(self, measured, method):
         if not isinstance(measured, dict):
@@ -198,7 +224,7 @@ class _Loop:
         self._steps.validation_begins()
         self._validations += 1
         data = _Counted(self._validation)
-        measured, begun = host.validate(lambda: self._evaluate(data))
+        measured, begun = host.validate(lambda: self._ranks.share(lambda: self._evaluate(data)))
         data.catch_up(begun)
         host.validated(metrics.scalars(measured))
         self._validated = host.batches

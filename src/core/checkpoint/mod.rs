@@ -285,6 +285,29 @@ impl<F: FileSystem> Store<F> {
         retention::set_aside(self, newest)
     }
 
+    /// Where the run stood at each checkpoint whose manifest is whole: batches and recorded calls, newest first.
+    ///
+    /// # Errors
+    ///
+    /// The folder of checkpoints cannot be listed.
+    pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
+        let folders = self.checkpoints()?.into_iter();
+        let manifests = folders.filter_map(|(_, path)| reader::manifest_in(&self.shared.fs, &path));
+        Ok(manifests
+            .map(|manifest| (manifest.batch, manifest.calls))
+            .collect())
+    }
+
+    /// Takes the checkpoints that are newer than the one at this position out of the way, as
+    /// [`set_aside`](Self::set_aside) does; `None`: all of them.
+    ///
+    /// # Errors
+    ///
+    /// Storage.
+    pub fn go_back_to(&self, position: Option<(u64, u64)>) -> Result<()> {
+        retention::go_back_to(self, position)
+    }
+
     /// Checkpoints by name, newest first; of one batch the replaced one last.
     fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>> {
         let Shared { fs, layout, .. } = &*self.shared;

@@ -1,7 +1,7 @@
 //! Which checkpoints stay, and how the others go: step 8 of a commit.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::fs::{FileSystem, remove_with_files};
 use super::layout::{Name, parse_pack};
@@ -117,19 +117,48 @@ fn remove_contents<F: FileSystem>(store: &Store<F>, kept: &[u64]) -> Result<()> 
     Ok(())
 }
 
+/// See [`Store::go_back_to`].
+pub(super) fn go_back_to<F: FileSystem>(
+    store: &Store<F>,
+    position: Option<(u64, u64)>,
+) -> Result<()> {
+    let fs = &store.shared.fs;
+    let mut damaged_folders = Vec::new();
+    let mut kept = None;
+    for (batch, folder) in store.checkpoints()? {
+        let of = reader::manifest_in(fs, &folder).map(|manifest| (manifest.batch, manifest.calls));
+        if kept.is_some() || (position.is_some() && of == position) {
+            kept = kept.or(Some(folder));
+        } else {
+            damaged_folders.push((batch, folder));
+        }
+    }
+    set_aside_folders(store, kept.as_deref(), &damaged_folders)
+}
+
 /// See [`Store::set_aside`].
 pub(super) fn set_aside<F: FileSystem>(store: &Store<F>, newest: &Newest<F>) -> Result<()> {
-    if newest.damaged_folders.is_empty() {
+    let used = newest.checkpoint.as_ref().map(super::Checkpoint::folder);
+    set_aside_folders(store, used, &newest.damaged_folders)
+}
+
+/// Renames folders of checkpoints, and points `latest` at the one that is used.
+fn set_aside_folders<F: FileSystem>(
+    store: &Store<F>,
+    used: Option<&Path>,
+    folders: &[(u64, PathBuf)],
+) -> Result<()> {
+    if folders.is_empty() {
         return Ok(());
     }
     let Shared { fs, layout, .. } = &*store.shared;
-    if let Some(checkpoint) = &newest.checkpoint {
-        store.point_latest_at(checkpoint.folder())?;
+    if let Some(folder) = used {
+        store.point_latest_at(folder)?;
     } else {
         fs.remove_file(&layout.latest())?;
         fs.sync_directory(layout.trial_dir())?;
     }
-    for (batch, folder) in &newest.damaged_folders {
+    for (batch, folder) in folders {
         let aside = layout.damaged(*batch);
         if fs.stat(&aside)?.is_some() {
             discard(store, std::slice::from_ref(&aside))?;

@@ -1,6 +1,7 @@
 """A callback that writes the metrics of a trial for TensorBoard. It needs no TensorFlow."""
 import os
 
+from pedl._context import context
 from pedl._trials import metrics as averages
 from pedl.callback import Callback
 from pedl.frameworks.tensorflow.event_writer import EventWriter
@@ -34,6 +35,9 @@ class TensorBoard(Callback):
         self._add("validation", step_id, metrics)
 
     def _add(self, kind, step_id, metrics):
+        if (context().get("ranks") or {}).get("rank"):
+            # Of several processes the first writes.
+            return
         if kind not in self._writers:
             self._writers[kind] = EventWriter(os.path.join(self._directory, str(get_trial_id()), kind))
         self._writers[kind].add(step_id, averages.scalars(metrics))

@@ -1,0 +1,194 @@
+//! One of several processes that train one model: what `torchrun` tells each in its environment.
+//!
+//! Each rank is a pedl-run with a trial directory of its own: rank 0 has that of the trial, and rank N the one
+//! beside it whose name ends in `-rank-N`. All checkpoints are taken at the same moments of training. Of a run
+//! that was killed one rank may have a checkpoint more than another, so each looks into the directories of all
+//! and goes back to the newest moment of which every one has a checkpoint. Only once all have come so far does
+//! any of them begin.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use pedl_core::checkpoint::Store;
+use serde_json::{Value, json};
+
+use super::trial_dir::TrialDir;
+use super::unexpected;
+use crate::failure::{Exit, Failure};
+
+/// The most ranks that are believed.
+const MOST: u64 = 1 << 16;
+
+/// Which of the processes this one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ranks {
+    rank: u64,
+    size: u64,
+    local: u64,
+}
+
+impl Ranks {
+    /// What the environment says; `None` where there is one process, or nobody says.
+    pub(super) fn of_environment() -> Result<Option<Self>, Failure> {
+        Self::of(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Failure> {
+        let number = |name: &str, below: u64| -> Result<u64, Failure> {
+            let text = variable(name);
+            let number = text.as_deref().and_then(|text| text.parse().ok());
+            number.filter(|number| *number < below).ok_or_else(|| {
+                let what = match &text {
+                    Some(text) => format!("the environment variable `{name}` is `{text}`"),
+                    None => format!("`WORLD_SIZE` is set, and the environment variable `{name}` is not"),
+                };
+                Failure::new(Exit::Configuration, what)
+                    .detail(format!("expected: a whole number from 0 to {}", below - 1))
+                    .detail("the model definition was not started")
+                    .hint("start the ranks with `torchrun --no-python --nproc_per_node N pedl-run ...`, or unset `WORLD_SIZE`")
+            })
+        };
+        if variable("WORLD_SIZE").is_none_or(|text| text.is_empty()) {
+            return Ok(None);
+        }
+        let size = number("WORLD_SIZE", MOST)?;
+        if size < 2 {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            rank: number("RANK", size)?,
+            size,
+            local: number("LOCAL_RANK", size)?,
+        }))
+    }
+
+    /// Whether this is the one that others go by.
+    pub(super) fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// For the identity of the trial.
+    pub(super) fn text(&self) -> String {
+        format!("{} of {}", self.rank, self.size)
+    }
+
+    /// The trial directory of this rank, where that of the trial is `base`.
+    pub(super) fn directory(&self, base: &Path) -> PathBuf {
+        directory(base, self.rank)
+    }
+
+    /// What the program of a model definition is told.
+    pub(super) fn value(&self, base: &Path) -> Value {
+        json!({
+            "rank": self.rank,
+            "size": self.size,
+            "local_rank": self.local,
+            "directory": base.display().to_string(),
+        })
+    }
+
+    /// Whether the trials of all ranks have ended. Where only some have, these go on from their last checkpoint.
+    pub(super) fn are_over(&self, base: &Path) -> bool {
+        self.all(base)
+            .all(|path| TrialDir::new(path, None).is_over())
+    }
+
+    /// Takes out of this rank's way what another has no checkpoint of.
+    pub(super) fn go_back(&self, base: &Path) -> Result<(), Failure> {
+        let mut common: Option<Vec<(u64, u64)>> = None;
+        let (mut has_some, mut missing) = (false, None);
+        for path in self.all(base) {
+            let positions = Store::open(&path)
+                .positions()
+                .map_err(|error| unreadable(&path, &error.to_string()))?;
+            has_some |= !positions.is_empty();
+            if !path.join("trial.json").is_file() {
+                missing = Some(path);
+            }
+            common = Some(match common {
+                None => positions,
+                Some(common) => common
+                    .into_iter()
+                    .filter(|position| positions.contains(position))
+                    .collect(),
+            });
+        }
+        if let Some(missing) = missing.filter(|_| has_some) {
+            return Err(unreadable(&missing, "other ranks have checkpoints, and this one has no trial")
+                .hint("keep the trial directories where all ranks reach them, or begin a new trial with `--fresh`"));
+        }
+        let common = common.and_then(|common| common.into_iter().max());
+        Store::open(&self.directory(base))
+            .go_back_to(common)
+            .map_err(|error| {
+                unexpected(
+                    "setting checkpoints aside",
+                    std::io::Error::other(error.to_string()),
+                )
+            })
+    }
+
+    fn all(&self, base: &Path) -> impl Iterator<Item = PathBuf> {
+        (0..self.size).map(move |rank| directory(base, rank))
+    }
+}
+
+fn directory(base: &Path, rank: u64) -> PathBuf {
+    if rank == 0 {
+        return base.to_owned();
+    }
+    let mut name = base.as_os_str().to_owned();
+    name.push(format!("-rank-{rank}"));
+    PathBuf::from(name)
+}
+
+fn unreadable(path: &Path, problem: &str) -> Failure {
+    let what = format!(
+        "the trial of one of the ranks, `{}`, cannot be continued",
+        path.display()
+    );
+    Failure::new(Exit::Configuration, what)
+        .detail(problem)
+        .detail("the model definition was not started")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Option<Ranks>, Failure> {
+        Ranks::of(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn ranks_are_what_the_environment_says() {
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(of(&[("WORLD_SIZE", "1"), ("RANK", "0")]), Ok(None));
+        let second = [("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")];
+        let second = of(&second)
+            .expect("they are numbers")
+            .expect("there are two");
+        assert!(!second.is_first());
+        assert_eq!(second.text(), "1 of 2");
+        assert_eq!(
+            second.directory(Path::new("/a/b")),
+            Path::new("/a/b-rank-1")
+        );
+    }
+
+    #[test]
+    fn what_is_no_rank_is_refused() {
+        for wrong in [
+            &[("WORLD_SIZE", "two")][..],
+            &[("WORLD_SIZE", "2")],
+            &[("WORLD_SIZE", "2"), ("RANK", "2"), ("LOCAL_RANK", "0")],
+            &[("WORLD_SIZE", "2"), ("RANK", "0")],
+        ] {
+            let failure = of(wrong).expect_err("it is no rank");
+            assert_eq!(failure.exit, Exit::Configuration);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+"""Several processes that train one model of PyTorch, as `torchrun` starts them (contract.md D4)."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import support
+
+pytestmark = pytest.mark.stack("keras3-torch")
+
+DEFINITION = support.ROOT / "tests" / "definitions" / "pytorch_ranks"
+
+CONFIGURATION = """
+entrypoint: ":RanksTrial"
+hyperparameters: {hyperparameters}
+batches_per_step: 5
+min_validation_period: 2
+searcher: {{name: single, metric: error, max_steps: 4}}
+{seed}
+max_restarts: 0
+"""
+
+# 52 rows in batches of 8 of both: 6, and one of 4 rows.
+GLOBAL_BATCH_SIZE = 8
+
+
+class Ranks:
+    """A trial of some ranks, started any number of times."""
+
+    def __init__(self, script_run, base, size, options, seed, hyperparameters):
+        self._script_run = script_run
+        self._options = options
+        self.size = size
+        self.base = base
+        base.mkdir()
+        self.definition = base / "definition"
+        shutil.copytree(str(DEFINITION), str(self.definition), ignore=shutil.ignore_patterns("__pycache__"))
+        self.notes_file = base / "notes"
+        self.notes_file.write_text("")
+        given = {"noise": True, "global_batch_size": GLOBAL_BATCH_SIZE, **hyperparameters}
+        (base / "configuration.yaml").write_text(CONFIGURATION.format(hyperparameters=json.dumps(given), seed=seed))
+        names = [base / "trial", *(base / f"trial-rank-{rank}" for rank in range(1, size))]
+        self.trials = [support.Trial(name) for name in names]
+
+    def notes(self):
+        return self.notes_file.read_text().splitlines()
+
+    def environment(self, rank, port, **changes):
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        common = {"NOTES": self.notes_file, "XDG_CACHE_HOME": self.base / "cache", "OMP_NUM_THREADS": 1}
+        of_rank = ranks if self.size > 1 else {}
+        return {name: str(value) for name, value in {**common, **of_rank, **changes}.items()}
+
+    def options(self):
+        return ["--config", self.base / "configuration.yaml", "--trial-dir", self.base / "trial", "--exact", *self._options]
+
+    def start(self, **changes):
+        """Starts all ranks."""
+        with socket.socket() as there:
+            there.bind(("127.0.0.1", 0))
+            port = there.getsockname()[1]
+        runs = [
+            self._script_run(self.definition, options=self.options(), environment=self.environment(rank, port, **changes))
+            for rank in range(self.size)
+        ]
+        return [run.start() for run in runs]
+
+    def run(self, **changes):
+        """Starts all ranks, and waits for their ends."""
+        return [running.wait(120) for running in self.start(**changes)]
+
+    def check(self, **changes):
+        """As `run`, where all end with 0. Returns the hash that all of them print."""
+        hashes = {tuple(ended.check().hashes) for ended in self.run(**changes)}
+        assert len(hashes) == 1
+        ((only,),) = hashes
+        return only
+
+    def batches(self, rank):
+        return [int(line.split()[2]) for line in self.notes() if line.startswith(f"batch {rank} ")]
+
+    def folders(self, rank):
+        """Those of checkpoints, the newest last."""
+        return sorted(Path(self.trials[rank].directory, "checkpoints").glob("batch-*"))
+
+    def losses(self):
+        return [event["metrics"]["loss"] for event in self.trials[0].events if event["event"] == "step"]
+
+
+@pytest.fixture
+def ranks(script_run, tmp_path):
+    """A function that makes a trial of some ranks: 4 steps of 5 batches, 7 in an epoch, validated after 2 and 4."""
+    made = []
+
+    def make(*options, size=2, seed="reproducibility: {experiment_seed: 7}", **hyperparameters):
+        made.append(Ranks(script_run, tmp_path / f"ranks-{len(made)}", size, options, seed, hyperparameters))
+        return made[-1]
+
+    return make
+
+
+def test_ranks_train_as_one_process_with_the_batches_of_all(ranks):
+    one, two = ranks(size=1, noise=False), ranks(noise=False)
+    one.check()
+    two.check()
+    assert two.losses() == pytest.approx(one.losses(), rel=1e-5)
+    assert [len(one.losses()), len(set(one.losses()))] == [4, 4]
+    assert sorted({line.split()[1] for line in two.notes() if line.startswith("validated")}) == ["0"]
+    assert two.batches(0) == two.batches(1) == list(range(20))
+
+
+def test_a_rank_that_was_killed_goes_on_with_all_the_others(ranks):
+    undisturbed = ranks().check()
+    run = ranks("--checkpoint-seconds", "0")
+    for killed, batch in ((1, 7), (0, 13)):
+        ended = run.run(KILL=f"{killed} {batch}")
+        ended[killed].check(-9)
+        ended[1 - killed].check(75)
+        assert f"rank {1 - killed} of 2 has lost another rank" in ended[1 - killed].stderr
+    before = len(run.notes())
+    assert run.check() == undisturbed
+    assert [trial.count("resumed") for trial in run.trials] == [2, 2]
+    numbers = [[line.split()[2] for line in run.notes()[before:] if line.startswith(f"batch {rank} ")] for rank in (0, 1)]
+    assert numbers[0] == numbers[1], "all go on at one batch"
+    assert 0 < int(numbers[0][0]) <= 13
+
+
+def test_ranks_go_back_to_a_checkpoint_that_all_of_them_have(ranks):
+    undisturbed = ranks().check()
+    run = ranks("--checkpoint-seconds", "0")
+    run.run(KILL="1 12")
+    shutil.rmtree(str(run.folders(0)[-1]))
+    names = [{folder.name for folder in run.folders(rank)} for rank in (0, 1)]
+    common = int(max(names[0] & names[1]).partition("-")[2])
+    before = len(run.notes())
+    assert run.check() == undisturbed
+    first = [next(line for line in run.notes()[before:] if line.startswith(f"batch {rank} ")) for rank in (0, 1)]
+    assert [int(line.split()[2]) for line in first] == [common] * 2
+    run = ranks("--checkpoint-seconds", "0")
+    run.run(KILL="1 12")
+    shutil.rmtree(str(run.trials[1].directory / "checkpoints"))
+    assert run.check() == undisturbed, "from the beginning"
+    assert [trial.count("resumed") for trial in run.trials] == [0, 0]
+
+
+@pytest.mark.parametrize("signalled", [0, 1])
+def test_p7_a_signal_to_one_rank_ends_all_at_one_batch(ranks, signalled):
+    undisturbed = ranks().check()
+    run = ranks()
+    running = run.start()
+    running[signalled].wait_until(lambda: len(run.batches(signalled)) > 8)
+    running[signalled].send(15)
+    for each in running:
+        each.wait(60).check(-15)
+    assert run.trials[0].checkpoint == run.trials[1].checkpoint >= 8
+    assert run.check() == undisturbed
+    assert [trial.count("resumed") for trial in run.trials] == [1, 1]
+
+
+def test_torchrun_starts_ranks_again(ranks):
+    undisturbed = ranks().check()
+    run = ranks("--checkpoint-seconds", "0")
+    program = Path(sys.executable).parent / "torchrun"
+    # Only the first start of rank 1 is killed.
+    script = run.base / "start.sh"
+    script.write_text('#!/bin/sh\n[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && export KILL="1 8"\nexec "$@"\n')
+    script.chmod(0o755)
+    words = ["--no-python", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1", script, support.executable()]
+    command = [program, *words, "--python", sys.executable, *run.options(), run.definition]
+    changes = {"NOTES": str(run.notes_file), "XDG_CACHE_HOME": str(run.base / "cache")}
+    ended = subprocess.run(
+        list(map(str, command)), env=support.clean_environment(changes), cwd=str(run.base), capture_output=True,
+        text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert support.hashes_in(ended.stdout) == [undisturbed] * 2
+    assert [trial.count("resumed") for trial in run.trials] == [1, 1]
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "order": "they differ in the order of the training data",
+    "model": "was not computed by calling the model that `train_batch` was given",
+    "stream": "has an iterable data set, and several ranks train",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_ranks_that_do_not_train_the_same_are_refused(ranks, wrong):
+    running = ranks(wrong=wrong).start()
+    for each in running:
+        support.refused(each.wait(60), WRONG[wrong])
+
+
+def test_ranks_are_of_one_number_and_one_seed(ranks):
+    for ended in ranks(seed="").run():
+        support.refused(ended, "`reproducibility.experiment_seed`")
+    for ended in ranks().run(RANK="2"):
+        support.refused(ended, "the environment variable `RANK` is `2`")
+    run = ranks("--checkpoint-seconds", "0")
+    run.run(KILL="1 8")
+    run.size = 1
+    support.refused(run.run()[0], "belongs to another configuration", "`ranks`")
+
+
+def test_other_trials_are_trained_by_one_process(ranks):
+    run = ranks()
+    (run.definition / "__init__.py").write_text(
+        "from pedl.frameworks.keras import KerasTrial\n"
+        "def make_data_loaders(experiment_config, hparams): print('made')\n"
+        "class RanksTrial(KerasTrial):\n"
+        "    def build_model(self, hparams): print('built')\n"
+        "    optimizer = loss = batch_size = training_metrics = validation_metrics = build_model\n"
+    )
+    for ended in run.run():
+        support.refused(ended, "the trial class `RanksTrial` is trained by one process")
+        assert ended.stdout == ""
+    assert not os.path.exists(str(run.trials[0].directory))
