@@ -119,7 +119,7 @@ class Host:
 
         Args:
             begins: called before each.
-            ended: called after each, with pairs of names and values.
+            ended: called after each, with pairs of names and values; returns them by the names that the trial has given.
         """
         self._calls.at_validation.append((begins, ended))
 

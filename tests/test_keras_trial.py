@@ -119,6 +119,14 @@ def test_p2_a_killed_trial_is_the_undisturbed_one(trial, in_a_copy, kind):
 
 
 @KERAS
+def test_a_trial_of_several_outputs_is_searched_by_its_own_names(trial):
+    run = trial("functional", metric="sign_error")
+    run.run().check()
+    names = [set(names) for _, names in steps_of(run, "validation")]
+    assert len(names) == 3 and all(one >= {"val_loss", "val_distance", "val_sign_error"} for one in names)
+
+
+@KERAS
 def test_k2_the_loaders_are_a_pair(trial):
     support.refused(trial("plain", loaders="three").run(), "`make_data_loaders` returned an object of class `tuple` of 3")
 

@@ -104,7 +104,8 @@ class Calls:
         validation_due: the model is to be validated before the next batch.
         at_save: called before each checkpoint, to make files that belong to it.
         at_last: called after each batch that the plan has no more room behind.
-        at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics.
+        at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
+            returns by the names that they are told by.
         checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
         agreement: with the other ranks that train the same model (`torch/ranks.py`); None where there is one process.
         skipped: whether any call of this replay was answered without being made.

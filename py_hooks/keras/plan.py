@@ -291,7 +291,7 @@ def _validate(calls, fit, callbacks):
     with calls.streams.aside():
         metrics = PLAN.validation.between(calls, fit, callbacks)
     for _, ended in calls.at_validation:
-        ended(metrics or [])
+        metrics = ended(metrics or [])
     if metrics:
         _validated(calls, fit, metrics)
     else:

@@ -1,6 +1,6 @@
 """The loop that a trial class of `measured` is compared with.
 
-    plain_loop.py MODULE BATCHES MINE OTHER      BATCHES in a part; the rest as in batches.py
+`plain_loop.py MODULE BATCHES MINE OTHER`, with BATCHES in a part; the rest as in batches.py.
 """
 import importlib
 import sys

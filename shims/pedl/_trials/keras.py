@@ -45,13 +45,14 @@ def run(trial, loaders, hparams, steps, host):
         validated.append(host.batches)
         last.update(metrics)
         steps.validated(names.of_validation(metrics))
+        return names.told(metrics)
 
     host.watch_validations(steps.validation_begins, ended)
     fit.train(callbacks)
     if validated[-1:] != [host.batches]:
         steps.validation_begins()
         metrics = fit.evaluate()
-        host.validated(metrics)
+        host.validated(names.told(metrics))
         steps.validated(names.of_validation(metrics))
 
 

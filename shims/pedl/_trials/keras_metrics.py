@@ -45,6 +45,10 @@ class Names:
             _PREFIX + name if name == "loss" else name: value for name, value in named if _is_in(name, self._validation)
         }
 
+    def told(self, pairs):
+        """All metrics of a validation, as the journal and `searcher.metric` have them: the user's names behind a prefix."""
+        return [(_PREFIX + self._name(name[len(_PREFIX):]), value) for name, value in pairs]
+
     def _name(self, name):
         return name if self._by_log is None else self._by_log.get(name, name)
 
