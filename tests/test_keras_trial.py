@@ -123,7 +123,8 @@ def test_a_trial_of_several_outputs_is_searched_by_its_own_names(trial):
     run = trial("functional", metric="sign_error")
     run.run().check()
     names = [set(names) for _, names in steps_of(run, "validation")]
-    assert len(names) == 3 and all(one >= {"val_loss", "val_distance", "val_sign_error"} for one in names)
+    assert len(names) == 3
+    assert all(one >= {"val_loss", "val_distance", "val_sign_error"} for one in names)
 
 
 @KERAS
