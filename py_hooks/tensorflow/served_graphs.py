@@ -44,8 +44,9 @@ class GraphState:
         meta = _definition(graph, found, self._tensor_names())
         meta.graph_def.node.extend(self._stand_ins(is_training))
         for one in definitions:
-            meta.collection_def[_VARIABLES].bytes_list.value.append(one.SerializeToString())
-        self._bytes = meta.SerializeToString()
+            meta.collection_def[_VARIABLES].bytes_list.value.append(one.SerializeToString(deterministic=True))
+        # Attributes of nodes are maps, which have an order of their own in each process.
+        self._bytes = meta.SerializeToString(deterministic=True)
         self._state = {
             "inputs": {name: f"{self._placeholders[name]}:0" for name in self._leaves},
             "outputs": {name: self._tensor_names().get(tensor.name, tensor.name) for name, tensor in outputs.items()},
