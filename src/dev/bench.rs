@@ -470,7 +470,7 @@ impl Bench<'_> {
         let answer = line.and_then(|line| serde_json::from_str(line).ok());
         answer.filter(|_| ended.success()).ok_or_else(|| {
             let what = format!(
-                "`{SCRIPT}` ended with {}:\n{}",
+                "what was measured ended with {}:\n{}",
                 ended.describe(),
                 tail(&text)
             );
@@ -652,7 +652,13 @@ mod tests {
         let text = fs::read_to_string(path).expect("it is there");
         assert!(text.contains(&format!("ROWS, COLUMNS = {ROWS},")));
         assert!(text.contains(&format!("WARM_UP_BATCHES = {WARM_UP_BATCHES}\n")));
-        assert!(text.contains(&format!("PARTS = {PARTS}\n")));
+        let measured = Repository::find()
+            .root()
+            .join("tests/bench/measured/__init__.py");
+        let measured = fs::read_to_string(measured).expect("it is there");
+        for text in [&text, &measured] {
+            assert!(text.contains(&format!("PARTS = {PARTS}\n")));
+        }
         let trials = TRIALS.map(|(name, _)| name);
         let loops = LOOPS.iter().map(|(_, name)| name);
         for name in loops.filter(|name| !trials.contains(name)).chain(&DRAWN) {

@@ -285,15 +285,25 @@ impl Mutants {
                 Err(remark) => (Verdict::NotRun, remark.clone()),
                 Ok(()) => self.broken(copy, mutation, library)?,
             };
-            print(rule, mutation, verdict, &remark);
-            if verdict != Verdict::NotRun {
-                self.remember(mutation, verdict, &remark)?;
-            }
-            verdicts
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert((*rule).to_owned(), verdict);
+            self.settle(rule, mutation, (verdict, &remark), verdicts)?;
         }
+        Ok(())
+    }
+
+    /// Prints what came of a mutation, and keeps it: for later runs too, unless the test was not run.
+    fn settle(
+        &self,
+        rule: &str,
+        mutation: &Mutation,
+        (verdict, remark): (Verdict, &str),
+        verdicts: &Mutex<BTreeMap<String, Verdict>>,
+    ) -> Result<()> {
+        print(rule, mutation, verdict, remark);
+        if verdict != Verdict::NotRun {
+            self.remember(mutation, verdict, remark)?;
+        }
+        let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts.insert(rule.to_owned(), verdict);
         Ok(())
     }
 
@@ -429,14 +439,7 @@ impl Mutants {
         }
         for (rule, mutation) in good {
             let (verdict, remark) = self.broken(&copy, mutation, None)?;
-            print(rule, mutation, verdict, &remark);
-            if verdict != Verdict::NotRun {
-                self.remember(mutation, verdict, &remark)?;
-            }
-            verdicts
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(rule.to_owned(), verdict);
+            self.settle(rule, mutation, (verdict, &remark), verdicts)?;
         }
         Ok(())
     }

@@ -123,17 +123,17 @@ pub(super) fn go_back_to<F: FileSystem>(
     position: Option<(u64, u64)>,
 ) -> Result<()> {
     let fs = &store.shared.fs;
-    let mut damaged_folders = Vec::new();
+    let mut newer = Vec::new();
     let mut kept = None;
     for (batch, folder) in store.checkpoints()? {
         let of = reader::manifest_in(fs, &folder).map(|manifest| (manifest.batch, manifest.calls));
         if kept.is_some() || (position.is_some() && of == position) {
             kept = kept.or(Some(folder));
         } else {
-            damaged_folders.push((batch, folder));
+            newer.push((batch, folder));
         }
     }
-    set_aside_folders(store, kept.as_deref(), &damaged_folders)
+    set_aside_folders(store, kept.as_deref(), &newer)
 }
 
 /// See [`Store::set_aside`].
