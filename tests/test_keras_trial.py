@@ -184,6 +184,14 @@ def test_k1_a_killed_trial_of_tf_keras_is_the_undisturbed_one(trial, in_a_copy):
 
 
 @TENSORFLOW
+def test_k3_a_killed_trial_with_datasets_of_tensorflow_is_the_undisturbed_one(trial):
+    whole = trial("tf", "--exact", loaders="datasets").run().check()
+    run = trial("tf", "--exact", "--checkpoint-seconds", "0", loaders="datasets")
+    run.start_and_kill(lambda: run.trial.events[-1].get("batch", 0) >= 12)
+    assert run.run().check().hashes == whole.hashes
+
+
+@TENSORFLOW
 def test_k17_data_is_downloaded_once_and_before_the_loaders_are_made(trial):
     run = trial("tf", "--checkpoint-seconds", "0")
     run.start_and_kill()
@@ -199,11 +207,14 @@ def test_k20_a_model_that_is_not_compiled_is_refused(trial):
     assert not run.trial.events
 
 
-@pytest.mark.stack("keras3-tensorflow")
-def test_k3_k6_a_dataset_of_tensorflow_is_trained_on(trial, in_a_copy):
-    run = trial("tf", loaders="dataset")
+@TENSORFLOW
+def test_k3_k6_datasets_of_tensorflow_are_trained_on_and_validated_on(trial, in_a_copy):
+    run = trial("tf", loaders="datasets")
     run.run().check()
     assert [batch for batch, _ in steps_of(run, "step")] == [5, 10, 15, 20, 25]
+    validations = steps_of(run, "validation")
+    assert [batch for batch, _ in validations] == [10, 20, 25]
+    assert all("val_loss" in names and len(names) == 2 for _, names in validations)
     # All of its rows, which are 7 batches, in each epoch.
     assert (in_a_copy / "epochs.txt").read_text().split() == ["0", "1", "2", "3"]
 
