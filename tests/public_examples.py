@@ -35,6 +35,8 @@ SEED = "\nreproducibility: {experiment_seed: 7}\n"
 # A folder that a definition writes to, and that was there before, is somebody's.
 MARKER = ".of-cargo-dev-examples"
 
+COLUMNS = "{:<46} {:<18}  {}\n"
+
 REFUSED = 77
 _CAUSE = re.compile(r"this run cannot be resumed exactly: (.*)")
 
@@ -60,12 +62,14 @@ class Definition:
         shutil.rmtree(str(directory), ignore_errors=True)
         files = self._files(directory / "definition")
         file = directory / "configuration.yaml"
-        text = (files / self.entry["configuration"]).read_text()
+        text = without((files / self.entry["configuration"]).read_text(), self.entry["without"])
         file.write_text(text if "experiment_seed" in text else text + SEED)
         options = ["--config", file, "--steps", self.entry["steps"]]
         options += ["--batches-per-step", self.entry["batches_per_step"], "--max-restarts", 0]
+        options += ["--trial-dir", directory / "trial"]
         options += ["--checkpoint-batches", f"{self.half},{self.batches}", *(["--exact"] if is_exact else [])]
         run = support.ScriptRun(directory / "run", files, [], options, self._environment(directory / "home"))
+        run.trial = support.Trial(directory / "trial")
         self._runs.append(run)
         return run
 
@@ -82,6 +86,7 @@ class Definition:
         folders = [DOUBLES, *([self._arguments.packages] if self._arguments.packages else [])]
         return {
             "HOME": str(home),
+            "CUDA_VISIBLE_DEVICES": "",
             "PYTHONPATH": ":".join(map(str, folders)),
             "PUBLIC_EXAMPLES_DATA": str(self._arguments.data),
         }
@@ -103,6 +108,14 @@ class Definition:
         for name in self.entry["leaves"]:
             if (Path(name) / MARKER).exists():
                 shutil.rmtree(name)
+
+
+def without(text, sections):
+    """A configuration without these sections at its top."""
+    for name in sections:
+        text, count = re.subn(rf"^{name}:.*\n(?:[ #].*\n)*", "", text, flags=re.MULTILINE)
+        assert count == 1, name
+    return text
 
 
 def tensors_of(run, batch):
@@ -194,7 +207,8 @@ def main():
         done[key] = {"cell": key, "outcome": outcome}
         everything.keep_result(arguments.results, done[key])
     outcome = done[key]["outcome"]
-    sys.stdout.write("{:<36} {:<20} {}\n".format(Path(entry["name"], entry["configuration"]), entry["stack"], outcome))
+    configuration = "{name}/{configuration}".format(**entry)
+    sys.stdout.write(COLUMNS.format(configuration, entry["stack"], outcome))
     return 1 if outcome.startswith("FAILED") else 0
 
 

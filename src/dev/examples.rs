@@ -8,7 +8,6 @@
 //! left, and the results, in a file for each executable and state of that program, so what was interrupted goes on where
 //! it was.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +32,6 @@ struct List {
     repository: String,
     revision: String,
     length: Length,
-    packages: BTreeMap<String, Vec<String>>,
     #[serde(rename = "definition")]
     definitions: Vec<Definition>,
 }
@@ -54,9 +52,13 @@ struct Definition {
     stack: String,
     configuration: String,
     #[serde(default)]
+    without: Vec<String>,
+    #[serde(default)]
     data: Vec<String>,
     #[serde(default)]
     double: String,
+    #[serde(default)]
+    packages: Vec<String>,
     #[serde(default)]
     leaves: Vec<String>,
     steps: Option<u32>,
@@ -144,10 +146,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             .arg("--results")
             .arg(&results)
             .env("PEDL_RUN", &executable);
-        if let Some(requirements) = list.packages.get(&stack.name) {
-            command
-                .arg("--packages")
-                .arg(packages(&environment, stack, requirements, &place)?);
+        if !definition.packages.is_empty() {
+            command.arg("--packages");
+            command.arg(packages(&environment, stack, &definition.packages, &place)?);
         }
         let mut running = Running::start(command, Output::Copy)?;
         let ended = running.wait(LIMIT)?;
@@ -161,17 +162,18 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(is_good)
 }
 
-/// The folder with the real packages that definitions import, beside the environment of the tests.
+/// The folder with real packages that a definition imports, beside the environment of the tests.
 fn packages(
     environment: &Environment,
     stack: &Stack,
     requirements: &[String],
     place: &Path,
 ) -> Result<PathBuf> {
-    let folder = place.join("packages");
-    let marker = folder.join("complete");
     let wanted = requirements.join("\n");
-    if fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
+    let hash = blake3::hash(wanted.as_bytes()).to_hex();
+    let folder = place.join(format!("packages-{}", &hash[..12]));
+    let marker = folder.join("complete");
+    if marker.exists() {
         return Ok(folder);
     }
     if folder.exists() {
@@ -236,11 +238,10 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), list.definitions.len());
-        for (stack, requirements) in &list.packages {
-            matrix.stack(stack).expect("the stack is there");
-            for requirement in requirements {
-                assert_eq!(requirement.matches("==").count(), 1, "{requirement}");
-            }
+        let packages = list.definitions.iter().flat_map(|one| &one.packages);
+        assert!(packages.clone().count() > 0);
+        for requirement in packages {
+            assert_eq!(requirement.matches("==").count(), 1, "{requirement}");
         }
     }
 

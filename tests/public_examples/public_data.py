@@ -170,6 +170,15 @@ def iris():
         yield f"iris_{name}.csv", ("\n".join(lines) + "\n").encode()
 
 
+def words():
+    """Sentences, as those of the Penn Treebank: of the same ten thousand words."""
+    dice, members = np.random.RandomState(9), {}
+    for part, count in (("train", 2000), ("valid", 200), ("test", 200)):
+        lines = [" ".join(f"word{number}" for number in row) for row in dice.randint(0, 9998, size=(count, 20))]
+        members[f"simple-examples/data/ptb.{part}.txt"] = ("\n".join(lines) + "\n").encode()
+    yield "simple-examples.tgz", archive_of(members)
+
+
 def npz_of(arrays):
     """The content of a `.npz`."""
     file = io.BytesIO()
@@ -196,6 +205,7 @@ GROUPS = {
     "cifar10": cifar10,
     "imdb": imdb,
     "iris": iris,
+    "words": words,
 }
 
 

@@ -32,7 +32,7 @@ class _StoredFiles(urllib.request.BaseHandler):
         headers = email.message.Message()
         headers["Content-Length"] = str(path.stat().st_size)
         response = urllib.response.addinfourl(path.open("rb"), headers, request.full_url, 200)
-        response.msg = "OK"
+        response.msg, response.length = "OK", path.stat().st_size
         return response
 
     https_open = http_open
