@@ -161,6 +161,7 @@ def run_definition(definition):
         return run_to_its_reason(definition)
     undisturbed, cause = run_undisturbed(definition)
     expected = tensors_of(undisturbed, definition.batches), metrics_of(undisturbed)
+    assert expected[0] != tensors_of(undisturbed, definition.half), "it learned nothing in its second half"
     killed = definition.run("killed", is_exact=cause is None)
     running = killed.start()
     if running.ends_before(lambda: (killed.trial.checkpoint or 0) >= definition.half) is not None:
