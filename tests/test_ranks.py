@@ -313,5 +313,7 @@ def test_p7_a_signal_to_one_worker_ends_all_at_one_batch(workers):
 def test_k5_workers_that_cannot_train_together_are_refused(workers):
     for ended in workers(wrong="model").run():
         support.refused(ended, "the model that `build_model` returned was made before")
+    for ended in workers(wrong="early").run():
+        support.refused(ended, "TensorFlow has computed something before it was told of the other workers")
     for ended in workers().run(TF_CONFIG="[1"):
         support.refused(ended, "`TF_CONFIG` is no JSON")

@@ -9,15 +9,28 @@ A collective operation waits for all ranks, for ever. So ranks meet before Tenso
 of them has its server afterwards, and go on exchanging by these connections: they end with the process.
 
 Source: tensorflow 2.15.1, tensorflow/python/distribute/collective_all_reduce_strategy.py; keras 2.15.0,
-keras/src/engine/training.py, `make_train_function` and `reduce_per_replica`.
+keras/src/engine/training.py, `make_train_function` and `reduce_per_replica`; tensorflow/python/distribute/mirrored_run.py.
 """
 import contextlib
+import threading
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import meeting, ranks
 
 # How long a collective operation that has failed waits whether a rank is lost, which ends the process then, in seconds.
 _NOTICED_SECONDS = 10
+
+
+def replica_thread(original, thread):
+    """`_MirroredReplicaThread.run`: what a strategy traces in a thread of its own, the main thread has it trace."""
+    calls, ident = recorder.CALLS, threading.get_ident()
+    is_of_ranks = thread.distribution is getattr(calls.agreement, "strategy", None)
+    if is_of_ranks:
+        calls.stand_ins.add(ident)
+    try:
+        return original(thread)
+    finally:
+        calls.stand_ins.discard(ident)
 
 
 class One(ranks.One):
