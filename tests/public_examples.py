@@ -136,6 +136,19 @@ def metrics_of(run):
     return found
 
 
+def differing(one, other):
+    """The names whose values are not the same in both dicts."""
+    return [str(name) for name in {**one, **other} if one.get(name) != other.get(name)]
+
+
+def make_data(entry, arguments):
+    """Makes the files that a definition downloads, those that are not there."""
+    command = [sys.executable, str(DOUBLES / "public_data.py"), str(arguments.data), *entry["data"]]
+    done = subprocess.run(command, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise DidNotRun("its data was not made: " + done.stderr.decode()[-300:])
+
+
 def ended_well(run, ended):
     """Fails with the last lines that a run said, unless it came to its end."""
     if ended.code != 0:
@@ -175,7 +188,7 @@ def run_definition(definition):
     if cause is not None:
         return f"{words}; not exact: {cause}"
     found = tensors_of(killed, definition.batches), metrics_of(killed)
-    different = [str(name) for one, other in zip(expected, found) for name in {**one, **other} if one.get(name) != other.get(name)]
+    different = differing(expected[0], found[0]) + differing(expected[1], found[1])
     if different:
         raise DidNotRun("after the resume these are others: {}".format(", ".join(different[:5])))
     return f"{words}, equal ({len(expected[0])} tensors, metrics {len(expected[1])} times)"
@@ -215,11 +228,9 @@ def main():
 
 def _outcome(entry, arguments):
     """Runs a definition; one that fails does not end the others."""
-    if entry["data"]:
-        command = [sys.executable, str(DOUBLES / "public_data.py"), str(arguments.data), *entry["data"]]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     definition = Definition(entry, arguments)
     try:
+        make_data(entry, arguments)
         return run_definition(definition)
     except (DidNotRun, AssertionError, subprocess.CalledProcessError) as error:
         return f"FAILED: {error!s:.600}"

@@ -253,6 +253,6 @@ mod tests {
             .expect_err("it is refused");
         let error = error.to_string();
         assert!(error.contains("no definition `mnist`, only"), "{error}");
-        assert_eq!(list.chosen(&["mnist_keras"]).map_or(0, |it| it.len()), 1);
+        assert_eq!(list.chosen(&["iris_tf_keras"]).map_or(0, |it| it.len()), 1);
     }
 }

@@ -114,7 +114,7 @@ static COMMANDS: &[Command] = &[
     Command {
         name: "examples",
         arguments: "--checkout DIR [--name DEFINITION]...",
-        help: "the public examples of PEDL, unchanged: trained, killed, resumed; goes on where it was",
+        help: "the public examples of PEDL, unchanged, one run of each killed; goes on where it was",
         run: examples::run,
     },
     Command {

@@ -1,5 +1,6 @@
-"""Makes the data sets that the public examples ask for: with the names, formats and shapes of the real ones, but contents
-that are drawn from a seed. Images and texts of a class have something in common, so that a model can learn them.
+"""Makes the data sets that the public examples ask for, in the names, formats and shapes of the real ones.
+
+What is in them is drawn from a seed. Images and texts of a class have something in common, so that a model can learn them.
 
     python public_data.py DIRECTORY GROUP...
 
