@@ -108,7 +108,7 @@ class Calls:
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
         checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
-        agreement: with the other ranks that train the same model (`torch/ranks.py`); None where there is one process.
+        agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """

@@ -12,6 +12,7 @@ Source: tensorflow 2.15.1, tensorflow/python/distribute/collective_all_reduce_st
 keras/src/engine/training.py, `make_train_function` and `reduce_per_replica`; tensorflow/python/distribute/mirrored_run.py.
 """
 import contextlib
+import signal
 import threading
 
 from py_hooks.advice import calls as recorder
@@ -83,8 +84,13 @@ class Ranks(ranks.Ranks):
                 "`session_config` and in `download_data`\n  nothing was trained",
                 "do it in `make_data_loaders` or `build_model`",
             )
+        handler = signal.getsignal(signal.SIGTERM)
         with self.guard():
             self.strategy = tensorflow.distribute.MultiWorkerMirroredStrategy()
+        if handler is not None:
+            # TensorFlow has put one of its own there, which takes the signal, and tells nobody
+            # (tensorflow/core/distributed_runtime/preemption/preemption_notifier.cc).
+            signal.signal(signal.SIGTERM, handler)
 
     def scope(self):
         """`with`: the model that is made in it is that of all ranks."""
