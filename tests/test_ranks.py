@@ -1,5 +1,7 @@
-"""Several processes that train one model: of PyTorch, as `torchrun` starts them, and of `tf.keras` under `TF_CONFIG`
-(contract.md D4, K5, K17)."""
+"""Several processes that train one model: of PyTorch, as `torchrun` starts them, and of `tf.keras` under `TF_CONFIG`.
+
+The rules are contract.md D4, K5 and K17.
+"""
 import contextlib
 import json
 import os
@@ -43,11 +45,13 @@ class Ranks:
         self.base = base
         base.mkdir()
         self.definition = base / "definition"
-        shutil.copytree(str(DEFINITIONS / self.definition_name), str(self.definition), ignore=shutil.ignore_patterns("__pycache__"))
+        source = str(DEFINITIONS / self.definition_name)
+        shutil.copytree(source, str(self.definition), ignore=shutil.ignore_patterns("__pycache__"))
         self.notes_file = base / "notes"
         self.notes_file.write_text("")
         given = {"noise": True, "global_batch_size": GLOBAL_BATCH_SIZE, **hyperparameters}
-        (base / "configuration.yaml").write_text(CONFIGURATION.format(hyperparameters=json.dumps(given), seed=seed, metric=self.metric))
+        text = CONFIGURATION.format(hyperparameters=json.dumps(given), seed=seed, metric=self.metric)
+        (base / "configuration.yaml").write_text(text)
         names = [base / "trial", *(base / f"trial-rank-{rank}" for rank in range(1, size))]
         self.trials = [support.Trial(name) for name in names]
 

@@ -1,4 +1,4 @@
-"""Several processes that train one model of `tf.keras`, as `TF_CONFIG` tells of them: what is TensorFlow's own of `advice/ranks.py`.
+"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: what is TensorFlow's own of `advice/ranks.py`.
 
 Gradients are averaged by `tf.distribute.MultiWorkerMirroredStrategy`, in whose scope the model is made. It has one replica in
 each process. Batches are no business of the strategy's here: each rank is given its share of them (`shims/pedl/_trials/

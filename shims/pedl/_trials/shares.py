@@ -21,7 +21,7 @@ class OfSequence:
         self._rank, self._size = rank, size
 
     def __len__(self):
-        return -(-len(self.source) // self._size)
+        return (len(self.source) + self._size - 1) // self._size
 
     def __getitem__(self, place):
         first, end = place * self._size, (place + 1) * self._size
