@@ -227,15 +227,17 @@ def main():
 
 
 def _outcome(entry, arguments):
-    """Runs a definition; one that fails does not end the others."""
+    """Runs a definition; one that fails does not end the others, and what it left is kept."""
     definition = Definition(entry, arguments)
     try:
         make_data(entry, arguments)
-        return run_definition(definition)
+        outcome = run_definition(definition)
     except (DidNotRun, AssertionError, subprocess.CalledProcessError) as error:
         return f"FAILED: {error!s:.600}"
     finally:
         definition.close()
+    shutil.rmtree(str(arguments.directory))
+    return outcome
 
 
 if __name__ == "__main__":

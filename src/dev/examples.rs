@@ -4,9 +4,9 @@
 //! `tests/public_examples.py`, with the Python of its stack. They are not part of this project, so they come from a
 //! checkout (`--checkout DIR`) that has the revision of the list.
 //!
-//! All is kept below the target directory in `examples/`: the data, real packages that definitions import, what the runs
-//! left, and the results, in a file for each executable and state of that program, so what was interrupted goes on where
-//! it was.
+//! All is kept below the target directory in `examples/`: the data, real packages that definitions import, what runs
+//! that failed left, and the results, in a file for each executable and state of that program, so what was interrupted
+//! goes on where it was.
 
 use std::ffi::OsString;
 use std::fs;
