@@ -52,9 +52,6 @@ class Items:
         left: workers of passes that were dropped, which may be building still.
     """
 
-    # Of several ranks each has its share of the items.
-    _rank, _ranks = 0, 1
-
     def __init__(self, dataset, key, workers=0, in_processes=False, probes=True):
         self.dataset = dataset
         self.key = ("items",) + key

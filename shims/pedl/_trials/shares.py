@@ -88,4 +88,3 @@ def of_dataset(dataset, rank, size):
         return mapped(lambda part: tensorflow.gather(part, indices), rows)
 
     return dataset.window(size).map(share)
-
