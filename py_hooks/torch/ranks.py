@@ -7,13 +7,18 @@ Source: torch 2.15, torch/nn/parallel/distributed.py; torch/csrc/distributed/c10
 """
 import contextlib
 import os
+import weakref
 import zlib
+from time import monotonic, sleep
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import ranks
 
 # What the environment of a rank tells besides its numbers.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
+
+# How long one waits at the end until threads of the group let go of tensors, in seconds, and between two looks.
+_LETTING_GO_SECONDS, _PAUSE_SECONDS = 10, 0.001
 
 # Whole numbers of an exchange, of which each has fewer.
 _NUMBERS = 12
@@ -48,6 +53,9 @@ class Ranks(ranks.Ranks):
     """The processes that train one model of PyTorch."""
 
     _order = None
+
+    # References to tensors of exchanges, some of which threads of the group may hold.
+    _exchanged_tensors = ()
 
     def _join(self, told):
         import torch.distributed
@@ -115,6 +123,8 @@ class Ranks(ranks.Ranks):
         everyone = [torch.empty_like(mine) for _ in range(self.size)]
         with self.guard():
             torch.distributed.all_gather(everyone, mine)
+        held = [reference for reference in self._exchanged_tensors if reference() is not None]
+        self._exchanged_tensors = [*held, *map(weakref.ref, [mine, *everyone])]
         return [one.tolist()[: len(own)] for one in everyone]
 
     def _gathered_objects(self, own):
@@ -128,6 +138,11 @@ class Ranks(ranks.Ranks):
     def _leave(self):
         import torch.distributed
 
+        # A thread of the group lets go of the tensors of an exchange after the exchange is over. One that does it while Python
+        # ends cannot have Python's lock any more, and aborts the process; DDP keeps the group, with its threads, to the end.
+        until = monotonic() + _LETTING_GO_SECONDS
+        while any(reference() is not None for reference in self._exchanged_tensors) and monotonic() < until:
+            sleep(_PAUSE_SECONDS)
         torch.distributed.destroy_process_group()
 
     def wrapped(self, model, device):
