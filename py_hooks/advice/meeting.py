@@ -2,7 +2,7 @@
 
 Rank 0 listens where the others look for it until all have come. After that every exchange is a line of JSON from each of
 them to rank 0, and one with all of them back. A connection that ends means a rank that is lost: a thread waits for that, and
-tells it at once, since whoever is in the midst of a computation with it may wait for ever.
+tells it, since whoever is in the midst of a computation with it may wait for ever.
 
     rank 0                            rank N
     listens at the address            connects, again and again, until it is there
@@ -38,6 +38,10 @@ _GREETING_SECONDS = 5
 
 # Bytes of the line with which a rank greets.
 _GREETING_BYTES = 100
+
+# How long one whose peer is gone may go on, in seconds: who comes to the same end by itself, such as a mistake in the model
+# definition, says more of it.
+_GRACE_SECONDS = 1
 
 # A machine that is gone without a word is noticed after 10 + 3 * 5 seconds.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
@@ -229,6 +233,7 @@ class Meeting:
             is_told = not self._patience
         self._told[other].put(_GONE)
         if is_told:
+            sleep(_GRACE_SECONDS)
             self._lost(self._gone)
 
     def _close(self):

@@ -92,9 +92,11 @@ class Ranks(ranks.Ranks):
             # (tensorflow/core/distributed_runtime/preemption/preemption_notifier.cc).
             signal.signal(signal.SIGTERM, handler)
 
+    @contextlib.contextmanager
     def scope(self):
-        """`with`: the model that is made in it is that of all ranks."""
-        return self.strategy.scope()
+        """Within it the model is made, which is that of all ranks."""
+        with self.guard(), self.strategy.scope():
+            yield
 
     def adopt(self, model):
         """A model is about to be trained. Whether it was made in the scope."""

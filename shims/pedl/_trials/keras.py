@@ -20,12 +20,9 @@ from pedl.trial import call_with
 _NEVER = 1 << 30
 
 # The TensorFlow by which several processes train one model, and why it is not another.
-_VERSION_OF_RANKS = "2.15"
-_KERAS_2_VERSIONS = ("1.", "2.0.", *(f"2.{minor}." for minor in range(1, 15)))
-_REASONS = (
-    "its `tf.keras` is Keras 3, which does not train by `MultiWorkerMirroredStrategy`",
-    "whether several processes go on exactly there was not tried: each would train on all of the data, as if it were alone",
-)
+_VERSION_OF_RANKS = "2.15."
+_KERAS_3 = "its `tf.keras` is Keras 3, which does not train by `MultiWorkerMirroredStrategy`"
+_NOT_TRIED = "whether a training by several processes goes on exactly was not tried with it"
 
 _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 
@@ -33,7 +30,7 @@ _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 def run(trial, loaders, hparams, steps, host):
     """Trains the trial. What the arguments are: `pedl._trials.run`."""
     package = _package(trial)
-    _check_version(context().get("ranks"), package)
+    _check_version(context().get("ranks"))
     _configure_session(trial, hparams, package)
     ranks = host.of_tensorflow(context().get("ranks"))
     training, validation = (_Data(data, trial, package) for data in loaders.make())
@@ -118,24 +115,24 @@ def _configure_session(trial, hparams, package):
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.inter_op_parallelism_threads)
 
 
-def _check_version(ranks, package):
+def _check_version(ranks):
     """Tells, where other processes are to train too, whether this TensorFlow lets them (contract.md K5).
 
     Args:
         ranks: what the context of the trial tells of them; None for one.
-        package: Keras.
 
     Raises:
         DefinitionError: it does not.
     """
     if not ranks:
         return
-    version = _tensorflow(package).__version__
-    if not version.startswith(_VERSION_OF_RANKS + "."):
-        reason = _REASONS[1 if version.startswith(_KERAS_2_VERSIONS) else 0]
+    tensorflow = importlib.import_module("tensorflow")
+    version = tensorflow.__version__
+    if not version.startswith(_VERSION_OF_RANKS):
+        is_keras_3 = hasattr(tensorflow.keras.utils, "PyDataset")
         raise DefinitionError(
-            f"`TF_CONFIG` names {ranks['size']} workers, and this is TensorFlow {version}\n  {reason}\n"
-            f"  expected: TensorFlow {_VERSION_OF_RANKS}\n  nothing was trained",
+            f"`TF_CONFIG` names {ranks['size']} workers, and this is TensorFlow {version}\n"
+            f"  {_KERAS_3 if is_keras_3 else _NOT_TRIED}\n  expected: TensorFlow {_VERSION_OF_RANKS}*\n  nothing was trained",
             "unset `TF_CONFIG`, and train in one process",
         )
 
