@@ -75,11 +75,16 @@ class Host:
         entries.announce(self._calls, list(causes))
         entries.compare(self._calls, self._name, entries.describe_sources())
 
-    def begin_in(self, session):
-        """The loop begins, which trains in a session of TensorFlow, or in others that are configured like it."""
+    def begin_in(self, session, causes=()):
+        """The loop begins, which trains in a session of TensorFlow, or in others that are configured like it.
+
+        Args:
+            session: of TensorFlow.
+            causes: what else cannot be resumed exactly.
+        """
         from py_hooks.tensorflow import sessions
 
-        self.begin(sessions.causes_of(session))
+        self.begin([*causes, *sessions.causes_of(session)])
 
     @contextlib.contextmanager
     def loop(self):
@@ -109,6 +114,18 @@ class Host:
         state = served_graphs.GraphState(graph, record, is_training, outputs)
         self._calls.state_providers.append((served_graphs.STATE, state))
         self._calls.state_providers.append(("models", served_graphs.GraphModel(self._name, state.variables)))
+
+    def dataflow(self, flow):
+        """A DataFlow of tensorpack, which batches are taken from: `py_hooks.tensorflow.dataflows.Source`."""
+        from py_hooks.tensorflow import dataflows
+
+        return dataflows.Source(self._calls, flow)
+
+    def feeds_vary(self, graph):
+        """What the runs of a graph are given in a replay is not what they were given: it is not compared."""
+        from py_hooks.tensorflow import graphs
+
+        graphs.of(graph).feeds_vary = True
 
     def heed_signal(self):
         """A run that trains nothing was made: a signal that asks for the end acts here."""
