@@ -115,11 +115,23 @@ class Host:
         self._calls.state_providers.append((served_graphs.STATE, state))
         self._calls.state_providers.append(("models", served_graphs.GraphModel(self._name, state.variables)))
 
-    def dataflow(self, flow):
-        """A DataFlow of tensorpack, which batches are taken from: `py_hooks.tensorflow.dataflows.Source`."""
+    def fix_dataflow_seed(self):
+        """DataFlows of tensorpack are about to be made, whose random numbers are the trial's."""
         from py_hooks.tensorflow import dataflows
 
-        return dataflows.Source(self._calls, flow)
+        dataflows.fix_seed(self.seed)
+
+    def causes_of_dataflows(self, flows):
+        """What in DataFlows cannot be repeated: causes for `begin_in`."""
+        from py_hooks.tensorflow import dataflows
+
+        return dataflows.causes_of(flows)
+
+    def dataflow(self, flow, is_cut=False):
+        """Batches are to be taken from a DataFlow. What the arguments are: `py_hooks.tensorflow.dataflows.Source`."""
+        from py_hooks.tensorflow import dataflows
+
+        return dataflows.Source(self._calls, flow, is_cut)
 
     def feeds_vary(self, graph):
         """What the runs of a graph are given in a replay is not what they were given: it is not compared."""

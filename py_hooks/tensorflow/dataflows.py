@@ -77,12 +77,13 @@ class Source:
     Args:
         calls: the recorder.
         flow: the DataFlow, which nobody else draws from. Its `reset_state` is called.
+        is_cut: a pass is over after as many batches as its length says, where it has one.
     """
 
-    def __init__(self, calls, flow):
+    def __init__(self, calls, flow, is_cut):
         self._key = calls.streams.new_key()
         self._trial_seed = calls.trial.seed
-        self._generator = self._batches(flow)
+        self._generator = self._batches(flow, is_cut)
         # It knows the generator by a weak reference.
         self._source = SOURCES.of(self._generator, calls.streams)
         self.next()
@@ -91,12 +92,11 @@ class Source:
         """The next batch; None where a pass is over, and another one is to begin."""
         return next(self._source)
 
-    def _batches(self, flow):
+    def _batches(self, flow, is_cut):
         self._reset(flow)
         yield None
         while True:
-            # One that has a length may go on after it.
-            yield from itertools.islice(flow, _length_of(flow))
+            yield from itertools.islice(flow, _length_of(flow) if is_cut else None)
             yield None
 
     def _reset(self, flow):
