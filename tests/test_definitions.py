@@ -104,9 +104,10 @@ def test_m10_the_trial_classes_have_their_paths():
     code = (
         "from pedl.frameworks.keras import KerasTrial, KerasFunctionalTrial, TFKerasTrial, wrap_dataset, data\n"
         "from pedl.frameworks.keras.tf_keras_trial import TFKerasTrial\n"
-        "from pedl.frameworks.tensorflow import EstimatorTrial, TensorFlowTrial, wrap_dataset\n"
+        "from pedl.frameworks.tensorflow import EstimatorTrial, TensorFlowTrial, TensorpackTrial, wrap_dataset\n"
         "from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial\n"
         "from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial\n"
+        "from pedl.frameworks.tensorflow.tensorpack_trial import TensorpackTrial\n"
         "from pedl.frameworks.pytorch import PyTorchTrial\n"
         "from pedl.frameworks.pytorch.pytorch_trial import PyTorchTrial\n"
         "from pedl.trial import MetricOp, ValidOp\nfrom pedl.callback import Callback\n"
