@@ -11,6 +11,9 @@ monitors, run in a replay on the recorded numbers; what they write belongs to ch
 
 Of tensorpack's default callbacks the bar of progress is left out.
 
+Variables of TensorFlow 1 are read where they lie. So the order in which a run reads and changes them is fixed (`_trainer`): the
+gradients and the loss first, then the optimizer, then the count of batches. Without it two runs differ.
+
 Source: tensorpack 0.11, tensorpack/train/base.py, `Trainer.main_loop`; train/tower.py; callbacks/inference_runner.py.
 """
 import importlib
@@ -25,6 +28,9 @@ _LOSS = "loss"
 _OF_VALIDATIONS = "val_"
 _TOWER = "InferenceTower"
 _TRAINER_TYPE = "replicated"
+
+# The operation by which tensorpack counts batches (callbacks/steps.py, `MaintainStepCounter`).
+_COUNTS_UP = "global_step_incr"
 
 # Where monitors write that are told no other place; as `TFKerasTensorBoard` has it.
 _DIRECTORY = "tensorboard"
@@ -41,7 +47,7 @@ def run(trial, loaders, hparams, steps, host):
     model = _checked_model(call_with(trial.build_model, hparams=hparams, trainer_type=_TRAINER_TYPE), tp)
     flows = [_checked_flow(flow, what, tp) for flow, what in zip(loaders.make(), ("train", "validate"))]
     loop = _Loop(steps, host)
-    trainer = _trainer(tp, loop)
+    trainer = _trainer(tp, loop, v1)
     loop.graph = _Graph(trial, model, trainer, hparams, v1)
     causes = host.causes_of_dataflows(flows)
     config = importlib.import_module("tensorpack.tfutils").get_default_sess_config()
@@ -345,10 +351,29 @@ def _without_batches(what):
     )
 
 
-def _trainer(tp, loop):
-    """A trainer for one device, whose iterations are those of a loop."""
+def _trainer(tp, loop, v1):
+    """A trainer for one device, whose iterations are those of a loop, and have one order of reading and writing variables."""
+    towers = importlib.import_module("tensorpack.tfutils.tower")
 
     class Trainer(tp.SimpleTrainer):
+        # As TensorFlow has it: a variable is not changed before all gradients that are computed from it. With tensorpack's own
+        # choice that differs from run to run.
+        GATE_GRADIENTS = v1.train.Optimizer.GATE_OP
+
+        def _setup_graph(self, input, get_cost_fn, get_opt_fn):
+            with towers.TrainTowerContext(""):
+                gradients = self._make_get_grad_fn(input, get_cost_fn, get_opt_fn)()
+                optimizer = get_opt_fn()
+                # Regularization reads the variables too.
+                with v1.control_dependencies([self.towers.training()[0].outputs]):
+                    self.train_op = optimizer.apply_gradients(gradients, name="train_op")
+            return []
+
+        def setup_callbacks(self, callbacks, monitors):
+            super().setup_callbacks(callbacks, monitors)
+            # A learning rate that goes by the number of batches is read before that is counted up.
+            v1.get_default_graph().get_operation_by_name(_COUNTS_UP)._add_control_input(self.train_op)
+
         def run_step(self):
             loop.iterate(self)
 
