@@ -102,7 +102,8 @@ class Source:
     def _reset(self, flow):
         before = owned_generators.find(flow)
         flow.reset_state()
-        if importlib.import_module("tensorpack.utils.utils")._RNG_SEED != _of_trial(self._trial_seed):
+        given = importlib.import_module("tensorpack.utils.utils")._RNG_SEED
+        if given != _of_trial(self._trial_seed):
             return
         for number, generator in enumerate(owned_generators.find(flow)):
             # What was there before, and is still, is the definition's own.

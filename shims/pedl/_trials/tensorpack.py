@@ -1,7 +1,7 @@
 """Trains `TensorpackTrial`: the loop of a `SimpleTrainer` of tensorpack, whose iterations are ours.
 
     graph       two towers over the same placeholders: one that trains, and `InferenceTower` for validations
-    iteration   one run of the trainer's session: the optimizer, the loss, the training metrics, and what tensorpack's callbacks add
+    iteration   one run of the trainer's session: the optimizer, the loss, the metrics, and what tensorpack's callbacks add
     epoch       of tensorpack: a step of ours. So summaries and monitors have their places
     validation  within the last iteration of a step: one run for each batch of a pass over the other DataFlow
 
@@ -147,7 +147,6 @@ class _Graph:
     """
 
     def __init__(self, trial, model, trainer, hparams, v1):
-        self._name = type(trial).__name__
         source = importlib.import_module("tensorpack.input_source").PlaceholderInput()
         towers = importlib.import_module("tensorpack.tfutils.tower")
         with _ModelErrors(model):
