@@ -108,6 +108,8 @@ class Calls:
             returns by the names that they are told by.
         checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
         agreement: with the other ranks that train the same model (`torch/ranks.py`); None where there is one process.
+        steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None where it has none.
+        in_step_callback: one of them runs.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -144,6 +146,8 @@ class Calls:
         self.at_validation = []
         self.checkpointed_at = None
         self.agreement = None
+        self.steps = None
+        self.in_step_callback = False
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
@@ -291,11 +295,18 @@ class Calls:
 
     def record(self, kind, identity, arguments, value, site=None):
         """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
+        if self.in_step_callback:
+            self._refuse_in_callback()
         if site is None:
             site = self.entries[-1] if self.entries else self.site()
         self._pending.append((kind, identity, site, self.streams.draws, arguments, value))
         if len(self._pending) >= MAX_PENDING_CALLS:
             self.append_pending()
+
+    def _refuse_in_callback(self):
+        from py_hooks.advice import step_callbacks
+
+        step_callbacks.refuse(self)
 
     def answer(self, kind, identity, arguments, tensor=None):
         """The value that the same call returned the first time. Ends the process where the record differs."""
@@ -441,6 +452,8 @@ class Calls:
             named_values: the part of it that has names.
             result: what the call returned.
         """
+        if self.in_step_callback:
+            self._refuse_in_callback()
         if function.cleaned != self.cleaned:
             function.note_changes(self)
         if self._pending:
@@ -482,6 +495,8 @@ class Calls:
         """Does what is due after a call whose record is appended."""
         if due & STEP_ENDED:
             self.guarded(self.trial.end_step, self.epoch)
+            if self.steps is not None:
+                self.steps.step_ended()
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
         if due & SIGNAL:
@@ -553,6 +568,8 @@ class Calls:
         """
         self.validation_due = False
         wanted = self.guarded(self.trial.validated, self.epoch, metrics)
+        if self.steps is not None:
+            self.steps.validated(metrics)
         # A call of its own, so that a replay can end here.
         self.checked(COMPOSITE, self.trial.intern("validation"), 0)
         if wanted and (self._takes_checkpoints or self.agreement is not None):
@@ -574,7 +591,10 @@ class Calls:
         self.batches += batches
         due = 0
         for _ in range(batches):
-            due |= self.trial.batch_done(monotonic())
+            of_batch = self.trial.batch_done(monotonic())
+            if of_batch & STEP_ENDED and self.steps is not None:
+                self.steps.step_ended()
+            due |= of_batch
         if due & PLANNED:
             self._go_by_plan(due)
 

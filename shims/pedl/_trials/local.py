@@ -124,8 +124,9 @@ class _Local:
         save = self._save
 
         def save_all(directory):
+            path = save(directory)
             export()
-            return save(directory)
+            return path
 
         self._save = save_all
 
