@@ -66,7 +66,7 @@ def by_keras():
     model = keras.models.Model(inputs, keras.layers.Dense(1)(hidden))
     model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
     noting.model = model
-    slow = type("Slow", (keras.callbacks.Callback,), {"on_batch_end": lambda self, *_: time.sleep(PAUSE)})()
+    slow = type("Slow", (keras.callbacks.Callback,), {"on_batch_end": lambda self, batch, logs=None: time.sleep(PAUSE)})()
     if KIND == "by-hand":
         for batch in range(3 * BATCHES):
             rows = slice(batch % BATCHES * SIZE, (batch % BATCHES + 1) * SIZE)
