@@ -37,7 +37,7 @@ STEP_OF_KERAS = [
 OF_KERAS = [
     *STEP_OF_KERAS,
     "RESULT ['distance', 'loss'] 12 ['distance', 'val_loss']",
-    "SAME LOSS True",
+    "SAME ERROR True",
     *STEP_OF_KERAS,
     "REPEATED True True",
     "UNTOUCHED True",

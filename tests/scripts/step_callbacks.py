@@ -43,7 +43,7 @@ class Noting(Callback):
     def on_train_step_end(self, step_id, metrics):
         self.total += sum(one["loss"] for one in metrics)
         self.write(f"end {step_id} {[sorted(one.items()) for one in metrics]} {np.random.rand():.9f}")
-        if KIND == "evaluates" and step_id == 2:
+        if KIND == "evaluates" and step_id == 2 and self.name == "a":
             self.model.evaluate(x, y, verbose=0)
 
     def on_validation_step_begin(self, step_id):
