@@ -23,7 +23,8 @@ def ask(code, directory, **environment):
 
 def told(run, *lines):
     """What a script printed: its lines, as far as they are ours."""
-    marks = ("LOADERS", "RESULT", "SAME", "STEP", "RATE", "REPEATED", "UNTOUCHED", "OUTSIDE", "FILES", "begin", "end ", "validated")
+    marks = ("LOADERS", "RESULT", "SAME", "STEP", "RATE", "REPEATED", "UNTOUCHED", "OUTSIDE", "FILES")
+    marks += ("begin", "end ", "validated")
     found = [line for line in run.stdout.splitlines() if line.startswith(marks)]
     assert found == list(lines), run
 
@@ -121,7 +122,7 @@ MISTAKES = {
         "the hyperparameter `rate` of the configuration is of type `log`\n  expected: a value",
     ),
     "no value": ("pedl.local(Some, {'rate': {1}})", "holds what a configuration cannot hold"),
-    "directory": ("open('file', 'w').close(); pedl.local(Some, directory='.')", "is not empty\n  expected: a new or an empty one"),
+    "directory": ("open('file', 'w').close(); pedl.local(Some, directory='.')", "is not empty\n  expected: a new or an empty"),
 }
 
 

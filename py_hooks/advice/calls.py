@@ -296,14 +296,15 @@ class Calls:
     def record(self, kind, identity, arguments, value, site=None):
         """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
         if self.in_step_callback:
-            self._refuse_in_callback()
+            self.refuse_in_callback()
         if site is None:
             site = self.entries[-1] if self.entries else self.site()
         self._pending.append((kind, identity, site, self.streams.draws, arguments, value))
         if len(self._pending) >= MAX_PENDING_CALLS:
             self.append_pending()
 
-    def _refuse_in_callback(self):
+    def refuse_in_callback(self):
+        """A callback of the script's steps makes a call that is to be recorded."""
         from py_hooks.advice import step_callbacks
 
         step_callbacks.refuse(self)
@@ -341,6 +342,8 @@ class Calls:
         Its value is converted at once: it may be an array that the next training call donates. Of one that raises there
         is no record, so no checkpoint is taken behind it; but for what it `raises` in a replay too, by itself.
         """
+        if self.in_step_callback:
+            self.refuse_in_callback()
         if not self.replaying:
             self.depth += 1
             self.in_composite = kind == COMPOSITE
@@ -453,7 +456,7 @@ class Calls:
             result: what the call returned.
         """
         if self.in_step_callback:
-            self._refuse_in_callback()
+            self.refuse_in_callback()
         if function.cleaned != self.cleaned:
             function.note_changes(self)
         if self._pending:

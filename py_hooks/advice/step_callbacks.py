@@ -10,7 +10,7 @@ is as it was. They are called between two recorded calls, in the same order in a
     the fit's validation is told            on_validation_step_end, before a checkpoint of that moment
 
 A hook that calls the framework, whose calls are recorded, would stand between a record and its checkpoint: from then on none
-is taken.
+is taken. Within a fit, where the loop holds the values of variables elsewhere (Keras 3 on JAX), it ends the run.
 """
 import contextlib
 import importlib
@@ -184,6 +184,15 @@ class ScriptSteps:
 
 
 def refuse(calls):
-    """A callback of steps made a call that is recorded."""
+    """A callback of steps makes a call that is to be recorded."""
+    if calls.entries:
+        recorder.stop(
+            calls,
+            65,
+            f"{_CALLS}, within a `fit`\n"
+            "  expected: hooks that use what they are told, and the script's own data\n"
+            "  the run was stopped; its last checkpoint is kept",
+            "do that in a callback of Keras, or after the `fit`",
+        )
     calls.in_step_callback = False
     calls.refuse_exactness(_CALLS)

@@ -28,6 +28,8 @@ def _call(name, make=_make):
             calls = recorder.CALLS
             if not calls.recordable() or (calls.entries and not entries.called_by_user()):
                 return original(model, *args, **kwargs)
+            if calls.in_step_callback:
+                calls.refuse_in_callback()
             arguments = _arguments(original, model, args, kwargs)
             entries.announce(calls, sources.causes(model, arguments))
             if not sources.below.is_intercepted():

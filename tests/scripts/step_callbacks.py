@@ -3,7 +3,8 @@
     python step_callbacks.py KIND
 
 KIND: `fit` validates at the end of each epoch; `by-hand` calls `train_on_batch`; `session` runs a graph of TensorFlow 1.
-Mistakes: `late` gives a callback after training, `no-callback` something else, `evaluates` calls the model in a hook.
+Mistakes: `late` gives a callback after training, `no-callback` something else, `evaluates` and `evaluates-by-hand` call the
+model in a hook.
 """
 import hashlib
 import io
@@ -43,7 +44,7 @@ class Noting(Callback):
     def on_train_step_end(self, step_id, metrics):
         self.total += sum(one["loss"] for one in metrics)
         self.write(f"end {step_id} {[sorted(one.items()) for one in metrics]} {np.random.rand():.9f}")
-        if KIND == "evaluates" and step_id == 2 and self.name == "a":
+        if KIND.startswith("evaluates") and step_id == 2 and self.name == "a":
             self.model.evaluate(x, y, verbose=0)
 
     def on_validation_step_begin(self, step_id):
@@ -67,7 +68,7 @@ def by_keras():
     model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
     noting.model = model
     slow = type("Slow", (keras.callbacks.Callback,), {"on_batch_end": lambda self, batch, logs=None: time.sleep(PAUSE)})()
-    if KIND == "by-hand":
+    if KIND.endswith("by-hand"):
         for batch in range(3 * BATCHES):
             rows = slice(batch % BATCHES * SIZE, (batch % BATCHES + 1) * SIZE)
             model.train_on_batch(x[rows], y[rows])
