@@ -222,7 +222,8 @@ class Model(TensorpackTrial):
         print("BUILT")
 """
     ended = define({"__init__.py": (text, LOADERS)})
-    support.refused(ended, "the trial class `Model` cannot be run", "`TensorpackTrial` is not supported because", "`TensorFlowTrial`")
+    reason = "`TensorpackTrial` is not supported because"
+    support.refused(ended, "the trial class `Model` cannot be run", reason, "`TensorFlowTrial`")
     assert "BUILT" not in ended.stdout
 
 

@@ -16,8 +16,8 @@ def ask(code, directory, **environment):
     """What a script that imports `pedl` prints, and the last line of its error."""
     command = [sys.executable, "-c", code]
     environment = support.clean_environment(dict(SHIMS, **environment))
-    pipe = subprocess.PIPE
-    ended = subprocess.run(command, cwd=str(directory), env=environment, stdout=pipe, stderr=pipe, timeout=support.TIMEOUT)
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": support.TIMEOUT}
+    ended = subprocess.run(command, cwd=str(directory), env=environment, check=False, **settings)
     return ended.stdout.decode(), ended.stderr.decode()
 
 

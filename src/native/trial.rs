@@ -566,7 +566,10 @@ impl Trial {
     /// The metrics of each training call since this was called last: a list of dicts of numbers.
     fn take_batch_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let calls = self.training().take_call_metrics();
-        calls.into_iter().map(|call| call.into_py_dict(py)).collect()
+        calls
+            .into_iter()
+            .map(|call| call.into_py_dict(py))
+            .collect()
     }
 
     /// The step that ended with the last batch is over, and its calls are appended.
