@@ -455,8 +455,6 @@ class Calls:
             named_values: the part of it that has names.
             result: what the call returned.
         """
-        if self.in_step_callback:
-            self.refuse_in_callback()
         if function.cleaned != self.cleaned:
             function.note_changes(self)
         if self._pending:

@@ -134,7 +134,9 @@ class ScriptSteps:
 
     def call_begins(self, kind):
         """A call of this kind is to be made, or answered."""
-        if kind == recorder.TRAIN and self._begun == self._ended:
+        if self._calls.in_step_callback:
+            refuse(self._calls)
+        elif kind == recorder.TRAIN and self._begun == self._ended:
             self._begin_step()
         elif kind == recorder.TEST and self.is_in_fit and len(self._calls.entries) == 1:
             self.validation_begins()

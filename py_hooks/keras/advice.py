@@ -75,8 +75,7 @@ def _batch_call(name, attribute, keeping=None):
                 return _first_or_replayed(calls, name, original, model, args, kwargs, function)
             frame = sys._getframe(1)
             site = calls.sites.get((id(frame.f_code), frame.f_lasti)) or calls.site_from(frame)
-            if calls.steps is not None:
-                calls.steps.call_begins(function.kind)
+            calls.steps is None or calls.steps.call_begins(function.kind)
             traces = calls.traces
             calls.depth += 1
             try:

@@ -40,7 +40,8 @@ def local(
             again; its `reproducibility.experiment_seed` is the seed, which is random without it. Defaults are not filled in.
         batches_per_step: how many batches are trained; by default those of the configuration, or 100.
         directory: where the checkpoint is put, new or empty; by default a new one among temporary files.
-        make_data_loaders, download_data: functions; by default those of the module that the class is of.
+        make_data_loaders: a function; by default that of the module that the class is of.
+        download_data: the same.
 
     Returns:
         A `LocalRun`.

@@ -160,7 +160,8 @@ class _Loop:
         """Saves the variables, without the host. Returns the path by which they are read."""
         if self.is_closed:
             raise DefinitionError(
-                f"a hook of the trial class has ended its training, {self._host.batches_left} batches before the end of the step\n"
+                f"a hook of the trial class has ended its training, {self._host.batches_left} batches before the end "
+                "of the step\n"
                 "  expected: the whole step; nothing was saved"
             )
         return self.save_for_export(os.path.join(directory, "model.ckpt"))

@@ -33,10 +33,14 @@ _SEEDING = (("torch", "manual_seed"), ("tensorflow", "compat.v1.set_random_seed"
 
 
 def run_step(trial_class, hparams, config, batches_per_step, directory, functions):
-    """What `pedl.local` does. What the arguments are: there.
+    """What `pedl.local` does, and returns.
 
     Args:
-        trial_class, hparams, config, batches_per_step, directory: as there, but dicts are dicts.
+        trial_class: as there.
+        hparams: as there, a dict.
+        config: as there, a dict.
+        batches_per_step: as there.
+        directory: as there.
         functions: those that were given, by name; None for one that was not.
     """
     _check_is_no_definition()
