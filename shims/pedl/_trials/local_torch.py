@@ -5,6 +5,8 @@ Batches are those of the loaders themselves, and random numbers those of the pro
 import contextlib
 import importlib
 
+from pedl._trials.local import One
+
 
 class Training:
     """See `py_hooks/torch/trials.py`.
@@ -32,12 +34,8 @@ class Training:
         return _Passes(loader)
 
 
-class _One:
-    """One process, which has nobody to agree with (`py_hooks/torch/ranks.py`)."""
-
-    size = 1
-    rank = 0
-    key = ()
+class _One(One):
+    """One process (`py_hooks/torch/ranks.py`)."""
 
     def wrapped(self, model, _device):
         return model
@@ -48,9 +46,6 @@ class _One:
 
     def compare_resumption(self):
         pass
-
-    def guard(self):
-        return contextlib.nullcontext()
 
     def level(self, _model, _wrapped, measured):
         return measured
