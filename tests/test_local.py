@@ -7,8 +7,8 @@ import support
 
 SHIMS = {"PYTHONPATH": str(support.ROOT / "shims")}
 
-KERAS = pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
-TENSORFLOW = pytest.mark.stack("keras2-tensorflow1")
+KERAS = pytest.mark.stack("keras3-jax", "keras3-torch", "keras3-tensorflow", "keras2-tensorflow1", "keras2.15-tensorflow2.15")
+TENSORFLOW = pytest.mark.stack("keras2-tensorflow1", "tfkeras-1.15", "keras2.15-tensorflow2.15")
 TORCH = pytest.mark.stack("keras3-torch")
 
 
