@@ -21,10 +21,9 @@ from py_hooks.advice import calls as recorder
 
 _CALLS = "a callback of steps calls the framework"
 
-# What `pedl` knows of the trial.
-_CONTEXT = "PEDL_CONTEXT"
-
 _FIELD = "entrypoint.callbacks"
+_EXPECTED = "  expected: `module:object`, a `pedl.callback.Callback` beside the script"
+_HINT = f"correct `{_FIELD}`"
 
 
 def register(process, callbacks):
@@ -40,7 +39,7 @@ def register(process, callbacks):
     from pedl.errors import DefinitionError
 
     calls = recorder.CALLS
-    if json.loads(os.environ.get(_CONTEXT, "{}")).get("definition"):
+    if _known().get("definition"):
         raise DefinitionError(
             "`pedl.callbacks` is called in a model definition with a trial class\n"
             "  expected: its method `callbacks(self, hparams)`, which returns a list",
@@ -72,8 +71,7 @@ def load_configured(process, calls):
         process: what `boot` knows of this process.
         calls: the recorder.
     """
-    known = json.loads(os.environ.get(_CONTEXT, "{}"))
-    entrypoint = (known.get("configuration") or {}).get("entrypoint")
+    entrypoint = (_known().get("configuration") or {}).get("entrypoint")
     names = entrypoint.get("callbacks") if isinstance(entrypoint, dict) else None
     if not names:
         return
@@ -90,6 +88,11 @@ def load_configured(process, calls):
     attach(process, calls)
 
 
+def _known():
+    """What `pedl` knows of the trial, which need not have been imported."""
+    return json.loads(os.environ.get("PEDL_CONTEXT", "{}"))
+
+
 def _made(calls, name):
     """The object that `module:object` names; of a class, one of it."""
     module_name, _, path = name.partition(":")
@@ -98,19 +101,16 @@ def _made(calls, name):
     except ImportError as error:
         if not module_name or error.name != module_name.partition(".")[0]:
             raise
-        _stop(calls, f"`{_FIELD}` names `{name}`, and there is no module `{module_name}`")
+        _stop(calls, f"`{_FIELD}` names `{name}`, and there is no module `{module_name}`\n{_EXPECTED}", _HINT)
     for part in path.split("."):
         if not hasattr(value, part):
-            _stop(calls, f"`{_FIELD}` names `{name}`, and there is no `{part}` in `{module_name}`")
+            _stop(calls, f"`{_FIELD}` names `{name}`, and there is no `{part}` in `{module_name}`\n{_EXPECTED}", _HINT)
         value = getattr(value, part)
     return value() if isinstance(value, type) else value
 
 
-def _stop(calls, message, hint=None):
-    expected = "" if "expected:" in message else "\n  expected: `module:object`, a `pedl.callback.Callback` beside the script"
-    recorder.stop(
-        calls, 65, f"{message}{expected}\n  the script was stopped before it trained", hint or f"correct `{_FIELD}`"
-    )
+def _stop(calls, message, hint):
+    recorder.stop(calls, 65, f"{message}\n  the script was stopped before it trained", hint)
 
 
 class ScriptSteps:

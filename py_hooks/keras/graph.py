@@ -88,11 +88,11 @@ class GraphFunction(ComputeFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self.function(inputs)
-        if calls.steps is not None:
-            calls.steps.call_begins(self.kind)
         if calls.replaying and calls.arguments:
             self._initialize(calls)
             return self.answer_batch(calls, lambda: self.function(inputs))
+        if calls.steps is not None:
+            calls.steps.call_begins(self.kind)
         arguments = calls.arguments or _batch_size(inputs) | self._is_new
         tensors = [each for each in inputs if fingerprint.is_symbolic(each)]
         if tensors:

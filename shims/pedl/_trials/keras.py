@@ -61,7 +61,7 @@ def run(trial, loaders, hparams, steps, host):
     host.watch_validations(steps.validation_begins, ended)
     host.saved_by(lambda directory: _saved(model, directory, hasattr(package, "version")))
     if not host.bounds_fits:
-        callbacks.append(_stops(package, host))
+        callbacks.append(_stops(package, host, model))
     with ranks.guard():
         fit.train(callbacks, 1 if host.bounds_fits else host.batches_left)
     if validated[-1:] != [host.batches]:
@@ -316,16 +316,14 @@ def _step_ends(package, steps, names):
     return _callback(package, "StepEnds", "on_train_batch_end", lambda logs: steps.batch_ended(names.of_batch(logs or {})))
 
 
-def _stops(package, host):
+def _stops(package, host, model):
     """A callback of Keras, for the last place of their list: where nothing else does, it ends the fit with the last batch."""
 
-    def stop(self, batch, logs=None):
+    def stop(_logs):
         if not host.batches_left:
-            self.model.stop_training = True
+            model.stop_training = True
 
-    base = package.callbacks.Callback
-    hook = "on_train_batch_end" if hasattr(base, "on_train_batch_end") else "on_batch_end"
-    return type("Stops", (base,), {hook: stop})()
+    return _callback(package, "Stops", "on_train_batch_end", stop)
 
 
 # -- without the host --------------------------------------------------------------------------------------------------
