@@ -298,8 +298,6 @@ class Calls:
 
     def record(self, kind, identity, arguments, value, site=None):
         """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
-        if self.in_step_callback:
-            self.refuse_in_callback()
         if site is None:
             site = self.entries[-1] if self.entries else self.site()
         self._pending.append((kind, identity, site, self.streams.draws, arguments, value))
@@ -368,6 +366,8 @@ class Calls:
 
     def checked(self, kind, identity, arguments):
         """Something that the script's own code did, in the replay too: its checksum is recorded, or compared."""
+        if self.in_step_callback:
+            self.refuse_in_callback()
         if not self.replaying:
             self.record(kind, identity, arguments, None)
         else:
