@@ -69,8 +69,8 @@ def test_a_graph_has_one_too_and_the_graph_of_the_process_stays_as_it_was(script
     run = script_run(support.SCRIPTS / "local_tensorflow.py", "graph", environment=SHIMS)
     ended = run.python() if host == "python" else run.run()
     told(
-        ended.check(), "RESULT ['loss', 'twice'] 7 ['loss', 'twice']", "SAME LOSS True", "STEP 7", "REPEATED True True", *UNTOUCHED,
-        "FILES ['checkpoint', 'model.ckpt.data-00000-of-00001', 'model.ckpt.index', 'model.ckpt.meta']",
+        ended.check(), "RESULT ['loss', 'twice'] 7 ['loss', 'twice']", "SAME LOSS True", "STEP 7", "REPEATED True True",
+        *UNTOUCHED, "FILES ['checkpoint', 'model.ckpt.data-00000-of-00001', 'model.ckpt.index', 'model.ckpt.meta']",
     )  # fmt: skip
 
 

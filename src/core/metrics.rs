@@ -472,7 +472,7 @@ mod tests {
         let mut tables = Tables::default();
         let identity = tables.intern(b"train model 0");
         let mut averages = Averages::default();
-        let mut train = |averages: &mut Averages, loss| {
+        let train = |averages: &mut Averages, loss| {
             let mut value = Encoded::default();
             value.encoder().float(loss);
             add(averages, identity, &value);
