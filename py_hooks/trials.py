@@ -17,6 +17,9 @@ class Host:
         name: of the trial class.
     """
 
+    # What a `fit` is told to train is extended, or cut, to the plan.
+    bounds_fits = True
+
     def __init__(self, process, name):
         self._process = process
         self._name = name
@@ -109,6 +112,9 @@ class Host:
         state = served_graphs.GraphState(graph, record, is_training, outputs)
         self._calls.state_providers.append((served_graphs.STATE, state))
         self._calls.state_providers.append(("models", served_graphs.GraphModel(self._name, state.variables)))
+
+    def saved_by(self, save):
+        """How one step without the host saves what was trained (`pedl._trials.local`). Checkpoints of the recorder need none."""
 
     def heed_signal(self):
         """A run that trains nothing was made: a signal that asks for the end acts here."""

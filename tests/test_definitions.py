@@ -212,6 +212,21 @@ def test_k19_a_missing_method_is_told_before_training(define):
     support.refused(define({"__init__.py": text}), "`Half` lacks `build_model`, `optimizer`", "of `KerasTrial`")
 
 
+def test_a_class_of_tensorpack_is_told_that_it_is_not_run(define):
+    text = """
+from pedl.frameworks.tensorflow.tensorpack_trial import TensorpackTrial
+
+
+class Model(TensorpackTrial):
+    def build_model(self, hparams, trainer_type):
+        print("BUILT")
+"""
+    ended = define({"__init__.py": (text, LOADERS)})
+    reason = "`TensorpackTrial` is not supported because"
+    support.refused(ended, "the trial class `Model` cannot be run", reason, "`TensorFlowTrial`")
+    assert "BUILT" not in ended.stdout
+
+
 def test_parts_of_a_definition_may_be_named_each(define):
     files = {"model_def.py": TRIAL, "data.py": "def make(experiment_config, hparams):\n    return 1\n"}
     entrypoints = "entrypoints: {trial_class: 'model_def:Told', data_loaders_function: 'data:make'}\n"

@@ -4,6 +4,7 @@ A batch is one recorded call. In a replay it is answered, and its data is skippe
 of its scheduler is put in where the checkpoint was taken.
 """
 import importlib
+import os
 
 from pedl._context import context
 from pedl._trials import metrics
@@ -33,6 +34,7 @@ def run(trial, loaders, hparams, steps, host):
     if scheduler is not None:
         _checked(scheduler, LRScheduler, "create_lr_scheduler")
     training.provide(trial, model, optimizer, scheduler, pair)
+    host.saved_by(lambda directory: _saved(torch, directory, model, optimizer, scheduler))
     passes = [training.passes(pair[0], is_shared=True), training.passes(pair[1])]
     training.compare(host.described())
     host.begin(training.causes())
@@ -42,6 +44,16 @@ def run(trial, loaders, hparams, steps, host):
     with host.loop():
         loop.train()
     loop.close()
+
+
+def _saved(torch, directory, model, optimizer, scheduler):
+    """Saves what is trained, without the host. Returns the path of what `torch.load(..., weights_only=True)` reads."""
+    saved = {"model_state_dict": model.state_dict(), "optimizer_state_dict": optimizer.state_dict()}
+    if scheduler is not None:
+        saved["lr_scheduler_state_dict"] = scheduler._scheduler.state_dict()
+    path = os.path.join(directory, "trial.pt")
+    torch.save(saved, path)
+    return path
 
 
 def _checked(value, kind, method):
