@@ -4,14 +4,13 @@ Each batch, each validation and each pass over a loader draws from streams of it
 generators that the trial holds. So nothing of them has to be restored, and a replay, which makes none of these, leaves the
 script's own streams where they were.
 """
-import contextlib
 import os
 
 from py_hooks.advice import owned_generators
 from py_hooks.advice.calls import Unrepeatable
-from py_hooks.advice.random_streams import PrivateStream, mix
+from py_hooks.advice.random_streams import PrivateStream, in_row, mix
 from py_hooks.torch import data_loader
-from py_hooks.torch.generator import TorchGenerator, drawing_from
+from py_hooks.torch.generator import TorchGenerator, drawing_from, give_back, lend
 from py_hooks.torch.ranks import of as of_ranks
 from py_hooks.torch.states import ModelState, TrialState
 
@@ -38,9 +37,12 @@ class Training:
         self.ranks = of_ranks(calls, ranks)
         self._generator = TorchGenerator()
         self._owned = []
+        self._has_gpu = _has_gpu()
+        self._first_seed = 0
         calls.state_providers.append(("torch", self._generator))
         self._impose_threads()
         self._key = (*calls.streams.new_key(), self._generator.hash())
+        self._first_seed = mix("torch", *self._key, "train", *self.ranks.key)
 
     def _impose_threads(self):
         """How many threads compute changes floats: as many as when the checkpoint was taken."""
@@ -62,9 +64,7 @@ class Training:
 
     def causes(self):
         """What cannot be repeated exactly."""
-        import torch
-
-        return [Unrepeatable("training on a GPU, where exact resume was not tried")] if torch.cuda.is_available() else []
+        return [Unrepeatable("training on a GPU, where exact resume was not tried")] if self._has_gpu else []
 
     def provide(self, trial, model, optimizer, scheduler, others):
         """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""
@@ -72,21 +72,18 @@ class Training:
         self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
         self._calls.state_providers.append(("models", ModelState(model, STATE)))
 
-    @contextlib.contextmanager
     def alone(self, *key):
         """Within it all draws are of streams of the key."""
-        import torch
+        return _Alone((*self._key, *key), self._owned, self._has_gpu)
 
-        key = (*self._key, *key)
-        seed = mix("torch", *key)
-        if torch.cuda.is_available():
-            torch.cuda.manual_seed_all(seed >> 1)
-        with PrivateStream(*key), drawing_from(seed):
-            if not self._owned:
-                yield
-                return
-            with owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key)):
-                yield
+    def of_batch(self, number):
+        """`with`: all draws are of streams of this batch; of torch's global generator once `_OfBatch.begin` was called."""
+        key = (*self._key, "train", number, *self.ranks.key)
+        return _OfBatch(key, in_row(self._first_seed, number), self._owned, self._has_gpu)
+
+    def give_back(self):
+        """Something of the user's may run: see `generator.lend`."""
+        give_back()
 
     def passes(self, loader, is_shared=False):
         """The passes over a loader: a `Passes`.
@@ -99,6 +96,83 @@ class Training:
         if is_shared:
             self.ranks.watch(made.order)
         return made
+
+
+def _has_gpu():
+    import torch
+
+    return torch.cuda.is_available()
+
+
+class _Alone:
+    """`with`: all draws are of streams of a key. No function that yields, which takes longer.
+
+    Args:
+        key: of the streams.
+        owned: generators that the trial holds.
+        has_gpu: whether there is one.
+    """
+
+    __slots__ = ("_generator", "_has_gpu", "_keyed", "_seed", "_stream")
+
+    def __init__(self, key, owned, has_gpu):
+        self._stream = PrivateStream(*key)
+        self._seed = mix("torch", *key)
+        self._has_gpu = has_gpu
+        self._generator = drawing_from(self._seed)
+        self._keyed = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key)) if owned else None
+
+    def __enter__(self):
+        self._stream.__enter__()
+        if self._keyed is not None:
+            self._keyed.__enter__()
+        self._generator.__enter__()
+        if self._has_gpu:
+            _seed_gpu(self._seed)
+
+    def __exit__(self, *exception):
+        self._generator.__exit__(*exception)
+        if self._keyed is not None:
+            self._keyed.__exit__(*exception)
+        self._stream.__exit__(*exception)
+
+
+class _OfBatch:
+    """As `_Alone`, where torch's global generator stays lent afterwards, and is seeded once the data is there."""
+
+    __slots__ = ("_has_gpu", "_keyed", "_seed", "_stream")
+
+    def __init__(self, key, seed, owned, has_gpu):
+        self._stream = PrivateStream(*key)
+        self._seed = seed
+        self._has_gpu = has_gpu
+        self._keyed = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key)) if owned else None
+
+    def __enter__(self):
+        lend()
+        self._stream.__enter__()
+        if self._keyed is not None:
+            self._keyed.__enter__()
+        return self
+
+    def begin(self):
+        """The data of the batch was taken."""
+        import torch
+
+        torch.default_generator.manual_seed(self._seed >> 1)
+        if self._has_gpu:
+            _seed_gpu(self._seed)
+
+    def __exit__(self, *exception):
+        if self._keyed is not None:
+            self._keyed.__exit__(*exception)
+        self._stream.__exit__(*exception)
+
+
+def _seed_gpu(seed):
+    import torch
+
+    torch.cuda.manual_seed_all(seed >> 1)
 
 
 class Passes:

@@ -13,11 +13,19 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
+use crate::matrix::Stack;
 use crate::process::{self, Output, Running};
 
 /// What a candidate prints about itself. `sys.executable` is the real one behind pyenv's scripts.
 const QUESTION: &str = "import json, sys; print(json.dumps(\
     {'version': '%d.%d.%d' % sys.version_info[:3], 'path': sys.executable}))";
+
+/// Fails where one of the modules that are named behind it is not there.
+const HAS_MODULES: &str = "import importlib.util, sys; \
+    sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))";
+
+/// Where a distribution has its own Python.
+const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
 /// A candidate that does not answer within this time is no interpreter.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -49,6 +57,29 @@ impl Interpreter {
         serde_json::from_str(last).map_err(|_| no(&format!("it answered `{}`", answer.trim())))
     }
 
+    /// The one for a stack, or why there is none.
+    pub(crate) fn of(stack: &Stack) -> std::result::Result<Self, String> {
+        let versions = stack.python.join(", ");
+        if stack.system.is_empty() {
+            return Self::find(&stack.python).ok_or(format!("no Python {versions} was found"));
+        }
+        let Ok(found) = Self::at(Path::new(OF_THE_SYSTEM)) else {
+            return Err(format!("there is no `{OF_THE_SYSTEM}`"));
+        };
+        if !stack.python.iter().any(|version| found.is(version)) {
+            let what = format!("`{OF_THE_SYSTEM}` is Python {}", found.version);
+            return Err(format!("{what}, and not {versions}"));
+        }
+        if !found.has_modules(&stack.system) {
+            let packages: Vec<_> = stack.system.iter().map(|it| format!("python3-{it}")).collect();
+            let packages = packages.join(" ");
+            return Err(format!(
+                "`{OF_THE_SYSTEM}` lacks what `apt-get install {packages}` installs"
+            ));
+        }
+        Ok(found)
+    }
+
     /// The first one that answers, of the versions in this order; none is no error.
     pub(crate) fn find(versions: &[String]) -> Option<Self> {
         versions.iter().find_map(|version| {
@@ -74,6 +105,14 @@ impl Interpreter {
             .iter()
             .filter_map(|candidate| Self::at(candidate).ok())
             .find(|found| found.version == version)
+    }
+
+    fn has_modules(&self, names: &[String]) -> bool {
+        let mut command = process::python(&self.path);
+        command.args(["-I", "-c", HAS_MODULES]).args(names);
+        Running::start(command, Output::Keep)
+            .and_then(|mut asked| asked.wait(ANSWER_LIMIT))
+            .is_ok_and(|ended| ended.success())
     }
 
     /// Whether it is linked against a libpython, so that `pedl-run` can embed it.

@@ -36,12 +36,21 @@ pub(crate) struct Stack {
     pub(crate) workers: Option<u32>,
     pub(crate) only_trains: Option<String>,
     pub(crate) optional: Option<String>,
+    #[serde(default)]
+    pub(crate) system: Vec<String>,
 }
 
 /// Distributions that a stack is for.
 const FRAMEWORKS: [&str; 5] = ["keras", "tensorflow", "tensorflow-cpu", "jax", "torch"];
 
 impl Stack {
+    /// All of its packages, in words.
+    pub(crate) fn contents(&self) -> String {
+        let system = self.system.iter().map(|it| format!("{it} of the system"));
+        let all: Vec<_> = system.chain(self.requirements.iter().cloned()).collect();
+        all.join(" ")
+    }
+
     /// The frameworks and their versions, in words.
     pub(crate) fn summary(&self) -> String {
         let is_framework = |text: &&String| {
@@ -49,7 +58,9 @@ impl Stack {
             FRAMEWORKS.contains(&name)
         };
         let found = self.requirements.iter().filter(is_framework);
-        let found: Vec<_> = found.map(|text| text.replace("==", " ")).collect();
+        let found = found.map(|text| text.replace("==", " "));
+        let system = self.system.iter().map(|it| format!("{it} of the system"));
+        let found: Vec<_> = found.chain(system).collect();
         found.join(", ")
     }
 }

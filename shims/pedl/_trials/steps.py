@@ -12,6 +12,9 @@ class Steps:
         callbacks: what the trial's `callbacks` returned.
         batches_per_step: how many batches are a step.
 
+    Attributes:
+        before: called before the user's callbacks are; None where nobody wants to know.
+
     Raises:
         DefinitionError: it is no list of callbacks.
     """
@@ -27,6 +30,7 @@ class Steps:
                 f"`callbacks` returned {kinds}\n  expected: a list of `pedl.callback.Callback`",
                 "derive them from `pedl.callback.Callback`; those of Keras belong into `keras_callbacks`",
             )
+        self.before = None
         self._callbacks = callbacks
         self._size = batches_per_step
         self._batches = 0
@@ -53,7 +57,8 @@ class Steps:
     def batch_ended(self, metrics):
         """A batch was trained, with such metrics."""
         self._batches += 1
-        self._of_step.append(metrics)
+        if self._callbacks:
+            self._of_step.append(metrics)
         if self._batches % self._size == 0:
             self._call("on_train_step_end", self.completed, self._of_step)
 
@@ -66,6 +71,17 @@ class Steps:
         self._call("on_validation_step_end", self.completed, metrics)
 
     def _call(self, hook, *args):
+        if self.before is not None and self._callbacks:
+            self.before()
         for callback in self._callbacks:
             # Each gets its own: what one does with it is nothing to the others.
-            getattr(callback, hook)(*copy.deepcopy(args))
+            getattr(callback, hook)(*map(_copied, args))
+
+
+def _copied(value):
+    """A copy of the metrics of batches, or of anything else; numbers are no others in a copy, and most metrics are."""
+    if type(value) is list:
+        return [_copied(one) for one in value]
+    if type(value) is dict and all(type(one) is float for one in value.values()):
+        return dict(value)
+    return copy.deepcopy(value)
