@@ -9,7 +9,7 @@ import sys
 import pytest
 import support
 
-pytestmark = pytest.mark.stack("keras3-torch")
+pytestmark = pytest.mark.stack("torch")
 
 DEFINITIONS = support.ROOT / "tests" / "definitions"
 
