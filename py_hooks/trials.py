@@ -196,7 +196,11 @@ class Host:
     def finish(self):
         """The last batch was trained: takes a checkpoint of the end."""
         calls = self._calls
-        if calls.begun and not calls.replaying and calls.checkpointed_at != calls.batches:
-            calls.save(is_wanted=True)
+        if calls.begun and (calls.replaying or calls.checkpointed_at != calls.batches):
+            was_saved = calls.replaying
+            # A call of its own, behind what the user's callbacks did after the last validation.
+            calls.checked(recorder.COMPOSITE, self._process.trial.intern("end"), 0)
+            if not was_saved:
+                calls.save(is_wanted=True)
         if calls.agreement is not None:
             calls.agreement.end()
