@@ -47,7 +47,7 @@ class TrialState:
             "model": self._told(held, model.state_dict(), "model"),
             "buffers": self._told(held, _other_buffers(model), "buffers"),
             "frozen": [name for name, parameter in model.named_parameters() if not parameter.requires_grad],
-            "optimizer": self._told(held, self._optimizer.state_dict(), "optimizer"),
+            "optimizer": self._told(held, _numbered(self._optimizer.state_dict()), "optimizer"),
             "scheduler": None if self._scheduler is None else self._told_in_parts(held, self._scheduler.state_dict()),
             "attributes": self._attributes.changed(held),
             "threads": torch.get_num_threads(),
@@ -116,6 +116,16 @@ def _set_buffers(model, buffers):
         owner, _, last = name.rpartition(".")
         there = modules[owner]._buffers[last]
         modules[owner]._buffers[last] = value.to(there.device) if there is not None else value
+
+
+def _numbered(state):
+    """The state of an optimizer, with parameters by their order. Before torch 1.5 they are told by their addresses."""
+    numbers = {}
+    for group in state["param_groups"]:
+        for name in group["params"]:
+            numbers.setdefault(name, len(numbers))
+    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in state["param_groups"]]
+    return {**state, "state": {numbers.get(name, name): value for name, value in state["state"].items()}, "param_groups": groups}
 
 
 def _load_optimizer(optimizer, state):
