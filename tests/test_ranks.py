@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import support
 
-pytestmark = pytest.mark.stack("keras3-torch")
+pytestmark = pytest.mark.stack("keras3-torch", "torch-of-debian")
 
 DEFINITION = support.ROOT / "tests" / "definitions" / "pytorch_ranks"
 
@@ -179,6 +179,16 @@ def test_torchrun_starts_ranks_again(ranks):
     assert ended.returncode == 0, ended.stderr
     assert support.hashes_in(ended.stdout) == [undisturbed] * 2
     assert [trial.count("resumed") for trial in run.trials] == [1, 1]
+
+
+def test_what_a_batch_raises_is_no_lost_rank_whatever_its_words_are(ranks):
+    raised, lost = ranks(wrong="raises 0 3").run()
+    raised.check(1)
+    assert "RuntimeError: the connection to the database is lost" in raised.stderr
+    assert "in train_batch" in raised.stderr
+    assert "has lost another rank" not in raised.stderr
+    lost.check(75)
+    assert "rank 1 of 2 has lost another rank" in lost.stderr
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -23,6 +23,14 @@ _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 # What a process ends with that has lost another rank: the same command may go on.
 _LOST = 75
 
+# What errors of gloo, and of the store where ranks meet, name.
+_CONNECTING = "gloo", "Connection", "connection", "TCPStore", "Broken pipe", "socket", "failed to recv"
+
+# Where they are raised. The C++ below has no frames of its own.
+_BETWEEN_RANKS = "/torch/distributed/", "/torch/nn/parallel/distributed.py", "/torch/autograd/"
+
+_NOTHING = contextlib.nullcontext()
+
 # What an exchange is for.
 _BATCH, _SAVE, _END = 1, 2, 3
 
@@ -67,7 +75,7 @@ class One:
 
     def guard(self):
         """Nothing."""
-        return contextlib.nullcontext()
+        return _NOTHING
 
     def level(self, model, wrapped, measured):
         """The metrics as they are."""
@@ -142,22 +150,20 @@ class Ranks:
         """
         self._order = order
 
-    @contextlib.contextmanager
     def guard(self):
         """Within it, a rank that is lost ends this one too, with a message."""
-        try:
-            yield
-        except RuntimeError as error:
-            what = str(error).splitlines()[0] if str(error) else ""
-            if not any(word in what for word in ("gloo", "Connection", "connection", "TCPStore", "Broken pipe")):
-                raise
-            recorder.stop(
-                self._calls,
-                _LOST,
-                f"rank {self.rank} of {self.size} has lost another rank\n  {what[:200]}\n"
-                "  the run was stopped; every checkpoint that was committed is kept",
-                "start all ranks again with the same commands: they go on from the newest checkpoint that all of them have",
-            )
+        return _Guard(self)
+
+    def lost(self, error):
+        """Another rank is lost, as this error says: ends the process."""
+        what = str(error).splitlines()[0]
+        recorder.stop(
+            self._calls,
+            _LOST,
+            f"rank {self.rank} of {self.size} has lost another rank\n  {what[:200]}\n"
+            "  the run was stopped; every checkpoint that was committed is kept",
+            "start all ranks again with the same commands: they go on from the newest checkpoint that all of them have",
+        )
 
     # -- before the first batch ----------------------------------------------------------------------------------------
 
@@ -199,7 +205,11 @@ class Ranks:
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def wrapped(self, model, device):
-        """The model that is trained by: what it computes has gradients that are averaged over the ranks."""
+        """The model that is trained by: what it computes has gradients that are averaged over the ranks.
+
+        Which parameters a batch leaves out is known only behind it, when it would be too late to have them looked for. So they
+        are looked for in each, and torch says once at each start of a model that uses all of them that it need not.
+        """
         import torch
 
         class Averaged(torch.nn.parallel.DistributedDataParallel):
@@ -323,6 +333,38 @@ class Ranks:
             "  the trial was stopped; every checkpoint that was committed is kept",
             "look for what a rank does by its own number or time, such as the seed of a sampler",
         )
+
+
+class _Guard:
+    """`with`: an error that says that another rank is lost ends the process.
+
+    Such an error comes out of what torch does between ranks, and in the words of what connects them. What the user's own
+    code raises, whatever its words are, and torch anywhere else, passes.
+    """
+
+    __slots__ = ("_ranks",)
+
+    def __init__(self, ranks):
+        self._ranks = ranks
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, RuntimeError) and _is_of_connection(error) and _is_between_ranks(trace):
+            self._ranks.lost(error)
+
+
+def _is_of_connection(error):
+    return any(word in str(error) for word in _CONNECTING)
+
+
+def _is_between_ranks(trace):
+    """Whether something was raised by what torch does between ranks: where it averages gradients, in `backward`, too."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    file = trace.tb_frame.f_code.co_filename
+    return file == __file__ or any(part in file for part in _BETWEEN_RANKS)
 
 
 def of(calls, told):

@@ -96,6 +96,8 @@ class RanksTrial(PyTorchTrial):
         note(f"batch {RANK} {batch_idx}")
         if self.hparams.get("wrong") == "model":
             model = self.model
+        if self.hparams.get("wrong") == f"raises {RANK} {batch_idx}":
+            raise RuntimeError("the connection to the database is lost")
         rows, labels = batch
         self.seen += len(rows)
         if os.environ.get("KILL") == f"{RANK} {batch_idx}":
