@@ -160,6 +160,23 @@ class Host:
 
         return Training(self._calls, ranks)
 
+    def of_tensorflow(self, ranks):
+        """The ranks that train a model of `tf.keras`: those of `py_hooks.tensorflow.ranks`.
+
+        Args:
+            ranks: what the context of the trial tells of several processes that train one model; None for one.
+        """
+        from py_hooks.tensorflow.ranks import One, Ranks
+
+        if not ranks:
+            return One()
+        calls = self._calls
+        found = Ranks(calls, ranks)
+        found.compare({**self.described(), "random numbers drawn so far": str(calls.streams.draws)})
+        found.begin()
+        calls.at_begin.append(found.compare_resumption)
+        return found
+
     @contextlib.contextmanager
     def untracked(self):
         """Within it nothing is of the trial's making: its files stay at a restart, and it may be left out of one."""

@@ -184,6 +184,14 @@ def test_k1_a_killed_trial_of_tf_keras_is_the_undisturbed_one(trial, in_a_copy):
 
 
 @TENSORFLOW
+def test_k3_a_killed_trial_with_datasets_of_tensorflow_is_the_undisturbed_one(trial):
+    whole = trial("tf", "--exact", loaders="datasets").run().check()
+    run = trial("tf", "--exact", "--checkpoint-seconds", "0", loaders="datasets")
+    run.start_and_kill(lambda: run.trial.events[-1].get("batch", 0) >= 12)
+    assert run.run().check().hashes == whole.hashes
+
+
+@TENSORFLOW
 def test_k17_data_is_downloaded_once_and_before_the_loaders_are_made(trial):
     run = trial("tf", "--checkpoint-seconds", "0")
     run.start_and_kill()
@@ -199,11 +207,14 @@ def test_k20_a_model_that_is_not_compiled_is_refused(trial):
     assert not run.trial.events
 
 
-@pytest.mark.stack("keras3-tensorflow")
-def test_k3_k6_a_dataset_of_tensorflow_is_trained_on(trial, in_a_copy):
-    run = trial("tf", loaders="dataset")
+@TENSORFLOW
+def test_k3_k6_datasets_of_tensorflow_are_trained_on_and_validated_on(trial, in_a_copy):
+    run = trial("tf", loaders="datasets")
     run.run().check()
     assert [batch for batch, _ in steps_of(run, "step")] == [5, 10, 15, 20, 25]
+    validations = steps_of(run, "validation")
+    assert [batch for batch, _ in validations] == [10, 20, 25]
+    assert all("val_loss" in names and len(names) == 2 for _, names in validations)
     # All of its rows, which are 7 batches, in each epoch.
     assert (in_a_copy / "epochs.txt").read_text().split() == ["0", "1", "2", "3"]
 
@@ -214,22 +225,29 @@ def cluster(**processes):
     return json.dumps({"cluster": addresses, "task": {"type": "worker", "index": 0}})
 
 
-@pytest.mark.stack("keras3-tensorflow")
-@pytest.mark.parametrize("processes", [{"worker": 2}, {"chief": 1, "worker": 1, "ps": 1}], ids=["workers", "chief"])
-def test_k5_a_dataset_of_tensorflow_that_several_workers_would_not_share_is_refused(trial, processes):
-    run = trial("tf", loaders="dataset")
+@TENSORFLOW
+@pytest.mark.parametrize("processes", [{"worker": 2}, {"chief": 1, "worker": 1}], ids=["workers", "chief"])
+def test_k5_several_workers_are_refused_where_they_would_not_share_the_data(trial, processes):
+    run = trial("tf")
     run.environment["TF_CONFIG"] = cluster(**processes)
-    expected = "`TF_CONFIG` names 2 workers, and `make_data_loaders` returned a `tf.data.Dataset`\n  its data is not sharded"
-    support.refused(run.run(), expected, "hint: unset `TF_CONFIG`")
-    assert steps_of(run, "step") == []
+    expected = "`TF_CONFIG` names 2 workers, and this is TensorFlow ", "expected: TensorFlow 2.15", "hint: unset `TF_CONFIG`"
+    support.refused(run.run(), *expected)
+    assert not run.trial.events
 
 
-@pytest.mark.stack("keras3-tensorflow")
-def test_k5_other_data_of_several_workers_is_told_and_one_worker_is_alone(trial):
-    told = "`TF_CONFIG` names 2 workers; data is not sharded, and this one trains on all of it, by itself"
-    run = trial("tf", steps=1)
+@KERAS
+def test_k5_other_trials_of_keras_are_trained_by_one_process(trial):
+    run = trial("plain")
     run.environment["TF_CONFIG"] = cluster(worker=2)
-    assert told in run.run().check().stderr
+    support.refused(run.run(), "`TF_CONFIG` names 2 workers, and the trial class `Trained` is trained by one process")
+    assert not run.trial.events
+
+
+@TENSORFLOW
+def test_k5_servers_of_parameters_are_refused_and_one_worker_is_alone(trial):
+    run = trial("tf")
+    run.environment["TF_CONFIG"] = cluster(chief=1, worker=1, ps=1)
+    support.refused(run.run(), "`TF_CONFIG` names 2 workers, and a process of the kind `ps`")
     run = trial("tf", steps=1, loaders="dataset")
     run.environment["TF_CONFIG"] = cluster(worker=1, evaluator=1)
     assert "TF_CONFIG" not in run.run().check().stderr

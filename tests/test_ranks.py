@@ -1,4 +1,8 @@
-"""Several processes that train one model of PyTorch, as `torchrun` starts them (contract.md D4)."""
+"""Several processes that train one model: of PyTorch, as `torchrun` starts them, and of `tf.keras` under `TF_CONFIG`.
+
+The rules are contract.md D4, K5 and K17.
+"""
+import contextlib
 import json
 import os
 import shutil
@@ -11,15 +15,16 @@ import pytest
 import support
 
 pytestmark = pytest.mark.stack("keras3-torch", "torch-of-debian")
+TENSORFLOW = pytest.mark.stack("keras2.15-tensorflow2.15")
 
-DEFINITION = support.ROOT / "tests" / "definitions" / "pytorch_ranks"
+DEFINITIONS = support.ROOT / "tests" / "definitions"
 
 CONFIGURATION = """
 entrypoint: ":RanksTrial"
 hyperparameters: {hyperparameters}
 batches_per_step: 5
 min_validation_period: 2
-searcher: {{name: single, metric: error, max_steps: 4}}
+searcher: {{name: single, metric: {metric}, max_steps: 4}}
 {seed}
 max_restarts: 0
 """
@@ -29,7 +34,9 @@ GLOBAL_BATCH_SIZE = 8
 
 
 class Ranks:
-    """A trial of some ranks, started any number of times."""
+    """A trial of some ranks of PyTorch, started any number of times."""
+
+    definition_name, metric = "pytorch_ranks", "error"
 
     def __init__(self, script_run, base, size, options, seed, hyperparameters):
         self._script_run = script_run
@@ -38,21 +45,27 @@ class Ranks:
         self.base = base
         base.mkdir()
         self.definition = base / "definition"
-        shutil.copytree(str(DEFINITION), str(self.definition), ignore=shutil.ignore_patterns("__pycache__"))
+        source = str(DEFINITIONS / self.definition_name)
+        shutil.copytree(source, str(self.definition), ignore=shutil.ignore_patterns("__pycache__"))
         self.notes_file = base / "notes"
         self.notes_file.write_text("")
         given = {"noise": True, "global_batch_size": GLOBAL_BATCH_SIZE, **hyperparameters}
-        (base / "configuration.yaml").write_text(CONFIGURATION.format(hyperparameters=json.dumps(given), seed=seed))
+        text = CONFIGURATION.format(hyperparameters=json.dumps(given), seed=seed, metric=self.metric)
+        (base / "configuration.yaml").write_text(text)
         names = [base / "trial", *(base / f"trial-rank-{rank}" for rank in range(1, size))]
         self.trials = [support.Trial(name) for name in names]
 
     def notes(self):
         return self.notes_file.read_text().splitlines()
 
-    def environment(self, rank, port, **changes):
-        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    def told(self, rank, ports):
+        """What the environment tells a rank of all of them."""
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0]}
+        return {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.size, **meeting}
+
+    def environment(self, rank, ports, **changes):
         common = {"NOTES": self.notes_file, "XDG_CACHE_HOME": self.base / "cache", "OMP_NUM_THREADS": 1}
-        of_rank = ranks if self.size > 1 else {}
+        of_rank = self.told(rank, ports) if self.size > 1 else {}
         return {name: str(value) for name, value in {**common, **of_rank, **changes}.items()}
 
     def options(self):
@@ -60,11 +73,9 @@ class Ranks:
 
     def start(self, **changes):
         """Starts all ranks."""
-        with socket.socket() as there:
-            there.bind(("127.0.0.1", 0))
-            port = there.getsockname()[1]
+        ports = free_ports(self.size)
         runs = [
-            self._script_run(self.definition, options=self.options(), environment=self.environment(rank, port, **changes))
+            self._script_run(self.definition, options=self.options(), environment=self.environment(rank, ports, **changes))
             for rank in range(self.size)
         ]
         return [run.start() for run in runs]
@@ -91,16 +102,47 @@ class Ranks:
         return [event["metrics"]["loss"] for event in self.trials[0].events if event["event"] == "step"]
 
 
-@pytest.fixture
-def ranks(script_run, tmp_path):
+class Workers(Ranks):
+    """A trial of some ranks of `tf.keras`."""
+
+    definition_name, metric = "tf_keras_ranks", "val_loss"
+
+    def told(self, rank, ports):
+        addresses = [f"127.0.0.1:{port}" for port in ports]
+        task = {"type": "worker", "index": rank}
+        return {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
+
+
+def free_ports(count):
+    """Ports of this machine that nobody has."""
+    with contextlib.ExitStack() as there:
+        sockets = [there.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def maker(kind, script_run, tmp_path):
     """A function that makes a trial of some ranks: 4 steps of 5 batches, 7 in an epoch, validated after 2 and 4."""
     made = []
 
     def make(*options, size=2, seed="reproducibility: {experiment_seed: 7}", **hyperparameters):
-        made.append(Ranks(script_run, tmp_path / f"ranks-{len(made)}", size, options, seed, hyperparameters))
+        made.append(kind(script_run, tmp_path / f"ranks-{len(made)}", size, options, seed, hyperparameters))
         return made[-1]
 
     return make
+
+
+@pytest.fixture
+def ranks(script_run, tmp_path):
+    """Makes trials of PyTorch."""
+    return maker(Ranks, script_run, tmp_path)
+
+
+@pytest.fixture
+def workers(script_run, tmp_path):
+    """Makes trials of `tf.keras`."""
+    return maker(Workers, script_run, tmp_path)
 
 
 def test_ranks_train_as_one_process_with_the_batches_of_all(ranks):
@@ -231,3 +273,66 @@ def test_other_trials_are_trained_by_one_process(ranks):
         support.refused(ended, "the trial class `RanksTrial` is trained by one process")
         assert ended.stdout == ""
     assert not os.path.exists(str(run.trials[0].directory))
+
+
+# -- `TF_CONFIG` -------------------------------------------------------------------------------------------------------
+
+
+@TENSORFLOW
+@pytest.mark.parametrize("loaders", ["sequence", "dataset"])
+def test_k5_workers_train_as_one_process_with_the_batches_of_all(workers, loaders):
+    one, two = workers(size=1, noise=False, loaders=loaders), workers(noise=False, loaders=loaders)
+    one.check()
+    two.check()
+    assert two.losses() == pytest.approx(one.losses(), rel=1e-5)
+    assert [len(one.losses()), len(set(one.losses()))] == [4, 4]
+    validations = [[event["metrics"] for event in run.trials[0].events if event["event"] == "validation"] for run in (one, two)]
+    assert len(validations[0]) == 2
+    assert validations[1] == [pytest.approx(metrics, rel=1e-5) for metrics in validations[0]]
+    assert two.batches(0) == two.batches(1) == list(range(1, 21))
+
+
+@TENSORFLOW
+@pytest.mark.parametrize(("loaders", "kills"), [("processes", [(1, 7), (0, 13)]), ("dataset", [(0, 13)])])
+def test_k5_a_worker_that_was_killed_goes_on_with_all_the_others(workers, loaders, kills):
+    undisturbed = workers(loaders=loaders).check()
+    run = workers("--checkpoint-seconds", "0", loaders=loaders)
+    for killed, batch in kills:
+        ended = run.run(KILL=f"{killed} {batch}")
+        ended[killed].check(-9)
+        ended[1 - killed].check(75)
+        assert f"rank {1 - killed} of 2 has lost another rank" in ended[1 - killed].stderr
+        assert "Traceback" not in ended[1 - killed].stderr
+    assert run.check() == undisturbed
+    starts = [[event["batch"] for event in trial.events if event["event"] == "resumed"] for trial in run.trials]
+    assert len(starts[0]) == len(kills)
+    assert starts[0] == starts[1], "all go on at one batch"
+    assert all(0 < start <= batch for start, (_, batch) in zip(starts[0], kills))
+
+
+@TENSORFLOW
+def test_p7_a_signal_to_one_worker_ends_all_at_one_batch(workers):
+    undisturbed = workers().check()
+    run = workers()
+    running = run.start()
+    running[1].wait_until(lambda: len(run.batches(1)) > 8)
+    running[1].send(15)
+    for each in running:
+        each.wait(60).check(-15)
+    assert run.trials[0].checkpoint == run.trials[1].checkpoint >= 8
+    assert run.check() == undisturbed
+
+
+@TENSORFLOW
+def test_k5_workers_that_cannot_train_together_are_refused(workers):
+    wrong = {
+        "model": "the model that `build_model` returned was made before",
+        "early": "TensorFlow has computed something before it was told of the other workers",
+    }
+    for name, text in wrong.items():
+        ended = sorted(workers(wrong=name).run(), key=lambda each: each.code)
+        support.refused(ended[0], text)
+        # Where it takes longer to come to the same, it has lost the other one.
+        assert ended[1].code in (65, 75)
+    for ended in workers().run(TF_CONFIG="[1"):
+        support.refused(ended, "`TF_CONFIG` is no JSON")

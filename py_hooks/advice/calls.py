@@ -101,13 +101,14 @@ class Calls:
         arguments: checksum of the batch that the running entry was given; 0 where it was given none.
         entries: sites of the script's calls into the framework that are under way, innermost last.
         main_thread: identity of the thread whose calls are recorded.
+        stand_ins: identities of threads in which a framework traces what the main thread has it trace, and waits for.
         validation_due: the model is to be validated before the next batch.
         at_save: called before each checkpoint, to make files that belong to it.
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
         checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
-        agreement: with the other ranks that train the same model (`torch/ranks.py`); None where there is one process.
+        agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -152,12 +153,14 @@ class Calls:
         self.sites = {}
         self._codes = []
         self.main_thread = threading.main_thread().ident
+        self.stand_ins = set()
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
     def on_main_thread(self):
-        """Whether the caller is in the thread whose calls are recorded."""
-        return threading.get_ident() == self.main_thread
+        """Whether the caller is in the thread whose calls are recorded, or in one that stands in for it."""
+        thread = threading.get_ident()
+        return thread == self.main_thread or thread in self.stand_ins
 
     def recordable(self):
         """Whether a call made now is one for the log: outermost, in the main thread."""

@@ -55,6 +55,8 @@ class Items:
     def __init__(self, dataset, key, workers=0, in_processes=False, probes=True):
         self.dataset = dataset
         self.key = ("items",) + key
+        # Of several ranks each has its share of the items; what one draws is not what those of others do.
+        self._rank, self._ranks = getattr(dataset, "_pedl_share", (0, 1))
         self.workers = workers
         self.in_processes = in_processes and workers > 0
         self.is_known = False
@@ -190,7 +192,7 @@ class Items:
                 self.dataset._pedl_begin()
                 self.forget_dataset()
             self._known = self._source()
-        stream.begin(self.key + (epoch, index))
+        stream.begin(self._key_of(epoch, index))
         try:
             built = self._compared(stream, index)
         except BaseException:
@@ -221,8 +223,11 @@ class Items:
         """In a worker: the data set is about to be used with other attributes, and may draw from other generators."""
         self._before = self._owned = self._known = None
 
+    def _key_of(self, epoch, index):
+        return self.key + (epoch, index * self._ranks + self._rank)
+
     def _building(self, epoch, index):
-        return _Building((epoch, index), PrivateStream(*(self.key + (epoch, index))))
+        return _Building((epoch, index), PrivateStream(*self._key_of(epoch, index)))
 
     def _keyed(self, key):
         return owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key))

@@ -185,7 +185,9 @@ class ResourceValidation(EagerValidation):
     """Keras 2 on TensorFlow 2. Source: keras 2.15.0, keras/src/engine/training.py, `Model.fit`."""
 
     def _metric_variables(self, model):
-        return [variable for metric in model.metrics for variable in metric.variables]
+        # Of a variable of a strategy each rank has a part.
+        variables = [variable for metric in model.metrics for variable in metric.variables]
+        return [part for variable in variables for part in getattr(variable, "values", (variable,))]
 
     def _value(self, variable):
         return variable.numpy()

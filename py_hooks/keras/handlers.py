@@ -45,6 +45,15 @@ def _with_passes(original, handler):
         handler._dataset = dataset
 
 
+def local_dataset(original, handler, strategy, x, steps_per_epoch, class_weight, distribute):
+    """`DataHandler._configure_dataset_and_inferred_steps`: of several ranks each was given its share of the data already.
+
+    So the strategy does not share it out once more; the iterator is one of TensorFlow's own, as with one process.
+    """
+    is_shared = getattr(recorder.CALLS.agreement, "strategy", None) is strategy
+    return original(handler, strategy, x, steps_per_epoch, class_weight, distribute and not is_shared)
+
+
 # -- sequences ---------------------------------------------------------------------------------------------------------
 
 # The items of the adapter that is being made, innermost last.

@@ -1,6 +1,7 @@
 """What a fit is given: which of it can be resumed exactly, and how it is told from another."""
 import sys
 
+from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, worker_processes
 from py_hooks.keras import variables
 
@@ -127,9 +128,10 @@ def _distribution(model):
 
 
 def distribution_causes(distribution):
-    """The cause that a strategy, or distribution, is: none for None, and for that of every model made outside of any scope."""
+    """The cause that a strategy, or distribution, is: none for that of ranks, for None, and where no scope was asked for."""
     name = type(distribution).__name__
-    if distribution is None or name == "_DefaultDistributionStrategy":
+    is_of_ranks = distribution is getattr(recorder.CALLS.agreement, "strategy", None)
+    if distribution is None or is_of_ranks or name == "_DefaultDistributionStrategy":
         return []
     return [f"training distributed over devices (`{name}`)"]
 

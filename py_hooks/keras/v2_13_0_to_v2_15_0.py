@@ -3,11 +3,13 @@
 Call paths (read from 2.13.1 and 2.15.0): those of `rows_of_v2.py`, where `Model.fit` and its siblings are.
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.keras import advice, eager, images, loops, rows_of_v2
+from py_hooks.keras import advice, eager, handlers, images, loops, rows_of_v2
 
 PATCHES = rows_of_v2.IN_KERAS_SRC + (
     Patch("keras.src.engine.training", "Model._validate_and_get_metrics_result", eager.metrics_result,
           "record and answer epoch logs"),
+    Patch("keras.src.engine.data_adapter", "DataHandler._configure_dataset_and_inferred_steps", handlers.local_dataset,
+          "leave the data of ranks as it is"),
     Patch("keras.src.engine.training", "Model.export", advice.save,
           "keep saved models with checkpoints"),
     Patch("keras.src.saving.legacy.save", "save_model", advice.save,

@@ -188,11 +188,20 @@ class TensorFlowKerasValidation:
             return model.evaluate_generator(_items(model, data), steps, workers=0)
         if data is None:
             data = _split_off(given)
+        elif _is_pipeline(data):
+            return model.evaluate(data, steps=steps, verbose=0)
         elif not isinstance(data, (list, tuple)):
             return None
         size = None if steps else given.get("batch_size") or 32
         weights = data[2] if len(data) > 2 else None
         return model.evaluate(data[0], data[1], batch_size=size, sample_weight=weights, steps=steps, verbose=0)
+
+
+def _is_pipeline(data):
+    """Whether this is a `tf.data.Dataset`, which begins anew each time; an iterator of one goes on where it was."""
+    from tensorflow.python.data.ops import dataset_ops
+
+    return isinstance(data, dataset_ops.DatasetV2)
 
 
 def _split_off(given):

@@ -136,7 +136,8 @@ RESOURCE_VARIABLES = ResourceVariables()
 
 
 def _handle_of(variable):
-    """The handle of a variable, or of a random op's state, past the door."""
+    """The handle of a variable, or of a random op's state, past the door; of one of a strategy's that of its part here."""
+    variable = getattr(variable, "_primary", variable)
     handle = variable.__dict__.get("_handle")
     if handle is not None:
         return handle

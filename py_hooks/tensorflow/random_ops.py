@@ -19,6 +19,7 @@ state, tensorflow/core/kernels/stateful_random_ops.cc: counter (two words), key.
 import functools
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice.random_streams import mix
 from py_hooks.tensorflow import graphs
 from py_hooks.tensorflow.graph_definitions import own_part, stands_for
 
@@ -81,9 +82,16 @@ def seeded_in_pipelines(original, *args, **kwargs):
     return original(*args, **kwargs)
 
 
-def seeds_of_trial():
-    """`(seed, seed2)` for a new op, as TensorFlow would give them to the kernel."""
-    drawn = recorder.CALLS.streams.next_op_seed()
+def seeds_of_trial(is_of_rank=False):
+    """`(seed, seed2)` for a new op, as TensorFlow would give them to the kernel.
+
+    Args:
+        is_of_rank: of several ranks each has others.
+    """
+    calls = recorder.CALLS
+    drawn = calls.streams.next_op_seed()
+    if is_of_rank and calls.agreement is not None and calls.agreement.rank:
+        drawn = mix(drawn, *calls.agreement.key)
     return drawn >> 33, drawn & 0x7FFFFFFF
 
 

@@ -95,7 +95,7 @@ class RandomStates:
         """A state for an op in the graph of a function."""
         _know_twins()
         is_seeded = bool(seed or seed2)
-        state = self.new(*((seed, seed2) if is_seeded else random_ops.seeds_of_trial()))
+        state = self.new(*((seed, seed2) if is_seeded else random_ops.seeds_of_trial(is_of_rank=True)))
         state.begins_anew = is_seeded and begins_anew
         # All on the way out: a branch or the body of a loop may be gone before the function that calls it, and a
         # function that was traced in another one may outlive that.

@@ -1,27 +1,26 @@
-"""Several processes that train one model, as `torchrun` starts them: each is a rank, with a trial of its own.
-
-What a rank has to do at the same batch as all others is agreed upon by one exchange at the end of each batch: whether a
-signal that asks for the end has come to any of them, and whether a checkpoint is to be taken (its time is that of rank 0).
-No rank takes one before all have written the one before: so there are always two moments of which all have a checkpoint,
-or one that they share and none is in the middle of. A replay exchanges nothing.
+"""Several processes that train one model of PyTorch, as `torchrun` starts them: what is PyTorch's own of `advice/ranks.py`.
 
 Gradients are averaged by `DistributedDataParallel`. Its buckets of gradients stay as they were made, so that a start that goes
 on adds up in the same order.
 
 Source: torch 2.15, torch/nn/parallel/distributed.py; torch/csrc/distributed/c10d/reducer.cpp, `should_rebuild_buckets`.
 """
-import contextlib
-import json
 import os
+import weakref
 import zlib
+from time import monotonic, sleep
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import ranks
 
 # What the environment of a rank tells besides its numbers.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
-# What a process ends with that has lost another rank: the same command may go on.
-_LOST = 75
+# How long one waits at the end until threads of the group let go of tensors, in seconds, and between two looks.
+_LETTING_GO_SECONDS, _PAUSE_SECONDS = 10, 0.001
+
+# Whole numbers of an exchange, of which each has fewer.
+_NUMBERS = 12
 
 # What errors of gloo, and of the store where ranks meet, name.
 _CONNECTING = "gloo", "Connection", "connection", "TCPStore", "Broken pipe", "socket", "failed to recv"
@@ -29,30 +28,9 @@ _CONNECTING = "gloo", "Connection", "connection", "TCPStore", "Broken pipe", "so
 # Where they are raised. The C++ below has no frames of its own.
 _BETWEEN_RANKS = "/torch/distributed/", "/torch/nn/parallel/distributed.py", "/torch/autograd/"
 
-_NOTHING = contextlib.nullcontext()
 
-# What an exchange is for.
-_BATCH, _SAVE, _END = 1, 2, 3
-
-# Fields of the launch message that are the same for all ranks.
-_COMMON = (
-    "command",
-    "hyperparameters",
-    "trial_seed",
-    "batches_per_step",
-    "steps",
-    "validation_period",
-    "checkpoint_period",
-    "checkpoint_batches",
-)
-
-
-class One:
+class One(ranks.One):
     """One process, which has nobody to agree with. What its methods are: `Ranks`."""
-
-    size = 1
-    rank = 0
-    key = ()
 
     def wrapped(self, model, device):
         """The model itself."""
@@ -67,16 +45,6 @@ class One:
     def watch(self, order):
         """Nothing."""
 
-    def compare(self, described):
-        """Nothing."""
-
-    def compare_resumption(self):
-        """Nothing."""
-
-    def guard(self):
-        """Nothing."""
-        return _NOTHING
-
     def level(self, model, wrapped, measured):
         """The metrics as they are."""
         return measured
@@ -86,31 +54,18 @@ class One:
         return live()
 
 
-class Ranks:
-    """The processes that train one model, as one of them sees them.
+class Ranks(ranks.Ranks):
+    """The processes that train one model of PyTorch."""
 
-    Args:
-        calls: the recorder.
-        told: what the host says of them.
+    _order = None
 
-    Attributes:
-        size: how many there are.
-        rank: which one this is.
-        key: what is added to keys of random streams that are not those of all ranks.
-    """
+    # References to tensors of exchanges, some of which threads of the group may hold.
+    _exchanged_tensors = ()
 
-    def __init__(self, calls, told):
-        self._calls = calls
-        self.size, self.rank, self._local = told["size"], told["rank"], told["local_rank"]
-        self.key = ("rank", self.rank) if self.rank else ()
-        self._order = None
-        self._signal = 0
-        self._join()
-        calls.agreement = self
-
-    def _join(self):
+    def _join(self, told):
         import torch.distributed
 
+        self._local = told["local_rank"]
         missing = [name for name in _MEETING if not os.environ.get(name)]
         if missing:
             recorder.stop(
@@ -150,59 +105,43 @@ class Ranks:
         """
         self._order = order
 
+    def _order_of_data(self):
+        return self._order() if self._order is not None else 0
+
     def guard(self):
         """Within it, a rank that is lost ends this one too, with a message."""
-        return _Guard(self)
+        return _Guard(self._lose)
 
-    def lost(self, error):
-        """Another rank is lost, as this error says: ends the process."""
-        what = str(error).splitlines()[0]
-        recorder.stop(
-            self._calls,
-            _LOST,
-            f"rank {self.rank} of {self.size} has lost another rank\n  {what[:200]}\n"
-            "  the run was stopped; every checkpoint that was committed is kept",
-            "start all ranks again with the same commands: they go on from the newest checkpoint that all of them have",
-        )
+    def _gathered(self, own):
+        import torch
+        import torch.distributed
 
-    # -- before the first batch ----------------------------------------------------------------------------------------
+        mine = torch.zeros(_NUMBERS, dtype=torch.int64)
+        mine[: len(own)] = torch.tensor(own)
+        everyone = [torch.empty_like(mine) for _ in range(self.size)]
+        with self.guard():
+            torch.distributed.all_gather(everyone, mine)
+        held = [reference for reference in self._exchanged_tensors if reference() is not None]
+        self._exchanged_tensors = [*held, *map(weakref.ref, [mine, *everyone])]
+        return [one.tolist()[: len(own)] for one in everyone]
 
-    def compare(self, described):
-        """Ends the process where ranks do not train the same.
-
-        Args:
-            described: texts by what they describe, which are the same for all.
-        """
-        launch = json.loads(self._calls.trial.launch)
-        mine = {f"`{name}`": json.dumps(launch.get(name), sort_keys=True) for name in _COMMON}
-        mine.update({f"`{name}`": value for name, value in launch["configuration"].items() if name != "ranks"})
-        mine["a trial that is begun anew"] = str(launch["replaces"] is not None)
-        self._compare({**mine, **described})
-
-    def compare_resumption(self):
-        """Ends the process where ranks do not go on from the same call."""
-        self._compare({"the calls before the checkpoint": str(self._calls.trial.resume_call)})
-
-    def _compare(self, mine):
+    def _gathered_objects(self, own):
         import torch.distributed
 
         everyone = [None] * self.size
         with self.guard():
-            torch.distributed.all_gather_object(everyone, mine)
-        names = sorted(set().union(*everyone))
-        for other, told in enumerate(everyone):
-            differing = [name for name in names if told.get(name) != everyone[0].get(name)]
-            if differing:
-                name = differing[0]
-                recorder.stop(
-                    self._calls,
-                    65,
-                    f"the ranks do not train the same: they differ in {name}\n"
-                    f"  rank 0: {everyone[0].get(name)}\n  rank {other}: {told.get(name)}\n  nothing was trained",
-                    "start all ranks with one command; or with `--fresh`, which begins a new trial",
-                )
+            torch.distributed.all_gather_object(everyone, own)
+        return everyone
 
-    # -- batches -------------------------------------------------------------------------------------------------------
+    def _leave(self):
+        import torch.distributed
+
+        # A thread of the group lets go of the tensors of an exchange after the exchange is over. One that does it while Python
+        # ends cannot have Python's lock any more, and aborts the process; DDP keeps the group, with its threads, to the end.
+        until = monotonic() + _LETTING_GO_SECONDS
+        while any(reference() is not None for reference in self._exchanged_tensors) and monotonic() < until:
+            sleep(_PAUSE_SECONDS)
+        torch.distributed.destroy_process_group()
 
     def wrapped(self, model, device):
         """The model that is trained by: what it computes has gradients that are averaged over the ranks.
@@ -266,93 +205,28 @@ class Ranks:
             torch.distributed.broadcast_object_list(held, 0)
         return held[0]
 
-    def of_batch(self, due):
-        """A batch ended, after which so much is due to this rank. Returns what is due to all."""
-        calls, trial = self._calls, self._calls.trial
-        is_due = self.rank == 0 and due & recorder.CHECKPOINT_DUE
-        wanted = bool(due & recorder.CHECKPOINT_WANTED)
-        everyone = self._exchanged(_BATCH, trial.pending_signal, bool(is_due), wanted, trial.saving())
-        signal, by_time, wanted, busy = (max(column) for column in zip(*everyone))
-        due &= ~(recorder.CHECKPOINT_DUE | recorder.CHECKPOINT_WANTED)
-        if signal:
-            self._signal = signal
-            due |= recorder.SIGNAL
-        if wanted or (by_time and not busy):
-            due |= recorder.CHECKPOINT_DUE | (recorder.CHECKPOINT_WANTED if wanted else 0)
-        return due if calls.takes_checkpoints else due & ~recorder.CHECKPOINT_DUE
-
-    def heed_signal(self):
-        """A signal came to this rank, or to another, which end at one batch."""
-        calls = self._calls
-        if not calls.trial.pending_signal and self._signal:
-            calls.save(is_wanted=True)
-            calls.guarded(calls.trial.wait_saved)
-            os.kill(os.getpid(), self._signal)
-        calls.heed_signal()
-
-    def may_save(self):
-        """A checkpoint is to be taken: waits until all ranks have written the one before. Whether all of them take it."""
-        self._calls.guarded(self._calls.trial.wait_saved)
-        self._exchanged(_SAVE)
-        return self._calls.takes_checkpoints
-
-    def end(self):
-        """The trial has ended: waits for the last checkpoint of all ranks, so that none counts as over before the others."""
-        import torch.distributed
-
-        self._calls.guarded(self._calls.trial.wait_saved)
-        self._exchanged(_END)
-        torch.distributed.destroy_process_group()
-
-    def _exchanged(self, purpose, *told):
-        """What all ranks tell, by rank."""
-        import torch
-        import torch.distributed
-
-        calls = self._calls
-        order = self._order() if self._order is not None else 0
-        common = [purpose, calls.batches, order]
-        own = torch.zeros(8, dtype=torch.int64)
-        own[: 4 + len(told)] = torch.tensor([*common, int(calls.takes_checkpoints), *map(int, told)])
-        everyone = [torch.empty_like(own) for _ in range(self.size)]
-        with self.guard():
-            torch.distributed.all_gather(everyone, own)
-        everyone = [one.tolist() for one in everyone]
-        for place, name in enumerate(("what they do", "the batch", "the order of the training data")):
-            if any(one[place] != common[place] for one in everyone):
-                self._differ(name)
-        if calls.takes_checkpoints and not all(one[3] for one in everyone):
-            calls.refuse_exactness("another rank takes no checkpoints")
-        return [one[4 : 4 + len(told)] for one in everyone]
-
-    def _differ(self, name):
-        recorder.stop(
-            self._calls,
-            65,
-            f"the ranks do not train the same: they differ in {name}\n  rank {self.rank}, batch {self._calls.batches}\n"
-            "  the trial was stopped; every checkpoint that was committed is kept",
-            "look for what a rank does by its own number or time, such as the seed of a sampler",
-        )
-
 
 class _Guard:
     """`with`: an error that says that another rank is lost ends the process.
 
     Such an error comes out of what torch does between ranks, and in the words of what connects them. What the user's own
     code raises, whatever its words are, and torch anywhere else, passes.
+
+    Args:
+        lose: ends the process; called with what the error says.
     """
 
-    __slots__ = ("_ranks",)
+    __slots__ = ("_lose",)
 
-    def __init__(self, ranks):
-        self._ranks = ranks
+    def __init__(self, lose):
+        self._lose = lose
 
     def __enter__(self):
         return None
 
     def __exit__(self, kind, error, trace):
         if isinstance(error, RuntimeError) and _is_of_connection(error) and _is_between_ranks(trace):
-            self._ranks.lost(error)
+            self._lose(str(error).splitlines()[0])
 
 
 def _is_of_connection(error):

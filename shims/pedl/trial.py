@@ -37,9 +37,11 @@ class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framewo
         hparams: the hyperparameters of this trial, by name.
     """
 
-    # The module that runs it, and whether `make_data_loaders` is for it.
+    # The module that runs it, whether `make_data_loaders` is for it, and the variable that tells its framework of several
+    # processes that train one model.
     _controller = None
     _has_data_loaders = True
+    _ranks_by = None
 
     def __init__(self, hparams, *_, **__):  # noqa: B027 - so that `super().__init__(hparams)` may be called
         pass

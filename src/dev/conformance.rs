@@ -29,7 +29,7 @@ use crate::failure::{At as _, Failure, Result};
 use crate::interpreter::Interpreter;
 use crate::matrix::{Matrix, Stack};
 use crate::process::{self, Output, Running};
-use crate::repository::Repository;
+use crate::repository::{Repository, has_revision};
 use crate::summary::Counts;
 
 /// One file of tests; those of multiprocessing take two minutes on an idle machine.
@@ -121,10 +121,7 @@ impl Library {
             let mut git = Command::new("git");
             git.args(["-C", checkout]).args(arguments).output()
         };
-        let has_it = |checkout: &&&str| {
-            let commit = format!("{revision}^{{commit}}");
-            git(checkout, &["cat-file", "-e", &commit]).is_ok_and(|it| it.status.success())
-        };
+        let has_it = |checkout: &&&str| has_revision(checkout, revision);
         let Some(checkout) = checkouts.iter().find(has_it) else {
             let what = format!("its tests are those of {repository} at {revision}");
             return Ok(Err(format!(

@@ -94,6 +94,23 @@ impl Environment {
         })
     }
 
+    /// Installs more packages into a folder of their own, without what they depend on.
+    pub(crate) fn install_beside(
+        &self,
+        stack: &Stack,
+        requirements: &[String],
+        folder: &Path,
+    ) -> Result<()> {
+        let interpreter = Interpreter::find(&stack.python)
+            .ok_or_else(|| Failure::new(format!("the Python of `{}` is gone", stack.name)))?;
+        let mut words = vec![
+            "--no-deps".to_owned(),
+            format!("--target={}", folder.display()),
+        ];
+        words.extend_from_slice(requirements);
+        install(stack, &interpreter, &self.python, &words)
+    }
+
     /// Its Python, in the environment variables of the stack.
     pub(crate) fn command(&self) -> Command {
         self.command_for(&self.python)
@@ -161,6 +178,16 @@ fn make(stack: &Stack, interpreter: &Interpreter, directory: &Path, python: &Pat
     run(venv, QUICK_LIMIT, "cannot make a virtual environment")
         .map_err(|failure| failure.hint("on Debian and Ubuntu: `apt install python3-venv`"))?;
 
+    install(stack, interpreter, python, &stack.requirements)
+}
+
+/// Installs packages, or whatever else pip is told, with the environment's Python.
+fn install(
+    stack: &Stack,
+    interpreter: &Interpreter,
+    python: &Path,
+    words: &[String],
+) -> Result<()> {
     let mut pip = pip_for(interpreter, python)?;
     pip.args([
         "install",
@@ -168,7 +195,7 @@ fn make(stack: &Stack, interpreter: &Interpreter, directory: &Path, python: &Pat
         "--disable-pip-version-check",
         "--no-input",
     ]);
-    pip.args(&stack.requirements);
+    pip.args(words);
     run(
         pip,
         INSTALL_LIMIT,

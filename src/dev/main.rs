@@ -21,6 +21,7 @@ mod demo;
 mod endurance;
 mod environment;
 mod events;
+mod examples;
 mod failure;
 mod interpreter;
 mod kills;
@@ -109,6 +110,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--python V]... [--stack NAME]... [--mode M]... [--file F]... [--checkout D]",
         help: "tests of CPython, Keras and TensorFlow with pedl-run for python; hours, goes on where it was",
         run: conformance::run,
+    },
+    Command {
+        name: "examples",
+        arguments: "--checkout DIR [--name DEFINITION]...",
+        help: "the public examples of PEDL, unchanged, one run of each killed; goes on where it was",
+        run: examples::run,
     },
     Command {
         name: "wheel",

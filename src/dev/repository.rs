@@ -12,6 +12,14 @@ use crate::process::{self, Output, Running};
 /// A build from nothing, twice optimised, on a slow machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 
+/// Whether a clone of another repository has a commit.
+pub(crate) fn has_revision(checkout: &str, revision: &str) -> bool {
+    let mut git = Command::new("git");
+    git.args(["-C", checkout, "cat-file", "-e"]);
+    git.arg(format!("{revision}^{{commit}}"));
+    git.output().is_ok_and(|it| it.status.success())
+}
+
 /// The working tree this program was built from.
 pub(crate) struct Repository {
     root: PathBuf,

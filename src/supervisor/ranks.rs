@@ -1,4 +1,4 @@
-//! One of several processes that train one model: what `torchrun` tells each in its environment.
+//! One of several processes that train one model: what `torchrun`, or `TF_CONFIG`, tells each in its environment.
 //!
 //! Each rank is a pedl-run with a trial directory of its own: rank 0 has that of the trial, and rank N the one
 //! beside it whose name ends in `-rank-N`. All checkpoints are taken at the same moments of training. Of a run
@@ -19,12 +19,31 @@ use crate::failure::{Exit, Failure};
 /// The most ranks that are believed.
 const MOST: u64 = 1 << 16;
 
+/// Where TensorFlow looks for the processes that train one model, and their kinds: the first of all is the chief.
+const TF_CONFIG: &str = "TF_CONFIG";
+const TRAINERS: [&str; 2] = ["chief", "worker"];
+
+/// What `TF_CONFIG` looks like.
+const EXAMPLE: &str = r#"as `{"cluster": {"worker": ["HOST:PORT", "HOST:PORT"]}, "task": {"type": "worker", "index": 0}}`"#;
+
+/// Other kinds of processes that would take part in a training.
+const OTHERS: [&str; 2] = ["master", "ps"];
+
 /// Which of the processes this one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ranks {
     rank: u64,
     size: u64,
-    local: u64,
+    told: Told,
+}
+
+/// Who told of them, and what else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Told {
+    /// `torchrun`: the number among the ranks of this machine.
+    Torchrun { local: u64 },
+    /// `TF_CONFIG`: the address of the first.
+    TensorFlow { first: String },
 }
 
 impl Ranks {
@@ -34,6 +53,16 @@ impl Ranks {
     }
 
     fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Failure> {
+        if let Some(ranks) = Self::of_torchrun(&variable)? {
+            return Ok(Some(ranks));
+        }
+        match variable(TF_CONFIG).filter(|text| !text.trim().is_empty()) {
+            Some(text) => Self::of_cluster(&text),
+            None => Ok(None),
+        }
+    }
+
+    fn of_torchrun(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Failure> {
         let number = |name: &str, below: u64| -> Result<u64, Failure> {
             let text = variable(name);
             let number = text.as_deref().and_then(|text| text.parse().ok());
@@ -58,7 +87,70 @@ impl Ranks {
         Ok(Some(Self {
             rank: number("RANK", size)?,
             size,
-            local: number("LOCAL_RANK", size)?,
+            told: Told::Torchrun {
+                local: number("LOCAL_RANK", size)?,
+            },
+        }))
+    }
+
+    /// What a text of JSON says, the value of `TF_CONFIG`.
+    fn of_cluster(text: &str) -> Result<Option<Self>, Failure> {
+        let wrong = |what: String, expected: &str| {
+            Failure::new(Exit::Configuration, what)
+                .detail(format!("expected: {expected}"))
+                .detail("the model definition was not started")
+                .hint("set `TF_CONFIG` right, or unset it to train in one process")
+        };
+        let known: Value = serde_json::from_str(text).map_err(|error| {
+            let what = format!("the environment variable `TF_CONFIG` is no JSON: {error}");
+            wrong(what, EXAMPLE)
+        })?;
+        let addresses = |kind: &str| -> Vec<&str> {
+            let listed = known["cluster"][kind].as_array();
+            listed.map_or_else(Vec::new, |listed| {
+                listed.iter().filter_map(Value::as_str).collect()
+            })
+        };
+        let all: Vec<&str> = TRAINERS.iter().flat_map(|kind| addresses(kind)).collect();
+        let others = |kind: &&&str| !addresses(kind).is_empty();
+        let count = all.len() + addresses("master").len();
+        if count < 2 {
+            return Ok(None);
+        }
+        if let Some(kind) = OTHERS.iter().find(others) {
+            let what =
+                format!("`TF_CONFIG` names {count} workers, and a process of the kind `{kind}`");
+            return Err(wrong(
+                what,
+                "processes of the kinds `chief` and `worker`, which all train",
+            ));
+        }
+        let task = &known["task"];
+        let kind = task["type"].as_str().unwrap_or_default();
+        let index = match &task["index"] {
+            Value::String(text) => text.parse().ok(),
+            other => other.as_u64(),
+        };
+        let before = if kind == "worker" {
+            addresses("chief").len() as u64
+        } else {
+            0
+        };
+        let of_kind = if TRAINERS.contains(&kind) {
+            addresses(kind).len() as u64
+        } else {
+            0
+        };
+        let Some(index) = index.filter(|index| *index < of_kind) else {
+            let what = format!("`TF_CONFIG` names {count} workers, and its `task` is `{task}`");
+            return Err(wrong(what, "the type and the index of one of them"));
+        };
+        Ok(Some(Self {
+            rank: before + index,
+            size: all.len() as u64,
+            told: Told::TensorFlow {
+                first: all[0].to_owned(),
+            },
         }))
     }
 
@@ -79,12 +171,22 @@ impl Ranks {
 
     /// What the program of a model definition is told.
     pub(super) fn value(&self, base: &Path) -> Value {
-        json!({
+        let mut value = json!({
             "rank": self.rank,
             "size": self.size,
-            "local_rank": self.local,
             "directory": base.display().to_string(),
-        })
+        });
+        match &self.told {
+            Told::Torchrun { local } => {
+                value["variable"] = json!("WORLD_SIZE");
+                value["local_rank"] = json!(local);
+            }
+            Told::TensorFlow { first } => {
+                value["variable"] = json!(TF_CONFIG);
+                value["first"] = json!(first);
+            }
+        }
+        value
     }
 
     /// Whether the trials of all ranks have ended. Where only some have, these go on from their last checkpoint.
@@ -177,6 +279,47 @@ mod tests {
             second.directory(Path::new("/a/b")),
             Path::new("/a/b-rank-1")
         );
+    }
+
+    /// `TF_CONFIG` of two workers, with a task.
+    fn of_cluster(cluster: &str, task: &str) -> Result<Option<Ranks>, Failure> {
+        let text = format!(r#"{{"cluster": {{{cluster}}}, "task": {task}}}"#);
+        of(&[("TF_CONFIG", text.as_str())])
+    }
+
+    #[test]
+    fn workers_are_what_their_cluster_says() {
+        let second = of_cluster(
+            r#""chief": ["a:1"], "worker": ["b:2"], "evaluator": ["c:3"]"#,
+            r#"{"type": "worker", "index": 0}"#,
+        );
+        let second = second.expect("it is one").expect("there are two");
+        assert_eq!(
+            (second.text().as_str(), second.is_first()),
+            ("1 of 2", false)
+        );
+        assert_eq!(second.value(Path::new("/a"))["first"], "a:1");
+        assert_eq!(of_cluster(r#""worker": ["a:1"]"#, "{}"), Ok(None));
+        assert_eq!(of(&[("TF_CONFIG", "")]), Ok(None));
+        let numbers = [("WORLD_SIZE", "1"), ("RANK", "0"), ("TF_CONFIG", "{}")];
+        assert_eq!(of(&numbers), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_worker_is_refused() {
+        let two = r#""worker": ["a:1", "b:2"]"#;
+        for task in [
+            "{}",
+            r#"{"type": "worker", "index": 2}"#,
+            r#"{"type": "evaluator", "index": 0}"#,
+            r#"{"type": "chief", "index": 0}"#,
+        ] {
+            let failure = of_cluster(two, task).expect_err("it is none of them");
+            assert_eq!(failure.exit, Exit::Configuration);
+        }
+        let with_servers = format!(r#"{two}, "ps": ["c:3"]"#);
+        of_cluster(&with_servers, r#"{"type": "worker", "index": 0}"#).expect_err("servers");
+        of(&[("TF_CONFIG", "{")]).expect_err("it is no JSON");
     }
 
     #[test]

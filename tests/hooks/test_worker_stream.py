@@ -69,6 +69,7 @@ def _work(draw, is_seen, indices, connection):
         WorkerStream._is_known = True
     items = Items.__new__(Items)
     items.key, items.dataset = ("items",) + KEY, Draws(draw)
+    items._rank, items._ranks = 0, 1
     items._stream_of_worker = None
     items.forget_dataset()
     built = []

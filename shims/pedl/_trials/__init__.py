@@ -59,12 +59,16 @@ def run(definition, known, host):
 
 
 def _check_ranks(trial_class, ranks):
-    """Of several processes only those of PyTorch train one model."""
-    if trial_class._controller != "pedl._trials.pytorch":
+    """Several processes train one model of a class whose framework finds them by this variable."""
+    variable = ranks["variable"]
+    if trial_class._ranks_by != variable:
+        is_torchs = variable == "WORLD_SIZE"
+        told = f"is {ranks['size']}" if is_torchs else f"names {ranks['size']} workers"
+        kind = "PyTorchTrial" if is_torchs else "TFKerasTrial"
         raise DefinitionError(
-            f"`WORLD_SIZE` is {ranks['size']}, and the trial class `{trial_class.__name__}` is trained by one process\n"
-            "  expected: a `PyTorchTrial`, or `WORLD_SIZE` not set\n  nothing was trained",
-            "unset `WORLD_SIZE`, or start it without `torchrun`",
+            f"`{variable}` {told}, and the trial class `{trial_class.__name__}` is trained by one process\n"
+            f"  expected: a `{kind}`, or `{variable}` not set\n  nothing was trained",
+            f"unset `{variable}`{', or start it without `torchrun`' if is_torchs else ', and train in one process'}",
         )
 
 

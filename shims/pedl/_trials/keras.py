@@ -6,10 +6,9 @@ order, and shuffles itself in `on_epoch_end`.
 """
 import importlib
 import inspect
-import json
-import os
 
-from pedl._trials import keras_metrics
+from pedl._context import context
+from pedl._trials import keras_metrics, shares
 from pedl.data import BatchLoader, as_sequence
 from pedl.errors import DefinitionError
 from pedl.frameworks.keras.data import KerasDataAdapter
@@ -20,8 +19,10 @@ from pedl.trial import call_with
 # No epoch ends with a validation: the sequencer asks for them.
 _NEVER = 1 << 30
 
-# Where TensorFlow looks for the processes of a training, and the kinds of those that train.
-_CLUSTER, _TRAINERS = "TF_CONFIG", ("chief", "master", "worker")
+# The TensorFlow by which several processes train one model, and why it is not another.
+_VERSION_OF_RANKS = "2.15."
+_KERAS_3 = "its `tf.keras` is Keras 3, which does not train by `MultiWorkerMirroredStrategy`"
+_NOT_TRIED = "whether a training by several processes goes on exactly was not tried with it"
 
 _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 
@@ -29,11 +30,20 @@ _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 def run(trial, loaders, hparams, steps, host):
     """Trains the trial. What the arguments are: `pedl._trials.run`."""
     package = _package(trial)
+    _check_version(context().get("ranks"))
     _configure_session(trial, hparams, package)
+    ranks = host.of_tensorflow(context().get("ranks"))
     training, validation = (_Data(data, trial, package) for data in loaders.make())
-    _check_is_alone(training.is_sequence and validation.is_sequence, host)
-    model = call_with(trial.build_model, hparams=hparams)
+    training.share(ranks, package)
+    with ranks.scope():
+        model = call_with(trial.build_model, hparams=hparams)
     names = _names(trial, model, package)
+    if not ranks.adopt(model):
+        raise DefinitionError(
+            "the model that `build_model` returned was made before, and is not one of all ranks\n"
+            "  expected: one that is made and compiled in `build_model`, without a strategy of its own",
+            "make it there",
+        )
     fit = _Fit(model, package, training, validation)
     last = {}
     callbacks = [_Last.made(package, last), *_callbacks_of(trial, hparams)]
@@ -48,10 +58,12 @@ def run(trial, loaders, hparams, steps, host):
         return names.told(metrics)
 
     host.watch_validations(steps.validation_begins, ended)
-    fit.train(callbacks)
+    with ranks.guard():
+        fit.train(callbacks)
     if validated[-1:] != [host.batches]:
         steps.validation_begins()
-        metrics = fit.evaluate()
+        with ranks.guard():
+            metrics = fit.evaluate()
         host.validated(names.told(metrics))
         steps.validated(names.of_validation(metrics))
 
@@ -103,37 +115,26 @@ def _configure_session(trial, hparams, package):
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.inter_op_parallelism_threads)
 
 
-def _check_is_alone(is_of_sequences, host):
-    """Tells, where other processes are to train too, that each has all of the data (contract.md K5).
+def _check_version(ranks):
+    """Tells, where other processes are to train too, whether this TensorFlow lets them (contract.md K5).
 
     Args:
-        is_of_sequences: whether both data sets are `Sequence`s.
-        host: tells it.
+        ranks: what the context of the trial tells of them; None for one.
 
     Raises:
-        DefinitionError: one is a `tf.data.Dataset`, which is taken for one that is sharded then.
+        DefinitionError: it does not.
     """
-    trainers = _trainers_of(os.environ.get(_CLUSTER, ""))
-    if trainers < 2:
+    if not ranks:
         return
-    if is_of_sequences:
-        host.say(f"`{_CLUSTER}` names {trainers} workers; data is not sharded, and this one trains on all of it, by itself")
-        return
-    raise DefinitionError(
-        f"`{_CLUSTER}` names {trainers} workers, and `make_data_loaders` returned a `tf.data.Dataset`\n"
-        "  its data is not sharded: each worker would train on all of it, as if it were alone",
-        f"unset `{_CLUSTER}`, and train in one process",
-    )
-
-
-def _trainers_of(text):
-    """How many processes train in the cluster that a text of JSON describes."""
-    try:
-        cluster = json.loads(text)["cluster"]
-        return sum(len(cluster.get(kind, ())) for kind in _TRAINERS)
-    except (ValueError, TypeError, LookupError, AttributeError):
-        # TensorFlow itself says what is wrong with it.
-        return 0
+    tensorflow = importlib.import_module("tensorflow")
+    version = tensorflow.__version__
+    if not version.startswith(_VERSION_OF_RANKS):
+        is_keras_3 = hasattr(tensorflow.keras.utils, "PyDataset")
+        raise DefinitionError(
+            f"`TF_CONFIG` names {ranks['size']} workers, and this is TensorFlow {version}\n"
+            f"  {_KERAS_3 if is_keras_3 else _NOT_TRIED}\n  expected: TensorFlow {_VERSION_OF_RANKS}*\n  nothing was trained",
+            "unset `TF_CONFIG`, and train in one process",
+        )
 
 
 class _Data:
@@ -181,6 +182,17 @@ class _Data:
             # Keras 3 asks the data set, not the call.
             for name, value in self.workers.items():
                 setattr(self.source, name, value)
+
+    def share(self, ranks, package):
+        """Of several ranks each trains on its share of the batches."""
+        if ranks.size == 1:
+            return
+        if not self.is_sequence:
+            self.source = shares.of_dataset(self.source, ranks.rank, ranks.size)
+            return
+        share = _of_kind(shares.OfSequence(self.source, ranks.rank, ranks.size), package.utils.Sequence)
+        share._pedl_share, share._pedl_source = (ranks.rank, ranks.size), self.source
+        self.source = share
 
 
 def _is_dataset(data):

@@ -4,6 +4,6 @@
 def wrap_dataset(dataset):
     """Takes note of a `tf.data.Dataset`, right after it is created. Returns it.
 
-    With one device there is nothing to be done with it.
+    There is nothing to be done with it here: where several processes train, what `make_data_loaders` returns is shared out.
     """
     return dataset

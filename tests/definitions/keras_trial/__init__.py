@@ -77,6 +77,12 @@ class Items:
         return self.rows[index]
 
 
+def dataset_of(rows):
+    """The same batches as a `tf.data.Dataset`."""
+    x, y = zip(*(rows[index] for index in range(BATCHES)))
+    return wrap_dataset(tf.data.Dataset.from_tensor_slices((np.concatenate(x), np.concatenate(y)))).batch(SIZE)
+
+
 def download_data(experiment_config, hparams):
     """Makes a folder where it runs."""
     note("download")
@@ -97,10 +103,8 @@ def make_data_loaders(experiment_config, hparams):
     if loaders in ("threads", "processes", "main"):
         workers = {"workers": 0 if loaders == "main" else 2, "use_multiprocessing": loaders == "processes"}
         return data.KerasDataAdapter(training, max_queue_size=4, **workers), validation
-    if loaders == "dataset":
-        x, y = zip(*(training[index] for index in range(BATCHES)))
-        dataset = wrap_dataset(tf.data.Dataset.from_tensor_slices((np.concatenate(x), np.concatenate(y))))
-        return dataset.batch(SIZE), validation
+    if loaders in ("dataset", "datasets"):
+        return dataset_of(training), validation if loaders == "dataset" else dataset_of(validation)
     if loaders == "items":
         return Items(training), Items(validation)
     return training, validation

@@ -17,6 +17,7 @@ class TFKerasTrial(Trial):
 
     _controller = "pedl._trials.keras"
     _package = "tensorflow.keras"
+    _ranks_by = "TF_CONFIG"
 
     @abc.abstractmethod
     def build_model(self, hparams):

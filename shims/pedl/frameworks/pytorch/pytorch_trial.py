@@ -21,6 +21,7 @@ class PyTorchTrial(Trial):
     """
 
     _controller = "pedl._trials.pytorch"
+    _ranks_by = "WORLD_SIZE"
 
     @abc.abstractmethod
     def build_model(self, hparams):

@@ -1,0 +1,278 @@
+"""Where ranks meet that no framework brings together before they train: rank 0, and a connection of each other one to it.
+
+Rank 0 listens where the others look for it until all have come. After that every exchange is a line of JSON from each of
+them to rank 0, and one with all of them back. A connection that ends means a rank that is lost: a thread waits for that, and
+tells it, since whoever is in the midst of a computation with it may wait for ever.
+
+    rank 0                            rank N
+    listens at the address            connects, again and again, until it is there
+                                 <--  {"rank": N, "size": SIZE}
+    has all of them, and listens
+    no more                      -->  []         the others begin
+                                 <--  what N tells
+    has the lines of all         -->  [what rank 0 tells, ..., what N tells, ...]
+
+A rank that dies before all have come may come again. Children that are forked let go of the connections, so that these end
+with the process.
+"""
+import contextlib
+import json
+import os
+import queue
+import selectors
+import socket
+import threading
+from time import monotonic, sleep
+
+# How long one waits until all have come, in seconds: ranks may be started one after another, and import a framework first.
+PATIENCE_SECONDS = 300
+
+# How long another process may still hold the address, in seconds: the rank 0 that was killed before.
+_HELD_SECONDS = 30
+
+# Between two attempts to connect, or to listen, in seconds.
+_PAUSE_SECONDS = 0.1
+
+# How long who connects may take to tell its rank, in seconds. Anybody may connect.
+_GREETING_SECONDS = 5
+
+# Bytes of the line with which a rank greets.
+_GREETING_BYTES = 100
+
+# How long one whose peer is gone may go on, in seconds: who comes to the same end by itself, such as a mistake in the model
+# definition, says more of it.
+_GRACE_SECONDS = 1
+
+# A machine that is gone without a word is noticed after 10 + 3 * 5 seconds.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+
+_BYTES = 1 << 16
+
+# What a rank tells that is lost.
+_GONE = object()
+
+
+class Lost(Exception):
+    """Another rank is lost, or has not come."""
+
+
+class Meeting:
+    """The connections of one rank. Made once all ranks have come.
+
+    Args:
+        rank: of this process.
+        size: how many there are.
+        address: `(host, port)` of rank 0.
+        lost: called with a text, in a thread, when another rank is lost while nobody waits for it.
+
+    Raises:
+        Lost: some have not come.
+        OSError: the address is none, or another program has it.
+    """
+
+    def __init__(self, rank, size, address, lost):
+        self._rank, self._size = rank, size
+        self._lost = lost
+        self._told = {}
+        self._patience = 0
+        self._gone = None
+        self._lock = threading.Lock()
+        self._peers = self._received(address) if rank == 0 else {0: self._connected(address)}
+        for other, connection in self._peers.items():
+            self._told[other] = queue.Queue()
+            _keep_alive(connection)
+        os.register_at_fork(after_in_child=self._close)
+        threading.Thread(target=self._listen, name="pedl-ranks", daemon=True).start()
+        if rank == 0:
+            self._send([])
+        else:
+            self._take(0)
+
+    # -- coming together -----------------------------------------------------------------------------------------------
+
+    def _received(self, address):
+        peers = {}
+        with contextlib.closing(_listening(address)) as listener:
+            until = monotonic() + PATIENCE_SECONDS
+            while len(peers) < self._size - 1:
+                missing = sorted(set(range(1, self._size)) - set(peers))
+                listener.settimeout(max(until - monotonic(), _PAUSE_SECONDS))
+                try:
+                    connection, _ = listener.accept()
+                except socket.timeout:
+                    raise Lost("these have not come: {}".format(", ".join(map(str, missing)))) from None
+                other = self._greeted(connection)
+                if other is None:
+                    connection.close()
+                    continue
+                if other in peers:
+                    # The one that came before has died, and was started again.
+                    peers[other].close()
+                peers[other] = connection
+        return peers
+
+    def _greeted(self, connection):
+        """The rank of who connects; None for others."""
+        connection.settimeout(_GREETING_SECONDS)
+        try:
+            line = b""
+            while not line.endswith(b"\n"):
+                more = connection.recv(_GREETING_BYTES)
+                if not more or len(line) > _GREETING_BYTES:
+                    return None
+                line += more
+            told = json.loads(line.decode())
+            is_one = isinstance(told, dict) and told.get("size") == self._size and told.get("rank") in range(1, self._size)
+        except (OSError, ValueError):
+            return None
+        connection.settimeout(None)
+        return told["rank"] if is_one else None
+
+    def _connected(self, address):
+        """The connection to rank 0, which has greeted back once all have come."""
+        until, problem = monotonic() + PATIENCE_SECONDS, ""
+        while monotonic() < until:
+            try:
+                connection = socket.create_connection(address, timeout=_GREETING_SECONDS)
+                connection.settimeout(max(until - monotonic(), _PAUSE_SECONDS))
+                connection.sendall(_line({"rank": self._rank, "size": self._size}))
+                # Looked at, and left there for who listens.
+                if connection.recv(1, socket.MSG_PEEK) == b"[":
+                    connection.settimeout(None)
+                    return connection
+                connection.close()
+                problem = "it is no rank 0 of theirs that listens there"
+            except OSError as error:
+                problem = str(error)
+            sleep(_PAUSE_SECONDS)
+        raise Lost("rank 0 is not there, at {}:{}: {}".format(*address, problem))
+
+    # -- exchanges -----------------------------------------------------------------------------------------------------
+
+    def gather(self, own):
+        """What all ranks tell, by rank: anything that JSON knows.
+
+        Raises:
+            Lost: one of them is not there any more.
+        """
+        if self._rank:
+            self._send(own)
+            return self._take(0)
+        everyone = [own, *(self._take(other) for other in range(1, self._size))]
+        self._send(everyone)
+        return everyone
+
+    @contextlib.contextmanager
+    def undisturbed(self):
+        """Within it nobody is told of a rank that is lost but who waits for it, and who comes out of it.
+
+        Raises:
+            Lost: one was lost meanwhile.
+        """
+        with self._lock:
+            self._patience += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._patience -= 1
+        if self._gone is not None and not self._patience:
+            raise Lost(self._gone)
+
+    def wait_for_loss(self, seconds):
+        """Waits whether another rank is lost, which is told by `lost` then."""
+        until = monotonic() + seconds
+        while monotonic() < until:
+            sleep(_PAUSE_SECONDS)
+
+    def close(self):
+        """There are no more exchanges: whoever leaves now is not lost."""
+        with self._lock:
+            self._patience += 1
+        self._gone = None
+        for connection in self._peers.values():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+
+    def _send(self, message):
+        try:
+            for connection in self._peers.values():
+                connection.sendall(_line(message))
+        except OSError as error:
+            raise Lost(f"a connection has ended: {error}") from error
+
+    def _take(self, other):
+        message = self._told[other].get()
+        if message is _GONE:
+            raise Lost(self._gone or f"the connection to rank {other} has ended")
+        return message
+
+    # -- the thread that listens ---------------------------------------------------------------------------------------
+
+    def _listen(self):
+        unread = dict.fromkeys(self._peers, b"")
+        with selectors.DefaultSelector() as selector:
+            for other, connection in self._peers.items():
+                selector.register(connection, selectors.EVENT_READ, other)
+            while unread:
+                for key, _ in selector.select():
+                    other = key.data
+                    received = _received_by(key.fileobj)
+                    *lines, unread[other] = (unread[other] + received).split(b"\n")
+                    for line in lines:
+                        self._told[other].put(json.loads(line.decode()))
+                    if not received:
+                        selector.unregister(key.fileobj)
+                        del unread[other]
+                        self._notice(other)
+
+    def _notice(self, other):
+        """A rank is gone."""
+        with self._lock:
+            self._gone = self._gone or f"the connection to rank {other} has ended"
+            is_told = not self._patience
+        self._told[other].put(_GONE)
+        if is_told:
+            sleep(_GRACE_SECONDS)
+            self._lost(self._gone)
+
+    def _close(self):
+        for connection in self._peers.values():
+            connection.close()
+
+
+def _received_by(connection):
+    try:
+        return connection.recv(_BYTES)
+    except OSError:
+        return b""
+
+
+def _line(message):
+    return json.dumps(message).encode() + b"\n"
+
+
+def _listening(address):
+    """A socket that listens at the port of an address, on all interfaces, as the server of a framework does later."""
+    family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
+    until = monotonic() + _HELD_SECONDS
+    while True:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        # The framework has the port to itself once all have come.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", address[1]))
+            listener.listen()
+            return listener
+        except OSError:
+            listener.close()
+            if monotonic() > until:
+                raise
+        sleep(_PAUSE_SECONDS)
+
+
+def _keep_alive(connection):
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE:
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

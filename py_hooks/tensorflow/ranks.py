@@ -1,0 +1,141 @@
+"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: what is TensorFlow's own of `advice/ranks.py`.
+
+Gradients are averaged by `tf.distribute.MultiWorkerMirroredStrategy`, in whose scope the model is made. It has one replica in
+each process. Batches are no business of the strategy's here: each rank is given its share of them (`shims/pedl/_trials/
+shares.py`), and Keras gets the pipelines as those of one process, which can be skipped in a replay
+(`py_hooks/keras/handlers.py`).
+
+A collective operation waits for all ranks, for ever. So ranks meet before TensorFlow brings them together, where the first
+of them has its server afterwards, and go on exchanging by these connections: they end with the process.
+
+Source: tensorflow 2.15.1, tensorflow/python/distribute/collective_all_reduce_strategy.py; keras 2.15.0,
+keras/src/engine/training.py, `make_train_function` and `reduce_per_replica`; tensorflow/python/distribute/mirrored_run.py.
+"""
+import contextlib
+import signal
+import threading
+
+from py_hooks.advice import calls as recorder
+from py_hooks.advice import meeting, ranks
+
+# How long a collective operation that has failed waits whether a rank is lost, which ends the process then, in seconds.
+_NOTICED_SECONDS = 10
+
+
+def replica_thread(original, thread):
+    """`_MirroredReplicaThread.run`: what a strategy traces in a thread of its own, the main thread has it trace."""
+    calls, ident = recorder.CALLS, threading.get_ident()
+    is_of_ranks = thread.distribution is getattr(calls.agreement, "strategy", None)
+    if is_of_ranks:
+        calls.stand_ins.add(ident)
+    try:
+        return original(thread)
+    finally:
+        calls.stand_ins.discard(ident)
+
+
+class One(ranks.One):
+    """One process, which has nobody to agree with. What its methods are: `Ranks`."""
+
+    def scope(self):
+        """Nothing."""
+        return contextlib.nullcontext()
+
+    def adopt(self, model):
+        """Nothing: True."""
+        return True
+
+
+class Ranks(ranks.Ranks):
+    """The processes that train one model of `tf.keras`.
+
+    Attributes:
+        strategy: that of TensorFlow; None before `begin`.
+    """
+
+    strategy = None
+
+    def _join(self, told):
+        self._address = told["first"]
+        host, _, port = self._address.rpartition(":")
+        try:
+            with self._losing():
+                self._meeting = meeting.Meeting(self.rank, self.size, (host.strip("[]"), int(port)), self._lose)
+        except (OSError, ValueError) as error:
+            recorder.stop(
+                self._calls,
+                65,
+                f"`TF_CONFIG` names `{self._address}` as the address of the first worker, where the ranks do not meet\n"
+                f"  {error}\n  expected: `HOST:PORT`, a port of that machine which no other program has\n  nothing was trained",
+                "name another port in `TF_CONFIG`, the same for all workers",
+            )
+
+    def begin(self):
+        """Has TensorFlow bring the ranks together."""
+        import tensorflow
+        from tensorflow.python.eager import context
+
+        if context.context()._context_handle is not None:
+            recorder.stop(
+                self._calls,
+                65,
+                "TensorFlow has computed something before it was told of the other workers\n"
+                "  expected: nothing of it but definitions where the module is imported, in `__init__` of the trial class, in "
+                "`session_config` and in `download_data`\n  nothing was trained",
+                "do it in `make_data_loaders` or `build_model`",
+            )
+        handler = signal.getsignal(signal.SIGTERM)
+        with self.guard():
+            self.strategy = tensorflow.distribute.MultiWorkerMirroredStrategy()
+        if handler is not None:
+            # TensorFlow has put one of its own there, which takes the signal, and tells nobody
+            # (tensorflow/core/distributed_runtime/preemption/preemption_notifier.cc).
+            signal.signal(signal.SIGTERM, handler)
+
+    @contextlib.contextmanager
+    def scope(self):
+        """Within it the model is made, which is that of all ranks."""
+        with self.guard(), self.strategy.scope():
+            yield
+
+    def adopt(self, model):
+        """A model is about to be trained. Whether it was made in the scope."""
+        if getattr(model, "distribute_strategy", None) is not self.strategy:
+            return False
+        if getattr(model, "distribute_reduction_method", None) == "auto":
+            # Metrics of a batch are those of all ranks already; Keras would add them up once more.
+            model.distribute_reduction_method = "first"
+        return True
+
+    @contextlib.contextmanager
+    def guard(self):
+        """Within it, a collective operation that fails because a rank is lost ends this one too, with a message."""
+        import tensorflow
+
+        try:
+            yield
+        except tensorflow.errors.OpError:
+            # The connection may end a moment later, which ends this process.
+            self._meeting.wait_for_loss(_NOTICED_SECONDS)
+            raise
+
+    @contextlib.contextmanager
+    def _undisturbed(self):
+        with self._losing(), self._meeting.undisturbed():
+            yield
+
+    @contextlib.contextmanager
+    def _losing(self):
+        try:
+            yield
+        except meeting.Lost as error:
+            self._lose(str(error))
+
+    def _gathered(self, own):
+        with self._losing():
+            return self._meeting.gather(own)
+
+    _gathered_objects = _gathered
+
+    def _leave(self):
+        self._meeting.close()
