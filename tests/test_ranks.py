@@ -63,10 +63,14 @@ class Ranks:
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0]}
         return {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.size, **meeting}
 
+    def common(self):
+        """What the environment tells all of them."""
+        trials = os.pathsep.join(str(trial.directory) for trial in self.trials)
+        return {"NOTES": str(self.notes_file), "TRIALS": trials, "XDG_CACHE_HOME": str(self.base / "cache")}
+
     def environment(self, rank, ports, **changes):
-        common = {"NOTES": self.notes_file, "XDG_CACHE_HOME": self.base / "cache", "OMP_NUM_THREADS": 1}
         of_rank = self.told(rank, ports) if self.size > 1 else {}
-        return {name: str(value) for name, value in {**common, **of_rank, **changes}.items()}
+        return {name: str(value) for name, value in {**self.common(), "OMP_NUM_THREADS": 1, **of_rank, **changes}.items()}
 
     def options(self):
         return ["--config", self.base / "configuration.yaml", "--trial-dir", self.base / "trial", "--exact", *self._options]
@@ -206,16 +210,16 @@ def test_p7_a_signal_to_one_rank_ends_all_at_one_batch(ranks, signalled):
 def test_torchrun_starts_ranks_again(ranks):
     undisturbed = ranks().check()
     run = ranks("--checkpoint-seconds", "0")
-    program = Path(sys.executable).parent / "torchrun"
+    # What `torchrun` is; an environment on the system's own torch lacks that.
+    program = [sys.executable, "-m", "torch.distributed.run"]
     # Only the first start of rank 1 is killed.
     script = run.base / "start.sh"
     script.write_text('#!/bin/sh\n[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && export KILL="1 8"\nexec "$@"\n')
     script.chmod(0o755)
     words = ["--no-python", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1", script, support.executable()]
-    command = [program, *words, "--python", sys.executable, *run.options(), run.definition]
-    changes = {"NOTES": str(run.notes_file), "XDG_CACHE_HOME": str(run.base / "cache")}
+    command = [*program, *words, "--python", sys.executable, *run.options(), run.definition]
     ended = subprocess.run(
-        list(map(str, command)), env=support.clean_environment(changes), cwd=str(run.base), capture_output=True,
+        list(map(str, command)), env=support.clean_environment(run.common()), cwd=str(run.base), capture_output=True,
         text=True, timeout=240, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

@@ -466,12 +466,9 @@ class SequencePass:
     def __next__(self):
         begun = perf_counter()
         with self._lock:
-            if self._going is None:
-                item = self._next()
-            else:
-                self._going.end()
-                item = self._next()
-                self._go_on()
+            self._stop()
+            item = self._next()
+            self._go_on()
         recorder.CALLS.trial.waited(perf_counter() - begun, self._items.workers)
         return item
 

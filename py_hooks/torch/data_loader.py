@@ -19,7 +19,6 @@ import zlib
 
 from py_hooks.advice import data, worker_processes
 from py_hooks.advice.random_streams import in_row, mix
-from py_hooks.torch.generator import is_lent
 
 
 def is_for_pool(loader):
@@ -190,8 +189,8 @@ class LoaderBatches:
         rank, size = self._share
         seed = in_row(self._first_seed, place * size + rank) >> 1
         generator = torch.default_generator
-        # Where a batch is built by the process that trains, and what is drawn there next is not known.
-        before = None if is_lent() or _number() is not None else generator.get_state()
+        # Where a batch is only looked at, by the process that trains.
+        before = generator.get_state() if _number() is None else None
         generator.manual_seed(seed)
         try:
             if not self._workers:

@@ -2,9 +2,6 @@
 
 Of a call that a replay does not make the global generator would not be drawn from. So each runs from a state of its own, and
 the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
-
-To take its state and to put it back is more than to seed it: 5 kB each time. So from one batch of a trial class to the next,
-between which nothing of the user's runs, it stays lent (`lend`).
 """
 from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
 
@@ -32,40 +29,6 @@ class drawing_from:  # noqa: N801 - it is called like a function; one that yield
         self._generator.set_state(self._state)
 
 
-# The script's own state while the generator is lent; None while it is not.
-_kept = None
-
-
-def lend():
-    """From now on the generator is seeded by whoever draws from it. The script's own state is kept until `give_back`."""
-    global _kept  # noqa: PLW0603 - there is one generator in a process
-    if _kept is None:
-        import torch
-
-        _kept = torch.default_generator.get_state()
-
-
-def give_back():
-    """Something of the script's may run: it finds the generator as it has left it."""
-    global _kept  # noqa: PLW0603 - see `lend`
-    if _kept is not None:
-        import torch
-
-        state, _kept = _kept, None
-        torch.default_generator.set_state(state)
-
-
-def is_lent():
-    """Whether the generator has to be put back by nobody who seeds it."""
-    return _kept is not None
-
-
-def _own_state():
-    import torch
-
-    return torch.default_generator.get_state() if _kept is None else _kept
-
-
 class TorchGenerator:
     """torch's global generator on the CPU: part of a checkpoint, and apart from what compute calls draw."""
 
@@ -83,11 +46,15 @@ class TorchGenerator:
 
     def hash(self):
         """A number of 64 bits of the state."""
-        return hash_of(_own_state().numpy().tobytes())
+        import torch
+
+        return hash_of(torch.default_generator.get_state().numpy().tobytes())
 
     def capture(self):
         """The state: part of a checkpoint."""
-        return [("state", _own_state().numpy())], None
+        import torch
+
+        return [("state", torch.default_generator.get_state().numpy())], None
 
     def restore(self, tensors, state):
         """Compares the generator with the checkpoint's: the replay must have drawn what the recorded run drew."""

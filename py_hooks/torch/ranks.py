@@ -65,6 +65,15 @@ class Ranks(ranks.Ranks):
     def _join(self, told):
         import torch.distributed
 
+        if not hasattr(torch.distributed, "broadcast_object_list"):
+            # Of torch 1.8.
+            recorder.stop(
+                self._calls,
+                65,
+                f"a trial is trained by {self.size} ranks, and torch is {torch.__version__}\n"
+                "  expected: torch 1.8 or later; before, ranks exchange no objects\n  nothing was trained",
+                "install another torch, or unset `WORLD_SIZE` and `RANK` to train by one process",
+            )
         self._local = told["local_rank"]
         missing = [name for name in _MEETING if not os.environ.get(name)]
         if missing:
@@ -78,6 +87,8 @@ class Ranks(ranks.Ranks):
         with self.guard():
             if not torch.distributed.is_initialized():
                 torch.distributed.init_process_group("gloo", store=self._store(), rank=self.rank, world_size=self.size)
+            # One that ends for a mistake in the definition, which all of them see, is to leave none on its way here.
+            torch.distributed.barrier()
 
     def _store(self):
         """Where the ranks meet. That of `torchrun` lives on at a restart, and holds the addresses of those who are gone."""

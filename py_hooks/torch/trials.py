@@ -10,7 +10,7 @@ from py_hooks.advice import owned_generators
 from py_hooks.advice.calls import Unrepeatable
 from py_hooks.advice.random_streams import PrivateStream, in_row, mix
 from py_hooks.torch import data_loader
-from py_hooks.torch.generator import TorchGenerator, drawing_from, give_back, lend
+from py_hooks.torch.generator import TorchGenerator, drawing_from
 from py_hooks.torch.ranks import of as of_ranks
 from py_hooks.torch.states import ModelState, TrialState
 
@@ -74,16 +74,13 @@ class Training:
 
     def alone(self, *key):
         """Within it all draws are of streams of the key."""
-        return _Alone((*self._key, *key), self._owned, self._has_gpu)
+        key = (*self._key, *key)
+        return _Alone(key, mix("torch", *key), self._owned, self._has_gpu)
 
     def of_batch(self, number):
-        """`with`: all draws are of streams of this batch; of torch's global generator once `_OfBatch.begin` was called."""
+        """Within it all draws are of streams of this batch, in this rank."""
         key = (*self._key, "train", number, *self.ranks.key)
-        return _OfBatch(key, in_row(self._first_seed, number), self._owned, self._has_gpu)
-
-    def give_back(self):
-        """Something of the user's may run: see `generator.lend`."""
-        give_back()
+        return _Alone(key, in_row(self._first_seed, number), self._owned, self._has_gpu)
 
     def passes(self, loader, is_shared=False):
         """The passes over a loader: a `Passes`.
@@ -109,15 +106,16 @@ class _Alone:
 
     Args:
         key: of the streams.
+        seed: of torch's generators.
         owned: generators that the trial holds.
         has_gpu: whether there is one.
     """
 
     __slots__ = ("_generator", "_has_gpu", "_keyed", "_seed", "_stream")
 
-    def __init__(self, key, owned, has_gpu):
+    def __init__(self, key, seed, owned, has_gpu):
         self._stream = PrivateStream(*key)
-        self._seed = mix("torch", *key)
+        self._seed = seed
         self._has_gpu = has_gpu
         self._generator = drawing_from(self._seed)
         self._keyed = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key)) if owned else None
@@ -128,51 +126,15 @@ class _Alone:
             self._keyed.__enter__()
         self._generator.__enter__()
         if self._has_gpu:
-            _seed_gpu(self._seed)
+            import torch
+
+            torch.cuda.manual_seed_all(self._seed >> 1)
 
     def __exit__(self, *exception):
         self._generator.__exit__(*exception)
         if self._keyed is not None:
             self._keyed.__exit__(*exception)
         self._stream.__exit__(*exception)
-
-
-class _OfBatch:
-    """As `_Alone`, where torch's global generator stays lent afterwards, and is seeded once the data is there."""
-
-    __slots__ = ("_has_gpu", "_keyed", "_seed", "_stream")
-
-    def __init__(self, key, seed, owned, has_gpu):
-        self._stream = PrivateStream(*key)
-        self._seed = seed
-        self._has_gpu = has_gpu
-        self._keyed = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key)) if owned else None
-
-    def __enter__(self):
-        lend()
-        self._stream.__enter__()
-        if self._keyed is not None:
-            self._keyed.__enter__()
-        return self
-
-    def begin(self):
-        """The data of the batch was taken."""
-        import torch
-
-        torch.default_generator.manual_seed(self._seed >> 1)
-        if self._has_gpu:
-            _seed_gpu(self._seed)
-
-    def __exit__(self, *exception):
-        if self._keyed is not None:
-            self._keyed.__exit__(*exception)
-        self._stream.__exit__(*exception)
-
-
-def _seed_gpu(seed):
-    import torch
-
-    torch.cuda.manual_seed_all(seed >> 1)
 
 
 class Passes:

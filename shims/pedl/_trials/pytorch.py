@@ -156,7 +156,6 @@ class _Loop:
     def train(self):
         """Trains the batches that the plan has left."""
         host, steps = self._host, self._steps
-        steps.before = self._training.give_back
         self._model.train()
         while host.batches_left != 0:
             steps.batch_begins()
@@ -166,7 +165,6 @@ class _Loop:
                 self._validate()
         if self._validated != host.batches:
             self._validate()
-        self._training.give_back()
 
     def close(self):
         """Lets the workers of the loaders go."""
@@ -180,9 +178,8 @@ class _Loop:
 
     def _train_batch(self):
         number, ranks = self._host.batches, self._ranks
-        with ranks.guard(), self._training.of_batch(number) as streams:
+        with ranks.guard(), self._training.of_batch(number):
             batch = self._data.take()
-            streams.begin()
             if self._data.has_begun_late:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
             batch = self._on_device(batch)

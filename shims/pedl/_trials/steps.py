@@ -12,9 +12,6 @@ class Steps:
         callbacks: what the trial's `callbacks` returned.
         batches_per_step: how many batches are a step.
 
-    Attributes:
-        before: called before the user's callbacks are; None where nobody wants to know.
-
     Raises:
         DefinitionError: it is no list of callbacks.
     """
@@ -30,7 +27,6 @@ class Steps:
                 f"`callbacks` returned {kinds}\n  expected: a list of `pedl.callback.Callback`",
                 "derive them from `pedl.callback.Callback`; those of Keras belong into `keras_callbacks`",
             )
-        self.before = None
         self._callbacks = callbacks
         self._size = batches_per_step
         self._batches = 0
@@ -71,8 +67,6 @@ class Steps:
         self._call("on_validation_step_end", self.completed, metrics)
 
     def _call(self, hook, *args):
-        if self.before is not None and self._callbacks:
-            self.before()
         for callback in self._callbacks:
             # Each gets its own: what one does with it is nothing to the others.
             getattr(callback, hook)(*map(_copied, args))
