@@ -20,7 +20,6 @@ class Host:
     def __init__(self, process, name):
         self._process = process
         self._name = name
-        self._batch = None
         self._has_ended = False
 
     @property
@@ -127,9 +126,7 @@ class Host:
 
     def train(self, live, skip):
         """Trains a batch: makes `live()`, or `skip()` where it was made before. Returns what `live` returned."""
-        calls, identity = self._calls, self._batch
-        if identity is None:
-            identity = self._batch = self._process.trial.intern(f"{self._name}.train")
+        calls, identity = self._calls, self._process.trial.intern(f"{self._name}.train")
         if calls.replaying:
             skip()
             value = calls.answer(recorder.TRAIN, identity, 0)

@@ -107,7 +107,6 @@ class Calls:
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
-        checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
         agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
@@ -143,7 +142,6 @@ class Calls:
         self.at_save = []
         self.at_last = []
         self.at_validation = []
-        self.checkpointed_at = None
         self.agreement = None
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
@@ -609,7 +607,6 @@ class Calls:
                 # A provider has met something that it cannot save.
                 return
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
-            self.checkpointed_at = self.batches
         except self._ours as error:
             stop_with(self, error)
         finally:

@@ -20,9 +20,6 @@ _LOST = 75
 # What an exchange is for.
 _BATCH, _SAVE, _END = 1, 2, 3
 
-# One for all: it is asked for at each batch.
-_UNGUARDED = contextlib.nullcontext()
-
 # Fields of the launch message that are the same for all ranks.
 _COMMON = (
     "command",
@@ -51,7 +48,7 @@ class One:
 
     def guard(self):
         """Nothing."""
-        return _UNGUARDED
+        return contextlib.nullcontext()
 
 
 class Ranks:

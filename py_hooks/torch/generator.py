@@ -3,30 +3,27 @@
 Of a call that a replay does not make the global generator would not be drawn from. So each runs from a state of its own, and
 the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
 """
+import contextlib
+
 from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
 
 
-class drawing_from:  # noqa: N801 - it is called like a function; one that yields takes twice the time, at each batch
+@contextlib.contextmanager
+def drawing_from(seed):
     """Within it torch's global generator draws from a state of its own.
 
     Args:
         seed: a number of 64 bits.
     """
+    import torch
 
-    __slots__ = ("_seed", "_generator", "_state")
-
-    def __init__(self, seed):
-        self._seed = seed
-
-    def __enter__(self):
-        import torch
-
-        generator = self._generator = torch.default_generator
-        self._state = generator.get_state()
-        generator.manual_seed(self._seed >> 1)
-
-    def __exit__(self, *exception):
-        self._generator.set_state(self._state)
+    generator = torch.default_generator
+    state = generator.get_state()
+    generator.manual_seed(seed >> 1)
+    try:
+        yield
+    finally:
+        generator.set_state(state)
 
 
 class TorchGenerator:

@@ -4,6 +4,7 @@ Each batch, each validation and each pass over a loader draws from streams of it
 generators that the trial holds. So nothing of them has to be restored, and a replay, which makes none of these, leaves the
 script's own streams where they were.
 """
+import contextlib
 import os
 
 from py_hooks.advice import owned_generators
@@ -33,12 +34,13 @@ class Training:
     """
 
     def __init__(self, calls, ranks=None):
+        import torch
+
         self._calls = calls
         self.ranks = of_ranks(calls, ranks)
         self._generator = TorchGenerator()
         self._owned = []
-        self._has_gpu = _has_gpu()
-        self._first_seed = 0
+        self._has_gpu = torch.cuda.is_available()
         calls.state_providers.append(("torch", self._generator))
         self._impose_threads()
         self._key = (*calls.streams.new_key(), self._generator.hash())
@@ -75,12 +77,26 @@ class Training:
     def alone(self, *key):
         """Within it all draws are of streams of the key."""
         key = (*self._key, *key)
-        return _Alone(key, mix("torch", *key), self._owned, self._has_gpu)
+        return self._drawing_from(key, mix("torch", *key))
 
     def of_batch(self, number):
         """Within it all draws are of streams of this batch, in this rank."""
         key = (*self._key, "train", number, *self.ranks.key)
-        return _Alone(key, in_row(self._first_seed, number), self._owned, self._has_gpu)
+        return self._drawing_from(key, in_row(self._first_seed, number))
+
+    @contextlib.contextmanager
+    def _drawing_from(self, key, seed):
+        """Within it all draws are of streams of the key, those from torch's global generators by the seed."""
+        if self._has_gpu:
+            import torch
+
+            torch.cuda.manual_seed_all(seed >> 1)
+        with PrivateStream(*key), drawing_from(seed):
+            if not self._owned:
+                yield
+                return
+            with owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key)):
+                yield
 
     def passes(self, loader, is_shared=False):
         """The passes over a loader: a `Passes`.
@@ -93,48 +109,6 @@ class Training:
         if is_shared:
             self.ranks.watch(made.order)
         return made
-
-
-def _has_gpu():
-    import torch
-
-    return torch.cuda.is_available()
-
-
-class _Alone:
-    """`with`: all draws are of streams of a key. No function that yields, which takes longer.
-
-    Args:
-        key: of the streams.
-        seed: of torch's generators.
-        owned: generators that the trial holds.
-        has_gpu: whether there is one.
-    """
-
-    __slots__ = ("_generator", "_has_gpu", "_keyed", "_seed", "_stream")
-
-    def __init__(self, key, seed, owned, has_gpu):
-        self._stream = PrivateStream(*key)
-        self._seed = seed
-        self._has_gpu = has_gpu
-        self._generator = drawing_from(self._seed)
-        self._keyed = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key)) if owned else None
-
-    def __enter__(self):
-        self._stream.__enter__()
-        if self._keyed is not None:
-            self._keyed.__enter__()
-        self._generator.__enter__()
-        if self._has_gpu:
-            import torch
-
-            torch.cuda.manual_seed_all(self._seed >> 1)
-
-    def __exit__(self, *exception):
-        self._generator.__exit__(*exception)
-        if self._keyed is not None:
-            self._keyed.__exit__(*exception)
-        self._stream.__exit__(*exception)
 
 
 class Passes:

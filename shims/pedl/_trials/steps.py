@@ -53,8 +53,7 @@ class Steps:
     def batch_ended(self, metrics):
         """A batch was trained, with such metrics."""
         self._batches += 1
-        if self._callbacks:
-            self._of_step.append(metrics)
+        self._of_step.append(metrics)
         if self._batches % self._size == 0:
             self._call("on_train_step_end", self.completed, self._of_step)
 
@@ -69,13 +68,4 @@ class Steps:
     def _call(self, hook, *args):
         for callback in self._callbacks:
             # Each gets its own: what one does with it is nothing to the others.
-            getattr(callback, hook)(*map(_copied, args))
-
-
-def _copied(value):
-    """A copy of the metrics of batches, or of anything else; numbers are no others in a copy, and most metrics are."""
-    if type(value) is list:
-        return [_copied(one) for one in value]
-    if type(value) is dict and all(type(one) is float for one in value.values()):
-        return dict(value)
-    return copy.deepcopy(value)
+            getattr(callback, hook)(*copy.deepcopy(args))
