@@ -253,6 +253,12 @@ def test_ranks_that_do_not_train_the_same_are_refused(ranks, wrong):
         support.refused(each.wait(60), WRONG[wrong])
 
 
+@pytest.mark.stack("torch-1.4")
+def test_ranks_need_a_torch_that_exchanges_objects(ranks):
+    for ended in ranks().run():
+        support.refused(ended, "trained by 2 ranks, and torch is 1.4.0", "expected: torch 1.8 or later")
+
+
 def test_ranks_are_of_one_number_and_one_seed(ranks):
     for ended in ranks(seed="").run():
         support.refused(ended, "`reproducibility.experiment_seed`")

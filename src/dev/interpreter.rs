@@ -20,9 +20,14 @@ use crate::process::{self, Output, Running};
 const QUESTION: &str = "import json, sys; print(json.dumps(\
     {'version': '%d.%d.%d' % sys.version_info[:3], 'path': sys.executable}))";
 
-/// Fails where one of the modules that are named behind it is not there.
-const HAS_MODULES: &str = "import importlib.util, sys; \
-    sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))";
+/// Prints the packages of Debian that it lacks, on a line: of the modules that are named behind it, and of the shared library
+/// that `pedl-run` loads.
+const LACKING: &str = "import importlib.util, os, sys, sysconfig\n\
+    lacking = ['python3-' + name for name in sys.argv[1:] if not importlib.util.find_spec(name)]\n\
+    library = map(sysconfig.get_config_var, ('LIBDIR', 'INSTSONAME'))\n\
+    if not os.path.exists(os.path.join(*library)):\n    \
+        lacking.append('libpython%d.%d' % sys.version_info[:2])\n\
+    print(' '.join(lacking))";
 
 /// Where a distribution has its own Python.
 const OF_THE_SYSTEM: &str = "/usr/bin/python3";
@@ -70,14 +75,13 @@ impl Interpreter {
             let what = format!("`{OF_THE_SYSTEM}` is Python {}", found.version);
             return Err(format!("{what}, and not {versions}"));
         }
-        if !found.has_modules(&stack.system) {
-            let packages: Vec<_> = stack.system.iter().map(|it| format!("python3-{it}")).collect();
-            let packages = packages.join(" ");
-            return Err(format!(
+        match found.lacking(&stack.system) {
+            Ok(packages) if packages.is_empty() => Ok(found),
+            Ok(packages) => Err(format!(
                 "`{OF_THE_SYSTEM}` lacks what `apt-get install {packages}` installs"
-            ));
+            )),
+            Err(failure) => Err(failure.to_string()),
         }
-        Ok(found)
     }
 
     /// The first one that answers, of the versions in this order; none is no error.
@@ -107,12 +111,19 @@ impl Interpreter {
             .find(|found| found.version == version)
     }
 
-    fn has_modules(&self, names: &[String]) -> bool {
+    /// The packages of Debian that bring these modules, and the shared library, where they are not there; in one text.
+    fn lacking(&self, modules: &[String]) -> Result<String> {
         let mut command = process::python(&self.path);
-        command.args(["-I", "-c", HAS_MODULES]).args(names);
-        Running::start(command, Output::Keep)
-            .and_then(|mut asked| asked.wait(ANSWER_LIMIT))
-            .is_ok_and(|ended| ended.success())
+        command.args(["-I", "-c", LACKING]).args(modules);
+        let mut asked = Running::start(command, Output::Keep)?;
+        let ended = asked.wait(ANSWER_LIMIT)?;
+        let answer = asked.text();
+        if !ended.success() {
+            let what = format!("`{}` did not say what it lacks", self.path.display());
+            return Err(Failure::new(format!("{what}: {}", answer.trim())));
+        }
+        // Warnings may come first.
+        Ok(answer.lines().next_back().unwrap_or_default().to_owned())
     }
 
     /// Whether it is linked against a libpython, so that `pedl-run` can embed it.
@@ -177,9 +188,9 @@ fn patch(name: &OsStr, version: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
-    use super::{Interpreter, patch};
+    use super::{Interpreter, OF_THE_SYSTEM, patch};
 
     #[test]
     fn a_version_is_a_whole_number() {
@@ -192,5 +203,17 @@ mod tests {
         assert_eq!(patch(OsStr::new("3.11.7"), "3.11"), Some(7));
         assert_eq!(patch(OsStr::new("3.11.7"), "3.1"), None);
         assert_eq!(patch(OsStr::new("3.11-dev"), "3.11"), None);
+    }
+
+    #[test]
+    fn what_the_system_lacks_is_named_by_its_packages() {
+        let Ok(python) = Interpreter::at(Path::new(OF_THE_SYSTEM)) else {
+            println!("skipped: there is no `{OF_THE_SYSTEM}`");
+            return;
+        };
+        let modules = ["json", "none_such"].map(str::to_owned);
+        let lacking = python.lacking(&modules).expect("it answers");
+        assert_eq!(lacking.split(' ').next(), Some("python3-none_such"));
+        assert!(!lacking.contains("json"));
     }
 }
