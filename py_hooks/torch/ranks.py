@@ -82,7 +82,7 @@ class Ranks(ranks.Ranks):
                 65,
                 f"`WORLD_SIZE` is {self.size}, and the environment variable `{missing[0]}` is not set\n"
                 "  expected: where the ranks meet\n  nothing was trained",
-                "start the ranks with `torchrun --no-python --nproc_per_node N pedl-run ...`",
+                "start the ranks with `torchrun --no_python --nproc_per_node N pedl-run ...`",
             )
         with self.guard():
             if not torch.distributed.is_initialized():
