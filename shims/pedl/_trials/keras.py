@@ -220,7 +220,11 @@ def _of_kind(items, kind):
 
 
 class _Fit:
-    """How this Keras trains and validates a model."""
+    """How this Keras trains and validates a model.
+
+    Raises:
+        DefinitionError: this Keras cannot validate on such data where it trains on other.
+    """
 
     def __init__(self, model, package, training, validation):
         self._model = model
@@ -232,6 +236,12 @@ class _Fit:
         self._uses_generators = is_of_graphs or not (hasattr(package, "version") or "workers" in parameters)
         self._uses_generators = self._uses_generators and hasattr(model, "fit_generator")
         self._takes_workers = "workers" in parameters
+        if is_of_graphs and not training.is_sequence and validation.is_sequence:
+            raise DefinitionError(
+                "`make_data_loaders` returned a `tf.data.Dataset` to train on, and a `Sequence` to validate on\n"
+                f"  expected: a `tf.data.Dataset` for both, since `fit` of TensorFlow {tensorflow.__version__} takes no other "
+                "mixture but a `Sequence` to train on; nothing was trained",
+            )
 
     def train(self, callbacks):
         """Trains as long as the plan has batches."""
