@@ -70,6 +70,7 @@ WAYS = {
     "full": {"trial": "full", "scheduler": "batch", "clip_grad_val": 0.1},
     "losses": {"trial": "losses", "optimizer": "sgd", "clip_grad_l2_norm": 0.1},
     "manual": {"trial": "batches", "scheduler": "manual"},
+    "own": {"trial": "batches", "optimizer": "own", "scheduler": "none"},
     "stream": {"trial": "batches", "dataset": "stream", "scheduler": "epoch"},
 }
 

@@ -120,8 +120,7 @@ def _set_buffers(model, buffers):
 
 def _numbered(state):
     """The state of an optimizer, with parameters by their order. Before torch 1.5 they are told by their addresses."""
-    if "state" not in state or "param_groups" not in state:
-        # An optimizer of the user's own may tell its state in another way.
+    if not _is_as_torch_tells(state):
         return state
     numbers = {}
     for group in state["param_groups"]:
@@ -131,11 +130,18 @@ def _numbered(state):
     return {**state, "state": {numbers.get(name, name): value for name, value in state["state"].items()}, "param_groups": groups}
 
 
+def _is_as_torch_tells(state):
+    """Whether the state of an optimizer is told as torch does; one of the user's own may tell it in another way."""
+    return "state" in state and "param_groups" in state
+
+
 def _load_optimizer(optimizer, state):
     """`load_state_dict`, which makes all values the type of their parameters; they are put in as they were."""
     optimizer.load_state_dict(state)
+    if not _is_as_torch_tells(state):
+        return
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    numbers = [number for group in state.get("param_groups", ()) for number in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
     for number, parameter in zip(numbers, parameters):
         for name, value in state["state"].get(number, {}).items():
             there = optimizer.state[parameter].get(name)

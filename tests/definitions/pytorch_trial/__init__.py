@@ -164,6 +164,22 @@ class Meter:
         self.last = None
 
 
+class OwnState(torch.optim.SGD):
+    """An optimizer that tells its state in a way of its own."""
+
+    def _each(self):
+        return [self.state[parameter] for group in self.param_groups for parameter in group["params"]]
+
+    def state_dict(self):
+        """The momenta."""
+        return {"momenta": [state["momentum_buffer"] for state in self._each()]}
+
+    def load_state_dict(self, state):
+        """As `state_dict` told it."""
+        for own, momentum in zip(self._each(), state["momenta"]):
+            own["momentum_buffer"] = momentum
+
+
 class _Base(PyTorchTrial):
     def callbacks(self, hparams):
         """What happens."""
@@ -175,6 +191,7 @@ class _Base(PyTorchTrial):
         kinds = {
             "adam": lambda: torch.optim.Adam(model.parameters(), lr=0.01),
             "sgd": lambda: torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+            "own": lambda: OwnState(model.parameters(), lr=0.05, momentum=0.9),
         }
         return kinds[given("optimizer")]()
 
