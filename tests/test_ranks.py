@@ -207,17 +207,18 @@ def test_p7_a_signal_to_one_rank_ends_all_at_one_batch(ranks, signalled):
     assert [trial.count("resumed") for trial in run.trials] == [1, 1]
 
 
+# That of torch 1.13 starts nothing on Python 3.11, where a walk through the enumeration `Std` leaves its 0 out.
+@pytest.mark.stack("keras3-torch")
 def test_torchrun_starts_ranks_again(ranks):
     undisturbed = ranks().check()
     run = ranks("--checkpoint-seconds", "0")
-    # What `torchrun` is, which an environment on the system's own torch lacks. Before torch 2 its options have no hyphens.
-    program = [sys.executable, "-m", "torch.distributed.run"]
+    program = Path(sys.executable).parent / "torchrun"
     # Only the first start of rank 1 is killed.
     script = run.base / "start.sh"
     script.write_text('#!/bin/sh\n[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && export KILL="1 8"\nexec "$@"\n')
     script.chmod(0o755)
     words = ["--no_python", "--standalone", "--nproc_per_node", "2", "--max_restarts", "1", script, support.executable()]
-    command = [*program, *words, "--python", sys.executable, *run.options(), run.definition]
+    command = [program, *words, "--python", sys.executable, *run.options(), run.definition]
     ended = subprocess.run(
         list(map(str, command)), env=support.clean_environment(run.common()), cwd=str(run.base), capture_output=True,
         text=True, timeout=240, check=False,
