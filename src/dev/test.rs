@@ -169,11 +169,7 @@ impl Session {
                 return Ok(Part::error(&stack.name, remark, started.elapsed()));
             }
         };
-        println!(
-            "{}: {}",
-            environment.directory.display(),
-            stack.contents()
-        );
+        println!("{}: {}", environment.directory.display(), stack.contents());
 
         let started = Instant::now();
         let mut pytest = pytest(&self.repository, &environment, &stack.name, executable);
