@@ -467,7 +467,7 @@ def _array_of_tensor(value):
 
 def _is_of_other_numbers(tensor):
     """Whether a tensor's numbers are others than those in its memory. Before torch 1.10 there are no such tensors."""
-    return hasattr(tensor, "is_conj") and (tensor.is_conj() or tensor.is_neg())
+    return hasattr(tensor, "is_neg") and (tensor.is_conj() or tensor.is_neg())
 
 
 class _Unpickler(pickle.Unpickler):

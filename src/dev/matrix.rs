@@ -46,9 +46,13 @@ const FRAMEWORKS: [&str; 5] = ["keras", "tensorflow", "tensorflow-cpu", "jax", "
 impl Stack {
     /// All of its packages, in words.
     pub(crate) fn contents(&self) -> String {
-        let system = self.system.iter().map(|it| format!("{it} of the system"));
-        let all: Vec<_> = system.chain(self.requirements.iter().cloned()).collect();
+        let requirements = self.requirements.iter().cloned();
+        let all: Vec<_> = self.of_system().chain(requirements).collect();
         all.join(" ")
+    }
+
+    fn of_system(&self) -> impl Iterator<Item = String> {
+        self.system.iter().map(|it| format!("{it} of the system"))
     }
 
     /// The frameworks and their versions, in words.
@@ -59,8 +63,7 @@ impl Stack {
         };
         let found = self.requirements.iter().filter(is_framework);
         let found = found.map(|text| text.replace("==", " "));
-        let system = self.system.iter().map(|it| format!("{it} of the system"));
-        let found: Vec<_> = found.chain(system).collect();
+        let found: Vec<_> = found.chain(self.of_system()).collect();
         found.join(", ")
     }
 }
