@@ -163,13 +163,17 @@ def batch_ends(run):
 def report(run, ended, moments, kills):
     """What the kills did."""
     ends = batch_ends(run)
-    stops, next_ends = [], []
+    stops, next_ends, alone = [], [], []
     for moment in moments:
         after = bisect.bisect(ends, moment)
         if 0 < after < len(ends) - 4:
             next_ends.append((ends[after] - moment) / 1e9)
             around = ends[after - 1:after + 5]
-            stops.append(max(later - sooner for sooner, later in zip(around, around[1:])) / 1e9)
+            stop, end = max((later - sooner, later) for sooner, later in zip(around, around[1:]))
+            stops.append(stop / 1e9)
+            # A stop may hold a second kill, of the worker that was to do the same item again or of the other one.
+            if bisect.bisect(moments, end) - bisect.bisect(moments, end - stop) <= 1:
+                alone.append(stop / 1e9)
     gaps = sorted((later - sooner) / 1e9 for sooner, later in zip(ends, ends[1:]))
     stops.sort()
     next_ends.sort()
@@ -184,6 +188,9 @@ def report(run, ended, moments, kills):
         "longest_stop_s": stops[-1],
         "median_gap_s": gaps[len(gaps) // 2],
         "stops_above_100_ms": sum(stop > MOST_S for stop in stops),
+        "stops_for_one_kill": len(alone),
+        "of_them_above_100_ms": sum(stop > MOST_S for stop in alone),
+        "longest_stop_for_one_kill_s": max(alone),
     }
 
 
