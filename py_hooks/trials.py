@@ -23,6 +23,7 @@ class Host:
     def __init__(self, process, name):
         self._process = process
         self._name = name
+        self._has_ended = False
 
     @property
     def _calls(self):
@@ -216,7 +217,13 @@ class Host:
     def finish(self):
         """The last batch was trained: takes a checkpoint of the end."""
         calls = self._calls
-        if calls.begun and not calls.replaying and calls.checkpointed_at != calls.batches:
-            calls.save(is_wanted=True)
+        if calls.begun and not self._has_ended:
+            self._has_ended = True
+            was_saved = calls.replaying
+            # A call of its own, behind what the user's callbacks did after the last validation. Nor is it enough that there
+            # is a checkpoint of the last batch: what it holds would depend on when it was taken.
+            calls.checked(recorder.COMPOSITE, self._process.trial.intern("end"), 0)
+            if not was_saved:
+                calls.save(is_wanted=True)
         if calls.agreement is not None:
             calls.agreement.end()

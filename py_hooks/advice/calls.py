@@ -107,7 +107,6 @@ class Calls:
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
-        checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
         agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
         steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None where it has none.
         in_step_callback: one of them runs.
@@ -145,7 +144,6 @@ class Calls:
         self.at_save = []
         self.at_last = []
         self.at_validation = []
-        self.checkpointed_at = None
         self.agreement = None
         self.steps = None
         self.in_step_callback = False
@@ -630,7 +628,6 @@ class Calls:
                 # A provider has met something that it cannot save.
                 return
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
-            self.checkpointed_at = self.batches
         except self._ours as error:
             stop_with(self, error)
         finally:

@@ -189,9 +189,8 @@ class _Loop:
         self._data.skip()
 
     def _train_batch(self):
-        number = self._host.batches
-        ranks = self._ranks
-        with ranks.guard(), self._training.alone("train", number, *ranks.key):
+        number, ranks = self._host.batches, self._ranks
+        with ranks.guard(), self._training.of_batch(number):
             batch = self._data.take()
             if self._data.has_begun_late:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
@@ -212,18 +211,29 @@ class _Loop:
         if self._clip is not None:
             self._clip(self._model.parameters())
         self._optimizer.step()
-        # Not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same to all
-        # optimizers.
-        for parameter in self._parameters():
-            parameter.grad = None
+        self._forget_gradients()
         self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_BATCH)
         if self._data.is_at_end:
             self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
 
-    def _parameters(self):
-        yield from self._model.parameters()
+    def _forget_gradients(self):
+        """Those of the model and of what the optimizer has besides.
+
+        Not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same to all
+        optimizers. `Model.parameters()` goes through all of its modules, and takes longer than this.
+        """
         for group in self._optimizer.param_groups:
-            yield from group["params"]
+            for parameter in group["params"]:
+                parameter.grad = None
+        seen, waiting = set(), [self._model]
+        for module in waiting:
+            if module is None or id(module) in seen:
+                continue
+            seen.add(id(module))
+            waiting.extend(module._modules.values())
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    parameter.grad = None
 
     def _step_scheduler(self, mode):
         if self._mode is mode:
@@ -315,8 +325,7 @@ def _plain(measured):
 def _plain_value(value):
     detach = getattr(value, "detach", None)
     if detach is not None:
-        value = detach().cpu()
-        return value.numpy().copy() if value.dim() else value.item()
+        return detach().cpu().numpy().copy() if value.dim() else value.item()
     return value.item() if getattr(value, "shape", None) == () else value
 
 
