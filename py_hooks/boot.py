@@ -25,6 +25,8 @@ class _Process:
         self._files = None
         self._offer = None
         self.clock = None
+        # Those of the script, in their order; None where there are none.
+        self.callbacks = None
         # What is done before the process is ended for an error, where nothing was intercepted yet.
         self.at_stop = [self._put_back]
         self.in_place = _pedl.InPlace
@@ -171,6 +173,16 @@ class _Process:
 
         module.start_batches = start_batches
 
+    def take_callbacks(self, module):
+        """`pedl` was imported: callbacks of steps are given to this process, which trains."""
+
+        def register(callbacks):
+            from py_hooks.advice import step_callbacks
+
+            step_callbacks.register(self, callbacks)
+
+        module.register = register
+
     def host_trials(self, module):
         """A trial class is to be run: its loop goes by the recorder."""
 
@@ -247,6 +259,7 @@ def start(launch_text):
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
     finder.when_imported("pedl._context", process.serve_batches)
+    finder.when_imported("pedl._callbacks", process.take_callbacks)
     finder.when_imported("pedl._trials.host", process.host_trials)
     finder.when_imported("torch", process.seed_torch)
     finder.when_imported("torch.optim.optimizer", process.watch_torch)

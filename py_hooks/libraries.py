@@ -6,6 +6,7 @@ import sys
 import traceback
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import step_callbacks
 from py_hooks.advice.given_warnings import GivenWarnings
 from py_hooks.engine import patch, version
 from py_hooks.registry import GENERATIONS
@@ -70,6 +71,8 @@ def begin(process):
     calls.state_providers.append(("files", files))
     calls.at_begin.append(files.begin)
     calls.at_begin.append(process.tell_hyperparameters)
+    step_callbacks.attach(process, calls)
+    calls.at_begin.append(lambda: step_callbacks.load_configured(process, calls))
     calls.at_begin.append(lambda: atexit.register(calls.settle))
     calls.at_begin.append(lambda: atexit.register(_tell_repeated_end, trial, output))
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))

@@ -17,9 +17,13 @@ class Host:
         name: of the trial class.
     """
 
+    # What a `fit` is told to train is extended, or cut, to the plan.
+    bounds_fits = True
+
     def __init__(self, process, name):
         self._process = process
         self._name = name
+        self._has_ended = False
 
     @property
     def _calls(self):
@@ -139,6 +143,9 @@ class Host:
 
         graphs.of(graph).feeds_vary = True
 
+    def saved_by(self, save):
+        """How one step without the host saves what was trained (`pedl._trials.local`). Checkpoints of the recorder need none."""
+
     def heed_signal(self):
         """A run that trains nothing was made: a signal that asks for the end acts here."""
         self._calls.called()
@@ -239,7 +246,13 @@ class Host:
     def finish(self):
         """The last batch was trained: takes a checkpoint of the end."""
         calls = self._calls
-        if calls.begun and not calls.replaying and calls.checkpointed_at != calls.batches:
-            calls.save(is_wanted=True)
+        if calls.begun and not self._has_ended:
+            self._has_ended = True
+            was_saved = calls.replaying
+            # A call of its own, behind what the user's callbacks did after the last validation. Nor is it enough that there
+            # is a checkpoint of the last batch: what it holds would depend on when it was taken.
+            calls.checked(recorder.COMPOSITE, self._process.trial.intern("end"), 0)
+            if not was_saved:
+                calls.save(is_wanted=True)
         if calls.agreement is not None:
             calls.agreement.end()

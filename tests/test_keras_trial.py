@@ -219,6 +219,19 @@ def test_k3_k6_datasets_of_tensorflow_are_trained_on_and_validated_on(trial, in_
     assert (in_a_copy / "epochs.txt").read_text().split() == ["0", "1", "2", "3"]
 
 
+@TENSORFLOW
+def test_k3_one_data_set_of_tensorflow(trial):
+    run = trial("tf", loaders="sequence and dataset")
+    run.run().check()
+    assert [batch for batch, _ in steps_of(run, "validation")] == [10, 20, 25]
+    run = trial("tf", loaders="dataset and sequence")
+    if support.os.environ["PEDL_STACK"] == "tfkeras-1.15":
+        support.refused(run.run(), "a `tf.data.Dataset` to train on, and a `Sequence` to validate on")
+    else:
+        run.run().check()
+        assert [batch for batch, _ in steps_of(run, "validation")] == [10, 20, 25]
+
+
 def cluster(**processes):
     """`TF_CONFIG` of so many processes of each kind; this one is the first worker."""
     addresses = {kind: [f"127.0.0.1:{port}" for port in range(count)] for kind, count in processes.items()}
@@ -248,7 +261,7 @@ def test_k5_servers_of_parameters_are_refused_and_one_worker_is_alone(trial):
     run = trial("tf")
     run.environment["TF_CONFIG"] = cluster(chief=1, worker=1, ps=1)
     support.refused(run.run(), "`TF_CONFIG` names 2 workers, and a process of the kind `ps`")
-    run = trial("tf", steps=1, loaders="dataset")
+    run = trial("tf", steps=1, loaders="datasets")
     run.environment["TF_CONFIG"] = cluster(worker=1, evaluator=1)
     assert "TF_CONFIG" not in run.run().check().stderr
 

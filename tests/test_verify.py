@@ -67,6 +67,26 @@ def test_a_script_on_tensorflow_is_identical(tmp_path):
     assert result["faults"]["resumed"] == 1
 
 
+@pytest.mark.stack("torch")
+@pytest.mark.parametrize(("trial", "workers"), [("batches", 2), ("losses", 0)])
+def test_a_trial_of_pytorch_is_identical(tmp_path, trial, workers):
+    project = tmp_path / "project"
+    definition = support.ROOT / "tests" / "definitions" / "pytorch_trial"
+    shutil.copytree(str(definition), str(project / "pytorch_trial"), ignore=shutil.ignore_patterns("__pycache__"))
+    hyperparameters = {"trial": trial, "workers": workers, "scheduler": "epoch", "clip_grad_l2_norm": 0.5}
+    configuration = {
+        "entrypoint": ":Chosen", "hyperparameters": hyperparameters, "batches_per_step": 5, "min_validation_period": 2,
+        "searcher": {"name": "single", "metric": "error", "max_steps": 5}, "max_restarts": 0,
+    }  # fmt: skip
+    (project / "const.yaml").write_text(json.dumps(configuration))
+    code, result = verify(
+        project, "--kills", "2", "--config", "const.yaml", "pytorch_trial", environment={"PAUSE": "0.05"}
+    )
+    assert (code, result["verdict"]) == (0, "identical"), result
+    assert result["undisturbed"]["batches"] == 25
+    assert result["faults"]["resumed"] >= 1
+
+
 @pytest.mark.stack("keras2-tensorflow1")
 def test_a_loop_over_sessions_is_identical(tmp_path):
     project = tmp_path / "project"

@@ -107,8 +107,9 @@ class Calls:
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
-        checkpointed_at: how many batches there were at the last checkpoint of this process; None before it.
         agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
+        steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None where it has none.
+        in_step_callback: one of them runs.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -143,8 +144,9 @@ class Calls:
         self.at_save = []
         self.at_last = []
         self.at_validation = []
-        self.checkpointed_at = None
         self.agreement = None
+        self.steps = None
+        self.in_step_callback = False
         # What ends the process with a message; anything else is the user's own exception, and passes.
         self._ours = (native_error, Refusal)
         self._pending = []
@@ -300,6 +302,12 @@ class Calls:
         if len(self._pending) >= MAX_PENDING_CALLS:
             self.append_pending()
 
+    def refuse_in_callback(self):
+        """A callback of the script's steps makes a call that is to be recorded."""
+        from py_hooks.advice import step_callbacks
+
+        step_callbacks.refuse(self)
+
     def answer(self, kind, identity, arguments, tensor=None):
         """The value that the same call returned the first time. Ends the process where the record differs."""
         self.skipped = True
@@ -333,6 +341,8 @@ class Calls:
         Its value is converted at once: it may be an array that the next training call donates. Of one that raises there
         is no record, so no checkpoint is taken behind it; but for what it `raises` in a replay too, by itself.
         """
+        if self.in_step_callback:
+            self.refuse_in_callback()
         if not self.replaying:
             self.depth += 1
             self.in_composite = kind == COMPOSITE
@@ -354,6 +364,8 @@ class Calls:
 
     def checked(self, kind, identity, arguments):
         """Something that the script's own code did, in the replay too: its checksum is recorded, or compared."""
+        if self.in_step_callback:
+            self.refuse_in_callback()
         if not self.replaying:
             self.record(kind, identity, arguments, None)
         else:
@@ -485,6 +497,8 @@ class Calls:
         """Does what is due after a call whose record is appended."""
         if due & STEP_ENDED:
             self.guarded(self.trial.end_step, self.epoch)
+            if self.steps is not None:
+                self.steps.step_ended()
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
         if due & SIGNAL:
@@ -556,6 +570,8 @@ class Calls:
         """
         self.validation_due = False
         wanted = self.guarded(self.trial.validated, self.epoch, metrics)
+        if self.steps is not None:
+            self.steps.validated(metrics)
         # A call of its own, so that a replay can end here.
         self.checked(COMPOSITE, self.trial.intern("validation"), 0)
         if wanted and (self._takes_checkpoints or self.agreement is not None):
@@ -577,7 +593,10 @@ class Calls:
         self.batches += batches
         due = 0
         for _ in range(batches):
-            due |= self.trial.batch_done(monotonic())
+            of_batch = self.trial.batch_done(monotonic())
+            if of_batch & STEP_ENDED and self.steps is not None:
+                self.steps.step_ended()
+            due |= of_batch
         if due & PLANNED:
             self._go_by_plan(due)
 
@@ -609,7 +628,6 @@ class Calls:
                 # A provider has met something that it cannot save.
                 return
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
-            self.checkpointed_at = self.batches
         except self._ours as error:
             stop_with(self, error)
         finally:

@@ -456,13 +456,18 @@ def _array_of_tensor(value):
     if torch is None or type(value) is not torch.Tensor:
         return None
     is_plain = value.device.type == "cpu" and value.layout == torch.strided and not value.requires_grad
-    if not is_plain or value.is_conj() or value.is_neg() or not value.numel():
+    if not is_plain or _is_of_other_numbers(value) or not value.numel():
         return None
     try:
         return value.numpy()
     except (TypeError, RuntimeError):
         # Numbers that numpy does not know, such as bfloat16.
         return None
+
+
+def _is_of_other_numbers(tensor):
+    """Whether a tensor's numbers are others than those in its memory. Before torch 1.10 there are no such tensors."""
+    return hasattr(tensor, "is_neg") and (tensor.is_conj() or tensor.is_neg())
 
 
 class _Unpickler(pickle.Unpickler):

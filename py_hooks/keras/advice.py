@@ -28,6 +28,8 @@ def _call(name, make=_make):
             calls = recorder.CALLS
             if not calls.recordable() or (calls.entries and not entries.called_by_user()):
                 return original(model, *args, **kwargs)
+            if calls.in_step_callback:
+                calls.refuse_in_callback()
             arguments = _arguments(original, model, args, kwargs)
             entries.announce(calls, sources.causes(model, arguments))
             if not sources.below.is_intercepted():
@@ -73,6 +75,7 @@ def _batch_call(name, attribute, keeping=None):
                 return _first_or_replayed(calls, name, original, model, args, kwargs, function)
             frame = sys._getframe(1)
             site = calls.sites.get((id(frame.f_code), frame.f_lasti)) or calls.site_from(frame)
+            calls.steps is None or calls.steps.call_begins(function.kind)
             traces = calls.traces
             calls.depth += 1
             try:

@@ -146,6 +146,8 @@ class JaxFunction(VariableFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self.function(state, iterator)
+        if calls.steps is not None:
+            calls.steps.call_begins(self.kind)
         if calls.replaying:
             return self._replay(calls, state, iterator)
         traced, ((result, state), batches) = self.make(calls, lambda: self._run(state, iterator))
@@ -215,6 +217,8 @@ class TensorFlowFunction(VariableFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self._run(calls, iterator)[0]
+        if calls.steps is not None:
+            calls.steps.call_begins(self.kind)
         if calls.replaying:
             _, result, batches = self.replay(calls, lambda: self._run(calls, iterator), iterator)
             self.count_answered(calls, batches)

@@ -166,6 +166,8 @@ class ComputeFunction:
 
     def answer_batch(self, calls, live):
         """A call of the script for one batch, in a replay: answered, or made by `live` if its record says so."""
+        if calls.steps is not None:
+            calls.steps.call_begins(self.kind)
         arguments = calls.arguments
         if not self.must_be_made(calls):
             result = self.answer(calls, arguments)

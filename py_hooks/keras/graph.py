@@ -91,6 +91,8 @@ class GraphFunction(ComputeFunction):
         if calls.replaying and calls.arguments:
             self._initialize(calls)
             return self.answer_batch(calls, lambda: self.function(inputs))
+        if calls.steps is not None:
+            calls.steps.call_begins(self.kind)
         arguments = calls.arguments or _batch_size(inputs) | self._is_new
         tensors = [each for each in inputs if fingerprint.is_symbolic(each)]
         if tensors:

@@ -8,8 +8,9 @@ epoch's callbacks, its validation and its row in the History come as ever, and t
 A validation that comes due inside an epoch is made between two batches, out of sight: no callback sees it, no row of
 the History has it, and the metrics that the epoch has gathered are put back afterwards.
 
-Without a plan nothing here does anything.
+Without a plan nothing here does anything, but that the validations of epochs are told where the script has callbacks of steps.
 """
+import contextlib
 import inspect
 import math
 
@@ -94,7 +95,7 @@ def prepare(calls, validation):
 
 def run(calls, original, model, args, kwargs, arguments):
     """Makes a fit as long as the plan has it. One inside of another, in a callback, is left as it is, but counted."""
-    if not calls.trial.has_plan or PLAN.fits:
+    if PLAN.fits or not (calls.trial.has_plan or calls.steps is not None):
         return original(model, *args, **kwargs)
     fit = Fit(model, arguments)
     left = calls.trial.batches_left
@@ -104,14 +105,24 @@ def run(calls, original, model, args, kwargs, arguments):
         if left == 0:
             loops.say_once(calls, f"{_place()}: all steps were trained before this call; it trains none")
     calls.validation_due = False
-    PLAN.fits.append(fit)
-    try:
+    with _under_way(calls, fit):
         result = original(model, *args, **kwargs)
+    _tell(calls, fit, left)
+    return result
+
+
+@contextlib.contextmanager
+def _under_way(calls, fit):
+    PLAN.fits.append(fit)
+    if calls.steps is not None:
+        calls.steps.is_in_fit = True
+    try:
+        yield
     finally:
         PLAN.fits.pop()
         calls.validation_due = False
-    _tell(calls, fit, left)
-    return result
+        if calls.steps is not None:
+            calls.steps.is_in_fit = False
 
 
 def _tell(calls, fit, left):
@@ -288,6 +299,8 @@ def _validate(calls, fit, callbacks):
     calls.validation_due = False
     for begins, _ in calls.at_validation:
         begins()
+    if calls.steps is not None:
+        calls.steps.validation_begins()
     with calls.streams.aside():
         metrics = PLAN.validation.between(calls, fit, callbacks)
     for _, ended in calls.at_validation:

@@ -52,6 +52,8 @@ class TorchFunction(VariableFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self._run(data) if get_ident() == calls.main_thread else self.function(data)
+        if calls.steps is not None:
+            calls.steps.call_begins(self.kind)
         if calls.replaying:
             _, result, _ = self.replay(calls, lambda: (self._run(data), 1), None)
             self.count_answered(calls)

@@ -181,6 +181,8 @@ def run(calls, session, effects, fetches, feeds, live, pull):
         function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
     else:
         trains(calls, session)
+    if calls.steps is not None:
+        calls.steps.call_begins(function.kind)
     if calls.replaying:
         return _answered(calls, function, effects, feeds, pull)
     EVALUATION.tell(calls)

@@ -284,6 +284,8 @@ def run(original):
         training = effects.training
         if training is not None and not calls.replaying and handle is None and get_ident() == calls.main_thread:
             # One run of a loop. What is done here is added to each, so nothing is called that need not be.
+            if calls.steps is not None:
+                calls.steps.call_begins(training.kind)
             if EVALUATION.runs:
                 EVALUATION.tell(calls)
             caller = sys._getframe(2)

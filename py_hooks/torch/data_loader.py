@@ -18,7 +18,7 @@ import multiprocessing
 import zlib
 
 from py_hooks.advice import data, worker_processes
-from py_hooks.advice.random_streams import mix
+from py_hooks.advice.random_streams import in_row, mix
 
 
 def is_for_pool(loader):
@@ -153,6 +153,7 @@ class LoaderBatches:
         self._worker_init = loader.worker_init_fn
         self._workers = loader.num_workers
         self._base_seed = None
+        self._first_seed = 0
         self._passes = 0
         self._order = []
 
@@ -171,6 +172,7 @@ class LoaderBatches:
             self._base_seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
         sampler = iter(loader._index_sampler)
         self._passes += 1
+        self._first_seed = mix("torch", self._base_seed, self._passes)
         order = list(itertools.islice(sampler, len(loader._index_sampler)))
         if self._share[1] > 1:
             self.number = zlib.crc32(repr(order).encode())
@@ -183,29 +185,27 @@ class LoaderBatches:
 
     def __getitem__(self, place):
         import torch
-        from torch.utils.data import _DatasetKind, _utils
 
-        collate = self._collate
-        if collate is _utils.collate.default_collate:
-            # In a worker of torch's it collates into memory of `/dev/shm`.
-            def collate(samples):
-                with _told(None):
-                    return _utils.collate.default_collate(samples)
-
-        kind, auto_collation, drop_last = self._kind
-        fetcher = _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last)
         rank, size = self._share
-        seed = mix("torch", self._base_seed, self._passes, place * size + rank) >> 1
+        seed = in_row(self._first_seed, place * size + rank) >> 1
         generator = torch.default_generator
         # Where a batch is only looked at, by the process that trains.
         before = generator.get_state() if _number() is None else None
         generator.manual_seed(seed)
         try:
-            with _told(self._info(seed) if self._workers else None):
-                return fetcher.fetch(self._order[place])
+            if not self._workers:
+                return self._fetched(place, self._collate)
+            with _told(self._info(seed)):
+                return self._fetched(place, _collated_here if _is_default(self._collate) else self._collate)
         finally:
             if before is not None:
                 generator.set_state(before)
+
+    def _fetched(self, place, collate):
+        from torch.utils.data import _DatasetKind
+
+        kind, auto_collation, drop_last = self._kind
+        return _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last).fetch(self._order[place])
 
     def _info(self, seed):
         """What `get_worker_info` tells while a batch is built: a seed of the batch, whichever worker builds it."""
@@ -230,6 +230,20 @@ class LoaderBatches:
         if self._worker_init is not None:
             with _told(self._info(self._base_seed + number)):
                 self._worker_init(number)
+
+
+def _is_default(collate):
+    from torch.utils.data._utils.collate import default_collate
+
+    return collate is default_collate
+
+
+def _collated_here(samples):
+    """The default, which collates into memory of `/dev/shm` where it is told that it is in a worker."""
+    from torch.utils.data._utils.collate import default_collate
+
+    with _told(None):
+        return default_collate(samples)
 
 
 class _Order:

@@ -5,7 +5,6 @@ on adds up in the same order.
 
 Source: torch 2.15, torch/nn/parallel/distributed.py; torch/csrc/distributed/c10d/reducer.cpp, `should_rebuild_buckets`.
 """
-import contextlib
 import os
 import weakref
 import zlib
@@ -22,6 +21,12 @@ _LETTING_GO_SECONDS, _PAUSE_SECONDS = 10, 0.001
 
 # Whole numbers of an exchange, of which each has fewer.
 _NUMBERS = 12
+
+# What errors of gloo, and of the store where ranks meet, name.
+_CONNECTING = "gloo", "Connection", "connection", "TCPStore", "Broken pipe", "socket", "failed to recv"
+
+# Where they are raised. The C++ below has no frames of its own.
+_BETWEEN_RANKS = "/torch/distributed/", "/torch/nn/parallel/distributed.py", "/torch/autograd/"
 
 
 class One(ranks.One):
@@ -60,6 +65,15 @@ class Ranks(ranks.Ranks):
     def _join(self, told):
         import torch.distributed
 
+        if not hasattr(torch.distributed, "broadcast_object_list"):
+            # Of torch 1.8.
+            recorder.stop(
+                self._calls,
+                65,
+                f"a trial is trained by {self.size} ranks, and torch is {torch.__version__}\n"
+                "  expected: torch 1.8 or later; before, ranks exchange no objects\n  nothing was trained",
+                "install another torch, or unset `WORLD_SIZE` and `RANK` to train by one process",
+            )
         self._local = told["local_rank"]
         missing = [name for name in _MEETING if not os.environ.get(name)]
         if missing:
@@ -68,11 +82,13 @@ class Ranks(ranks.Ranks):
                 65,
                 f"`WORLD_SIZE` is {self.size}, and the environment variable `{missing[0]}` is not set\n"
                 "  expected: where the ranks meet\n  nothing was trained",
-                "start the ranks with `torchrun --no-python --nproc_per_node N pedl-run ...`",
+                "start the ranks with `torchrun --no_python --nproc_per_node N pedl-run ...`",
             )
         with self.guard():
             if not torch.distributed.is_initialized():
                 torch.distributed.init_process_group("gloo", store=self._store(), rank=self.rank, world_size=self.size)
+            # One that ends for a mistake in the definition, which all of them see, is to leave none on its way here.
+            torch.distributed.barrier()
 
     def _store(self):
         """Where the ranks meet. That of `torchrun` lives on at a restart, and holds the addresses of those who are gone."""
@@ -103,16 +119,9 @@ class Ranks(ranks.Ranks):
     def _order_of_data(self):
         return self._order() if self._order is not None else 0
 
-    @contextlib.contextmanager
     def guard(self):
         """Within it, a rank that is lost ends this one too, with a message."""
-        try:
-            yield
-        except RuntimeError as error:
-            what = str(error).splitlines()[0] if str(error) else ""
-            if not any(word in what for word in ("gloo", "Connection", "connection", "TCPStore", "Broken pipe")):
-                raise
-            self._lose(what)
+        return _Guard(self._lose)
 
     def _gathered(self, own):
         import torch
@@ -146,7 +155,11 @@ class Ranks(ranks.Ranks):
         torch.distributed.destroy_process_group()
 
     def wrapped(self, model, device):
-        """The model that is trained by: what it computes has gradients that are averaged over the ranks."""
+        """The model that is trained by: what it computes has gradients that are averaged over the ranks.
+
+        Which parameters a batch leaves out is known only behind it, when it would be too late to have them looked for. So they
+        are looked for in each, and torch says once at each start of a model that uses all of them that it need not.
+        """
         import torch
 
         class Averaged(torch.nn.parallel.DistributedDataParallel):
@@ -202,6 +215,41 @@ class Ranks(ranks.Ranks):
         with self.guard():
             torch.distributed.broadcast_object_list(held, 0)
         return held[0]
+
+
+class _Guard:
+    """`with`: an error that says that another rank is lost ends the process.
+
+    Such an error comes out of what torch does between ranks, and in the words of what connects them. What the user's own
+    code raises, whatever its words are, and torch anywhere else, passes.
+
+    Args:
+        lose: ends the process; called with what the error says.
+    """
+
+    __slots__ = ("_lose",)
+
+    def __init__(self, lose):
+        self._lose = lose
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, RuntimeError) and _is_of_connection(error) and _is_between_ranks(trace):
+            self._lose(str(error).splitlines()[0])
+
+
+def _is_of_connection(error):
+    return any(word in str(error) for word in _CONNECTING)
+
+
+def _is_between_ranks(trace):
+    """Whether something was raised by what torch does between ranks: where it averages gradients, in `backward`, too."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    file = trace.tb_frame.f_code.co_filename
+    return file == __file__ or any(part in file for part in _BETWEEN_RANKS)
 
 
 def of(calls, told):

@@ -102,7 +102,11 @@ def _bits_of(tensor):
         return tensor.numpy()
     except TypeError:
         width = {1: torch.uint8, 2: torch.int16}[tensor.element_size()]
-        return tensor.contiguous().view(width).numpy()
+        try:
+            return tensor.contiguous().view(width).numpy()
+        except TypeError:
+            # Before torch 1.7 there are no bits to be had; the only such type is bfloat16, of which each number is a float32.
+            return tensor.float().numpy()
 
 
 # Only of these very types: what is derived from one may hold more.
@@ -141,9 +145,11 @@ def _tensor_of(told, tensors):
 
     dtype = getattr(torch, told["dtype"])
     tensor = torch.from_numpy(tensors[told["tensor"]].copy())
-    if dtype.is_complex:
+    if told["dtype"].startswith("complex"):
         return torch.view_as_complex(tensor)
-    return tensor if tensor.dtype is dtype else tensor.view(dtype)
+    if tensor.dtype is dtype:
+        return tensor
+    return tensor.to(dtype) if tensor.dtype is torch.float32 else tensor.view(dtype)
 
 
 def _of_torch(name):

@@ -47,7 +47,7 @@ class TrialState:
             "model": self._told(held, model.state_dict(), "model"),
             "buffers": self._told(held, _other_buffers(model), "buffers"),
             "frozen": [name for name, parameter in model.named_parameters() if not parameter.requires_grad],
-            "optimizer": self._told(held, self._optimizer.state_dict(), "optimizer"),
+            "optimizer": self._told(held, _numbered(self._optimizer.state_dict()), "optimizer"),
             "scheduler": None if self._scheduler is None else self._told_in_parts(held, self._scheduler.state_dict()),
             "attributes": self._attributes.changed(held),
             "threads": torch.get_num_threads(),
@@ -118,9 +118,28 @@ def _set_buffers(model, buffers):
         modules[owner]._buffers[last] = value.to(there.device) if there is not None else value
 
 
+def _numbered(state):
+    """The state of an optimizer, with parameters by their order. Before torch 1.5 they are told by their addresses."""
+    if not _is_as_torch_tells(state):
+        return state
+    numbers = {}
+    for group in state["param_groups"]:
+        for name in group["params"]:
+            numbers.setdefault(name, len(numbers))
+    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in state["param_groups"]]
+    return {**state, "state": {numbers.get(name, name): value for name, value in state["state"].items()}, "param_groups": groups}
+
+
+def _is_as_torch_tells(state):
+    """Whether the state of an optimizer is told as torch does; one of the user's own may tell it in another way."""
+    return "state" in state and "param_groups" in state
+
+
 def _load_optimizer(optimizer, state):
     """`load_state_dict`, which makes all values the type of their parameters; they are put in as they were."""
     optimizer.load_state_dict(state)
+    if not _is_as_torch_tells(state):
+        return
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     for number, parameter in zip(numbers, parameters):

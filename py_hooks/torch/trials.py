@@ -9,7 +9,7 @@ import os
 
 from py_hooks.advice import owned_generators
 from py_hooks.advice.calls import Unrepeatable
-from py_hooks.advice.random_streams import PrivateStream, mix
+from py_hooks.advice.random_streams import PrivateStream, in_row, mix
 from py_hooks.torch import data_loader
 from py_hooks.torch.generator import TorchGenerator, drawing_from
 from py_hooks.torch.ranks import of as of_ranks
@@ -34,13 +34,17 @@ class Training:
     """
 
     def __init__(self, calls, ranks=None):
+        import torch
+
         self._calls = calls
         self.ranks = of_ranks(calls, ranks)
         self._generator = TorchGenerator()
         self._owned = []
+        self._has_gpu = torch.cuda.is_available()
         calls.state_providers.append(("torch", self._generator))
         self._impose_threads()
         self._key = (*calls.streams.new_key(), self._generator.hash())
+        self._first_seed = mix("torch", *self._key, "train", *self.ranks.key)
 
     def _impose_threads(self):
         """How many threads compute changes floats: as many as when the checkpoint was taken."""
@@ -62,9 +66,7 @@ class Training:
 
     def causes(self):
         """What cannot be repeated exactly."""
-        import torch
-
-        return [Unrepeatable("training on a GPU, where exact resume was not tried")] if torch.cuda.is_available() else []
+        return [Unrepeatable("training on a GPU, where exact resume was not tried")] if self._has_gpu else []
 
     def provide(self, trial, model, optimizer, scheduler, others):
         """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""
@@ -72,14 +74,22 @@ class Training:
         self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
         self._calls.state_providers.append(("models", ModelState(model, STATE)))
 
-    @contextlib.contextmanager
     def alone(self, *key):
         """Within it all draws are of streams of the key."""
-        import torch
-
         key = (*self._key, *key)
-        seed = mix("torch", *key)
-        if torch.cuda.is_available():
+        return self._drawing_from(key, mix("torch", *key))
+
+    def of_batch(self, number):
+        """Within it all draws are of streams of this batch, in this rank."""
+        key = (*self._key, "train", number, *self.ranks.key)
+        return self._drawing_from(key, in_row(self._first_seed, number))
+
+    @contextlib.contextmanager
+    def _drawing_from(self, key, seed):
+        """Within it all draws are of streams of the key, those from torch's global generators by the seed."""
+        if self._has_gpu:
+            import torch
+
             torch.cuda.manual_seed_all(seed >> 1)
         with PrivateStream(*key), drawing_from(seed):
             if not self._owned:

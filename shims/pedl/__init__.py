@@ -6,6 +6,8 @@ Example:
     path = pedl.get_data_config()["path"]                       # pedl-run --config experiment.yaml train.py
 """
 from pedl import util as util
+from pedl._callbacks import callbacks as callbacks
+from pedl._local import local as local
 from pedl.data_download import get_download_data_dir as get_download_data_dir
 from pedl.errors import Error as Error
 from pedl.errors import HyperparameterNotFound as HyperparameterNotFound

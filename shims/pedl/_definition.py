@@ -48,7 +48,7 @@ class Definition:
             self.trial_class = self._exposed()
         else:
             self._module, self.trial_class = self._resolve(entrypoint)
-        _check_class(self.trial_class, entrypoint)
+        check_class(self.trial_class, entrypoint)
 
     def function(self, name, is_required):
         """A function beside the class: of its module, or else of the package, or what `entrypoints` names.
@@ -132,12 +132,21 @@ class Definition:
         )
 
 
-def _check_class(found, entrypoint):
+def check_class(found, entrypoint):
+    """Checks that an object is a trial class that lacks nothing.
+
+    Args:
+        found: the object.
+        entrypoint: how it was named.
+
+    Raises:
+        DefinitionError: it is none, or lacks methods.
+    """
     if not isinstance(found, type) or not issubclass(found, Trial):
+        is_object = not isinstance(found, type)
+        what = f"an object of class `{type(found).__name__}`" if is_object else f"the class `{found.__name__}`"
         raise DefinitionError(
-            f"`{entrypoint}` is an object of class `{type(found).__name__}`"
-            if not isinstance(found, type)
-            else f"`{entrypoint}` is the class `{found.__name__}`, which is no trial class\n"
+            f"`{entrypoint}` is {what}, which is no trial class\n"
             "  expected: a class that is derived from one of `pedl.frameworks`, such as `TFKerasTrial`",
             "derive it, or correct `entrypoint`",
         )

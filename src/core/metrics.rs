@@ -20,6 +20,8 @@ const TRAIN: &str = "train ";
 #[derive(Debug, Default)]
 pub(crate) struct Averages {
     sums: Vec<Sum>,
+    /// Of each call since they were taken last; none where nobody asks.
+    calls: Option<Vec<Vec<(String, f64)>>>,
     /// Names of the items, for calls that return a list.
     names: HashMap<TextId, Arc<[String]>>,
 }
@@ -40,6 +42,9 @@ impl Averages {
 
     /// Adds what a call returned. Anything but scalars is left out.
     pub(crate) fn add(&mut self, identity: TextId, mut value: Decoder<'_>) {
+        if let Some(calls) = &mut self.calls {
+            calls.push(Vec::new());
+        }
         // A value that does not follow the format is found by who decodes it for its own sake.
         let _ = self.try_add(identity, &mut value);
     }
@@ -65,7 +70,17 @@ impl Averages {
             .collect()
     }
 
-    /// Begins anew.
+    /// Has the scalars of each call kept until they are taken.
+    pub(crate) fn keep_calls(&mut self) {
+        self.calls.get_or_insert_with(Vec::new);
+    }
+
+    /// The scalars of each call since this was called last.
+    pub(crate) fn take_calls(&mut self) -> Vec<Vec<(String, f64)>> {
+        self.calls.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Begins the averages anew.
     pub(crate) fn clear(&mut self) {
         self.sums.clear();
     }
@@ -114,6 +129,9 @@ impl Averages {
 
     /// `place` is where the name stood last time, most likely.
     fn add_scalar(&mut self, identity: TextId, place: usize, name: &[u8], value: f64) {
+        if let Some(call) = self.calls.as_mut().and_then(|calls| calls.last_mut()) {
+            call.push((String::from_utf8_lossy(name).into_owned(), value));
+        }
         let is_it = |sum: &Sum| sum.identity == identity && sum.name.as_bytes() == name;
         let place = if self.sums.get(place).is_some_and(is_it) {
             Some(place)
@@ -447,6 +465,28 @@ mod tests {
             ("model 1 loss".to_owned(), 20.0),
         ];
         assert_eq!(averages.take(&tables), expected);
+    }
+
+    #[test]
+    fn the_scalars_of_each_call_are_kept_where_somebody_asks() {
+        let mut tables = Tables::default();
+        let identity = tables.intern(b"train model 0");
+        let mut averages = Averages::default();
+        let train = |averages: &mut Averages, loss| {
+            let mut value = Encoded::default();
+            value.encoder().float(loss);
+            add(averages, identity, &value);
+        };
+        train(&mut averages, 1.0);
+        assert!(averages.take_calls().is_empty());
+        averages.keep_calls();
+        train(&mut averages, 2.0);
+        // A replay clears the averages at the end of a step.
+        averages.clear();
+        train(&mut averages, 3.0);
+        let of = |loss| vec![("loss".to_owned(), loss)];
+        assert_eq!(averages.take_calls(), [of(2.0), of(3.0)]);
+        assert!(averages.take_calls().is_empty());
     }
 
     #[test]

@@ -493,6 +493,16 @@ impl Training {
         self.metrics.set_names(identity, names);
     }
 
+    /// Has the metrics of each training call kept until they are taken.
+    pub fn keep_call_metrics(&mut self) {
+        self.metrics.keep_calls();
+    }
+
+    /// The metrics of each training call since this was called last, answered calls too.
+    pub fn take_call_metrics(&mut self) -> Vec<Vec<(String, f64)>> {
+        self.metrics.take_calls()
+    }
+
     /// The step that ended with the last batch is over, and its calls are appended: writes it into the
     /// journal, and says so, unless a line on the terminal does already (`is_live`). `epoch` is that of the
     /// last batch, from 0; none in a loop of the script's own. `wait` is none where batches do not come from a data set.

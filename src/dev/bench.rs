@@ -225,10 +225,12 @@ fn measure_stack(
     repository: &Repository,
     executable: &Path,
 ) -> Result<()> {
-    let Some(interpreter) = Interpreter::find(&stack.python) else {
-        let wanted = stack.python.join(", ");
-        println!("\n{}: skipped, no Python {wanted} was found", stack.name);
-        return Ok(());
+    let interpreter = match Interpreter::of(stack) {
+        Ok(interpreter) => interpreter,
+        Err(why) => {
+            println!("\n{}: skipped, {why}", stack.name);
+            return Ok(());
+        }
     };
     let environment = Environment::of(stack, &interpreter)?;
     let target = executable.ancestors().nth(2).unwrap_or(repository.root());

@@ -156,10 +156,12 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
             println!("{}: skipped: {why}", stack.name);
             continue;
         }
-        let Some(interpreter) = Interpreter::find(&stack.python) else {
-            let versions = stack.python.join(", ");
-            println!("{}: skipped: no Python {versions} was found", stack.name);
-            continue;
+        let interpreter = match Interpreter::of(stack) {
+            Ok(interpreter) => interpreter,
+            Err(why) => {
+                println!("{}: skipped: {why}", stack.name);
+                continue;
+            }
         };
         here.push((stack, script, interpreter));
     }

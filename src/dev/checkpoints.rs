@@ -81,10 +81,12 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
 }
 
 fn measure(stack: &Stack, repository: &Repository, executable: &Path) -> Result<bool> {
-    let Some(interpreter) = Interpreter::find(&stack.python) else {
-        let wanted = stack.python.join(", ");
-        println!("\n{}: skipped, no Python {wanted} was found", stack.name);
-        return Ok(true);
+    let interpreter = match Interpreter::of(stack) {
+        Ok(interpreter) => interpreter,
+        Err(why) => {
+            println!("\n{}: skipped, {why}", stack.name);
+            return Ok(true);
+        }
     };
     let environment = Environment::of(stack, &interpreter)?;
     let target = executable.ancestors().nth(2).unwrap_or(repository.root());

@@ -307,9 +307,12 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
                 }
             };
             let stack = library.stack(on, &matrix)?;
-            let Some(interpreter) = Interpreter::find(&stack.python) else {
-                println!("  skipped: no Python {} was found", stack.python.join(", "));
-                continue;
+            let interpreter = match Interpreter::of(&stack) {
+                Ok(interpreter) => interpreter,
+                Err(why) => {
+                    println!("  skipped: {why}");
+                    continue;
+                }
             };
             let environment = Environment::of(&stack, &interpreter)?;
             println!("  {}", environment.directory.display());

@@ -27,8 +27,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let matrix = Matrix::read(&repository)?;
     let stack = matrix.stack(STACK)?;
     let executable = repository.build()?;
-    let interpreter = Interpreter::find(&stack.python)
-        .ok_or_else(|| Failure::new(format!("no Python {} was found", stack.python.join(", "))))?;
+    let interpreter = Interpreter::of(stack).map_err(Failure::new)?;
     let environment = Environment::of(stack, &interpreter)?;
     let target = executable.ancestors().nth(2).unwrap_or(repository.root());
     let mut command = environment.command();

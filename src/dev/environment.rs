@@ -53,12 +53,13 @@ pub(crate) struct Environment {
 impl Environment {
     /// Finds or makes the environment of a stack. Without a Python for it there is none, and a line says so.
     pub(crate) fn of_measured(stack: &Stack) -> Result<Option<Self>> {
-        let Some(interpreter) = Interpreter::find(&stack.python) else {
-            let wanted = stack.python.join(", ");
-            println!("\n{}: skipped, no Python {wanted} was found", stack.name);
-            return Ok(None);
-        };
-        Self::of(stack, &interpreter).map(Some)
+        match Interpreter::of(stack) {
+            Ok(interpreter) => Self::of(stack, &interpreter).map(Some),
+            Err(why) => {
+                println!("\n{}: skipped, {why}", stack.name);
+                Ok(None)
+            }
+        }
     }
 
     /// Finds or makes the environment of a stack for an interpreter.
@@ -147,6 +148,7 @@ fn directory_name(stack: &Stack, interpreter: &Interpreter) -> String {
     for part in stack
         .requirements
         .iter()
+        .chain(&stack.system)
         .map(String::as_str)
         .chain([&*path])
     {
@@ -168,7 +170,11 @@ fn make(stack: &Stack, interpreter: &Interpreter, directory: &Path, python: &Pat
     }
     // Debian's Python has `venv`, but may lack `ensurepip`: an environment without pip always works.
     let mut venv = process::python(&interpreter.path);
-    venv.args(["-m", "venv", "--without-pip"]).arg(directory);
+    venv.args(["-m", "venv", "--without-pip"]);
+    if !stack.system.is_empty() {
+        venv.arg("--system-site-packages");
+    }
+    venv.arg(directory);
     run(venv, QUICK_LIMIT, "cannot make a virtual environment")
         .map_err(|failure| failure.hint("on Debian and Ubuntu: `apt install python3-venv`"))?;
 
@@ -265,6 +271,7 @@ mod tests {
             workers: None,
             only_trains: None,
             optional: None,
+            system: Vec::new(),
         };
         let path = PathBuf::from(python);
         directory_name(

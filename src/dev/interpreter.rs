@@ -13,11 +13,24 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
+use crate::matrix::Stack;
 use crate::process::{self, Output, Running};
 
 /// What a candidate prints about itself. `sys.executable` is the real one behind pyenv's scripts.
 const QUESTION: &str = "import json, sys; print(json.dumps(\
     {'version': '%d.%d.%d' % sys.version_info[:3], 'path': sys.executable}))";
+
+/// Prints the packages of Debian that it lacks, on a line: of the modules that are named behind it, and of the shared library
+/// that `pedl-run` loads.
+const LACKING: &str = "import importlib.util, os, sys, sysconfig\n\
+    lacking = ['python3-' + name for name in sys.argv[1:] if not importlib.util.find_spec(name)]\n\
+    library = map(sysconfig.get_config_var, ('LIBDIR', 'INSTSONAME'))\n\
+    if not os.path.exists(os.path.join(*library)):\n    \
+        lacking.append('libpython%d.%d' % sys.version_info[:2])\n\
+    print(' '.join(lacking))";
+
+/// Where a distribution has its own Python.
+const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
 /// A candidate that does not answer within this time is no interpreter.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -49,6 +62,28 @@ impl Interpreter {
         serde_json::from_str(last).map_err(|_| no(&format!("it answered `{}`", answer.trim())))
     }
 
+    /// The one for a stack, or why there is none.
+    pub(crate) fn of(stack: &Stack) -> std::result::Result<Self, String> {
+        let versions = stack.python.join(", ");
+        if stack.system.is_empty() {
+            return Self::find(&stack.python).ok_or(format!("no Python {versions} was found"));
+        }
+        let Ok(found) = Self::at(Path::new(OF_THE_SYSTEM)) else {
+            return Err(format!("there is no `{OF_THE_SYSTEM}`"));
+        };
+        if !stack.python.iter().any(|version| found.is(version)) {
+            let what = format!("`{OF_THE_SYSTEM}` is Python {}", found.version);
+            return Err(format!("{what}, and not {versions}"));
+        }
+        match found.lacking(&stack.system) {
+            Ok(packages) if packages.is_empty() => Ok(found),
+            Ok(packages) => Err(format!(
+                "`{OF_THE_SYSTEM}` lacks what `apt-get install {packages}` installs"
+            )),
+            Err(failure) => Err(failure.to_string()),
+        }
+    }
+
     /// The first one that answers, of the versions in this order; none is no error.
     pub(crate) fn find(versions: &[String]) -> Option<Self> {
         versions.iter().find_map(|version| {
@@ -74,6 +109,21 @@ impl Interpreter {
             .iter()
             .filter_map(|candidate| Self::at(candidate).ok())
             .find(|found| found.version == version)
+    }
+
+    /// The packages of Debian that bring these modules, and the shared library, where they are not there; in one text.
+    fn lacking(&self, modules: &[String]) -> Result<String> {
+        let mut command = process::python(&self.path);
+        command.args(["-I", "-c", LACKING]).args(modules);
+        let mut asked = Running::start(command, Output::Keep)?;
+        let ended = asked.wait(ANSWER_LIMIT)?;
+        let answer = asked.text();
+        if !ended.success() {
+            let what = format!("`{}` did not say what it lacks", self.path.display());
+            return Err(Failure::new(format!("{what}: {}", answer.trim())));
+        }
+        // Warnings may come first.
+        Ok(answer.lines().next_back().unwrap_or_default().to_owned())
     }
 
     /// Whether it is linked against a libpython, so that `pedl-run` can embed it.
@@ -138,9 +188,9 @@ fn patch(name: &OsStr, version: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
-    use super::{Interpreter, patch};
+    use super::{Interpreter, OF_THE_SYSTEM, patch};
 
     #[test]
     fn a_version_is_a_whole_number() {
@@ -153,5 +203,17 @@ mod tests {
         assert_eq!(patch(OsStr::new("3.11.7"), "3.11"), Some(7));
         assert_eq!(patch(OsStr::new("3.11.7"), "3.1"), None);
         assert_eq!(patch(OsStr::new("3.11-dev"), "3.11"), None);
+    }
+
+    #[test]
+    fn what_the_system_lacks_is_named_by_its_packages() {
+        let Ok(python) = Interpreter::at(Path::new(OF_THE_SYSTEM)) else {
+            println!("skipped: there is no `{OF_THE_SYSTEM}`");
+            return;
+        };
+        let modules = ["json", "none_such"].map(str::to_owned);
+        let lacking = python.lacking(&modules).expect("it answers");
+        assert_eq!(lacking.split(' ').next(), Some("python3-none_such"));
+        assert!(!lacking.contains("json"));
     }
 }

@@ -36,12 +36,25 @@ pub(crate) struct Stack {
     pub(crate) workers: Option<u32>,
     pub(crate) only_trains: Option<String>,
     pub(crate) optional: Option<String>,
+    #[serde(default)]
+    pub(crate) system: Vec<String>,
 }
 
 /// Distributions that a stack is for.
 const FRAMEWORKS: [&str; 5] = ["keras", "tensorflow", "tensorflow-cpu", "jax", "torch"];
 
 impl Stack {
+    /// All of its packages, in words.
+    pub(crate) fn contents(&self) -> String {
+        let requirements = self.requirements.iter().cloned();
+        let all: Vec<_> = self.of_system().chain(requirements).collect();
+        all.join(" ")
+    }
+
+    fn of_system(&self) -> impl Iterator<Item = String> {
+        self.system.iter().map(|it| format!("{it} of the system"))
+    }
+
     /// The frameworks and their versions, in words.
     pub(crate) fn summary(&self) -> String {
         let is_framework = |text: &&String| {
@@ -49,7 +62,8 @@ impl Stack {
             FRAMEWORKS.contains(&name)
         };
         let found = self.requirements.iter().filter(is_framework);
-        let found: Vec<_> = found.map(|text| text.replace("==", " ")).collect();
+        let found = found.map(|text| text.replace("==", " "));
+        let found: Vec<_> = found.chain(self.of_system()).collect();
         found.join(", ")
     }
 }

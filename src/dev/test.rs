@@ -151,9 +151,9 @@ impl Session {
     fn stack(&self, stack: &Stack, executable: &Path) -> Result<Part> {
         headline(&stack.name);
         let started = Instant::now();
-        let Some(interpreter) = Interpreter::find(&stack.python) else {
-            let why = format!("no Python {} was found", stack.python.join(", "));
-            return Ok(skipped(stack, &why));
+        let interpreter = match Interpreter::of(stack) {
+            Ok(interpreter) => interpreter,
+            Err(why) => return Ok(skipped(stack, &why)),
         };
         println!(
             "Python {} at {}",
@@ -169,11 +169,7 @@ impl Session {
                 return Ok(Part::error(&stack.name, remark, started.elapsed()));
             }
         };
-        println!(
-            "{}: {}",
-            environment.directory.display(),
-            stack.requirements.join(" ")
-        );
+        println!("{}: {}", environment.directory.display(), stack.contents());
 
         let started = Instant::now();
         let mut pytest = pytest(&self.repository, &environment, &stack.name, executable);

@@ -132,6 +132,7 @@ pub(crate) static FIELDS: &[Field] = &[
 static SCRIPT: &[Field] = &[
     row("script", Kind::Text, Required, Itself, "path of the script, below the model definition"),
     row("args", Kind::List(&Kind::Argument), Is("[]"), Itself, "arguments of the script"),
+    row("callbacks", TEXT_LIST, Is("[]"), Itself, "what is called around its steps, each `module:object`"),
 ];
 
 #[rustfmt::skip]

@@ -19,7 +19,7 @@ use pedl_core::trial::{LAUNCH_SCHEMA, Launch};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyList, PyString, PyTuple};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
 
@@ -556,6 +556,20 @@ impl Trial {
             training.set_metric_names(training.text_id(identity)?, names);
             Ok(())
         })
+    }
+
+    /// Has the metrics of each training call kept, for callbacks of steps.
+    fn keep_batch_metrics(&self) {
+        self.training().keep_call_metrics();
+    }
+
+    /// The metrics of each training call since this was called last: a list of dicts of numbers.
+    fn take_batch_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let calls = self.training().take_call_metrics();
+        calls
+            .into_iter()
+            .map(|call| call.into_py_dict(py))
+            .collect()
     }
 
     /// The step that ended with the last batch is over, and its calls are appended.

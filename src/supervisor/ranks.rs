@@ -74,7 +74,7 @@ impl Ranks {
                 Failure::new(Exit::Configuration, what)
                     .detail(format!("expected: a whole number from 0 to {}", below - 1))
                     .detail("the model definition was not started")
-                    .hint("start the ranks with `torchrun --no-python --nproc_per_node N pedl-run ...`, or unset `WORLD_SIZE`")
+                    .hint("start the ranks with `torchrun --no_python --nproc_per_node N pedl-run ...`, or unset `WORLD_SIZE`")
             })
         };
         if variable("WORLD_SIZE").is_none_or(|text| text.is_empty()) {

@@ -86,6 +86,10 @@ def main():
                 "ends": ends,
                 "processes": sorted({process for process, _ in builders}),
                 "threads": sorted({thread for _, thread in builders}),
+                # Each epoch may have threads of its own.
+                "threads at once": max(
+                    len({thread for (_, thread), end in zip(builders, ends) if end == epoch}) for epoch in set(ends)
+                ),
                 "trainer": [os.getpid(), threading.get_ident()],
                 # How many were built before the batch at this place was taken, and not taken yet.
                 "ahead": max(

@@ -7,10 +7,12 @@ FAULT is what `__getitem__` does when item 5 is built, once in all starts, and w
     none, kill, segv, exit, stuck, raise, unlike, unsendable
 
 Besides the hash of the weights it prints how many workers are left after the fit; `built.txt` has the process that built
-each item, and `ends.txt` the moment in ns at which each batch was trained on; but for `silent` runs. Keras 2 and 3.
+each item, `ends.txt` the moment in ns at which each batch was trained on, and `collections.txt` that at which each full
+collection of Python's garbage in the process that trains was done; but for `silent` runs. Keras 2 and 3.
 """
 
 import ctypes
+import gc
 import hashlib
 import io
 import os
@@ -108,11 +110,18 @@ class Ends(keras.callbacks.Callback):
     on_train_batch_end = on_batch_end
 
 
+def note_collection(phase, collection, trainer=os.getpid()):
+    """A hook of `gc`."""
+    if phase == "stop" and collection["generation"] == 2 and os.getpid() == trainer:
+        note("collections", int(time.monotonic() * 1e9))
+
+
 def inputs_of(width):
     """How a first layer says it in both generations."""
     return {} if IS_KERAS_3 else {"input_shape": (width,)}
 
 
+gc.callbacks.append(note_collection)
 model = keras.models.Sequential([keras.layers.Dense(4, activation="tanh", **inputs_of(3)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 if IS_KERAS_3:

@@ -27,7 +27,7 @@ def main():
     host = None
     try:
         # What the definition draws, also while it is imported, goes by the trial's seed at every start.
-        _seed(known["trial_seed"])
+        seed_python(known["trial_seed"])
         definition = Definition(os.getcwd(), known["definition"]["module"], known["configuration"] or {})
         host = hosted(definition.trial_class.__name__)
         run(definition, known, host)
@@ -35,13 +35,14 @@ def main():
         (host or hosted("")).refuse(error.message, error.hint)
 
 
-def run(definition, known, host):
+def run(definition, known, host, make_steps=Steps):
     """Trains a trial class.
 
     Args:
         definition: the `Definition`.
         known: the context of the trial.
         host: what counts batches and records calls.
+        make_steps: makes the `Steps`.
 
     Raises:
         DefinitionError: the user's classes and functions are not what they have to be.
@@ -53,7 +54,7 @@ def run(definition, known, host):
     loaders = Loaders(definition, configuration, hparams) if definition.trial_class._has_data_loaders else None
     download(definition, known, host)
     trial = call_with(definition.trial_class, hparams=hparams)
-    steps = Steps(call_with(trial.callbacks, hparams=hparams), known["batches_per_step"])
+    steps = make_steps(call_with(trial.callbacks, hparams=hparams), known["batches_per_step"])
     controller.run(trial, loaders, hparams, steps, host)
     host.finish()
 
@@ -97,7 +98,8 @@ class Loaders:
         return tuple(made)
 
 
-def _seed(seed):
+def seed_python(seed):
+    """Seeds the generators of Python and, where it is there, of NumPy."""
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -40,6 +40,7 @@ def run(trial, _loaders, hparams, steps, host):
         # The trial has its directory from here on, and in it that of the Estimator.
         host.begin_in(session)
     loop = _Loop(estimator, eval_spec, steps, host, v1)
+    host.saved_by(loop.saved)
     exports = _Exports(trial, estimator, hparams)
     if exports.folders:
         host.export_with_checkpoints(exports.folders, lambda: exports.write(loop))
@@ -111,7 +112,10 @@ class _Loop:
     Attributes:
         loss: its tensor.
         session: the one that trains.
+        is_closed: whether that is over.
     """
+
+    is_closed = False
 
     def __init__(self, estimator, spec, steps, host, v1):
         self._estimator = estimator
@@ -151,6 +155,16 @@ class _Loop:
     def save_for_export(self, path):
         """Writes the variables as they are. Returns the path by which they are read."""
         return self._exporter.save(self.session, path, write_meta_graph=False, write_state=False)
+
+    def saved(self, directory):
+        """Saves the variables, without the host. Returns the path by which they are read."""
+        if self.is_closed:
+            raise DefinitionError(
+                f"a hook of the trial class has ended its training, {self._host.batches_left} batches before the end "
+                "of the step\n"
+                "  expected: the whole step; nothing was saved"
+            )
+        return self.save_for_export(os.path.join(directory, "model.ckpt"))
 
     def _validate(self):
         self._steps.validation_begins()
@@ -224,5 +238,8 @@ def _hooks(v1, loop):
 
         def after_run(self, run_context, run_values):
             loop.batch_ended(run_values.results, run_context)
+
+        def end(self, session):
+            loop.is_closed = True
 
     return Begins(), Ends()

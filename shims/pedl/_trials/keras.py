@@ -6,6 +6,7 @@ order, and shuffles itself in `on_epoch_end`.
 """
 import importlib
 import inspect
+import os
 
 from pedl._context import context
 from pedl._trials import keras_metrics, shares
@@ -29,7 +30,7 @@ _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 
 def run(trial, loaders, hparams, steps, host):
     """Trains the trial. What the arguments are: `pedl._trials.run`."""
-    package = _package(trial)
+    package = package_of(trial)
     _check_version(context().get("ranks"))
     _configure_session(trial, hparams, package)
     ranks = host.of_tensorflow(context().get("ranks"))
@@ -58,8 +59,11 @@ def run(trial, loaders, hparams, steps, host):
         return names.told(metrics)
 
     host.watch_validations(steps.validation_begins, ended)
+    host.saved_by(lambda directory: _saved(model, directory, hasattr(package, "version")))
+    if not host.bounds_fits:
+        callbacks.append(_stops(package, host, model))
     with ranks.guard():
-        fit.train(callbacks)
+        fit.train(callbacks, 1 if host.bounds_fits else host.batches_left)
     if validated[-1:] != [host.batches]:
         steps.validation_begins()
         with ranks.guard():
@@ -86,8 +90,8 @@ def _callbacks_of(trial, hparams):
     return callbacks
 
 
-def _package(trial):
-    """Keras, or the one within TensorFlow."""
+def package_of(trial):
+    """Keras, or the one within TensorFlow: what a trial, or its class, is of."""
     top, _, rest = trial._package.partition(".")
     package = importlib.import_module(top)
     # It is an attribute in all versions, and a module in some.
@@ -220,7 +224,11 @@ def _of_kind(items, kind):
 
 
 class _Fit:
-    """How this Keras trains and validates a model."""
+    """How this Keras trains and validates a model.
+
+    Raises:
+        DefinitionError: this Keras cannot validate on such data where it trains on other.
+    """
 
     def __init__(self, model, package, training, validation):
         self._model = model
@@ -232,12 +240,24 @@ class _Fit:
         self._uses_generators = is_of_graphs or not (hasattr(package, "version") or "workers" in parameters)
         self._uses_generators = self._uses_generators and hasattr(model, "fit_generator")
         self._takes_workers = "workers" in parameters
+        if is_of_graphs and not training.is_sequence and validation.is_sequence:
+            raise DefinitionError(
+                "`make_data_loaders` returned a `tf.data.Dataset` to train on, and a `Sequence` to validate on\n"
+                f"  expected: a `tf.data.Dataset` for both, since `fit` of TensorFlow {tensorflow.__version__} takes no other "
+                "mixture but a `Sequence` to train on; nothing was trained",
+            )
 
-    def train(self, callbacks):
-        """Trains as long as the plan has batches."""
+    def train(self, callbacks, epochs):
+        """Trains as long as the plan has batches.
+
+        Args:
+            callbacks: of Keras.
+            epochs: how many there are where the plan does not say.
+        """
         data, validation = self._training, self._validation
         method = self._model.fit_generator if self._uses_generators and data.is_sequence else self._model.fit
-        given = {"callbacks": callbacks, "verbose": 0, "shuffle": False, "validation_data": validation.source}
+        given = {"callbacks": callbacks, "epochs": epochs, "verbose": 0, "shuffle": False}
+        given["validation_data"] = validation.source
         if data.is_sequence and (self._takes_workers or method != self._model.fit):
             given.update(data.workers)
         if "validation_freq" in inspect.signature(method).parameters:
@@ -294,3 +314,29 @@ def _step_begins(package, steps):
 
 def _step_ends(package, steps, names):
     return _callback(package, "StepEnds", "on_train_batch_end", lambda logs: steps.batch_ended(names.of_batch(logs or {})))
+
+
+def _stops(package, host, model):
+    """A callback of Keras, for the last place of their list: where nothing else does, it ends the fit with the last batch."""
+
+    def stop(_logs):
+        if not host.batches_left:
+            model.stop_training = True
+
+    return _callback(package, "Stops", "on_train_batch_end", stop)
+
+
+# -- without the host --------------------------------------------------------------------------------------------------
+
+
+def _saved(model, directory, is_keras_3):
+    """Saves a model whole, or its weights where nothing but code describes it. Returns the path."""
+    try:
+        model.get_config()
+    except NotImplementedError:
+        path = os.path.join(directory, "model.weights.h5")
+        model.save_weights(path)
+        return path
+    path = os.path.join(directory, "model.keras" if is_keras_3 else "model.h5")
+    model.save(path)
+    return path

@@ -4,6 +4,7 @@ A batch is one recorded call. In a replay it is answered, and its data is skippe
 of its scheduler is put in where the checkpoint was taken.
 """
 import importlib
+import os
 
 from pedl._context import context
 from pedl._trials import metrics
@@ -33,6 +34,7 @@ def run(trial, loaders, hparams, steps, host):
     if scheduler is not None:
         _checked(scheduler, LRScheduler, "create_lr_scheduler")
     training.provide(trial, model, optimizer, scheduler, pair)
+    host.saved_by(lambda directory: _saved(torch, directory, model, optimizer, scheduler))
     passes = [training.passes(pair[0], is_shared=True), training.passes(pair[1])]
     training.compare(host.described())
     host.begin(training.causes())
@@ -42,6 +44,16 @@ def run(trial, loaders, hparams, steps, host):
     with host.loop():
         loop.train()
     loop.close()
+
+
+def _saved(torch, directory, model, optimizer, scheduler):
+    """Saves what is trained, without the host. Returns the path of what `torch.load(..., weights_only=True)` reads."""
+    saved = {"model_state_dict": model.state_dict(), "optimizer_state_dict": optimizer.state_dict()}
+    if scheduler is not None:
+        saved["lr_scheduler_state_dict"] = scheduler._scheduler.state_dict()
+    path = os.path.join(directory, "trial.pt")
+    torch.save(saved, path)
+    return path
 
 
 def _checked(value, kind, method):
@@ -177,9 +189,8 @@ class _Loop:
         self._data.skip()
 
     def _train_batch(self):
-        number = self._host.batches
-        ranks = self._ranks
-        with ranks.guard(), self._training.alone("train", number, *ranks.key):
+        number, ranks = self._host.batches, self._ranks
+        with ranks.guard(), self._training.of_batch(number):
             batch = self._data.take()
             if self._data.has_begun_late:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
@@ -200,18 +211,29 @@ class _Loop:
         if self._clip is not None:
             self._clip(self._model.parameters())
         self._optimizer.step()
-        # Not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same to all
-        # optimizers.
-        for parameter in self._parameters():
-            parameter.grad = None
+        self._forget_gradients()
         self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_BATCH)
         if self._data.is_at_end:
             self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
 
-    def _parameters(self):
-        yield from self._model.parameters()
+    def _forget_gradients(self):
+        """Those of the model and of what the optimizer has besides.
+
+        Not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same to all
+        optimizers. `Model.parameters()` goes through all of its modules, and takes longer than this.
+        """
         for group in self._optimizer.param_groups:
-            yield from group["params"]
+            for parameter in group["params"]:
+                parameter.grad = None
+        seen, waiting = set(), [self._model]
+        for module in waiting:
+            if module is None or id(module) in seen:
+                continue
+            seen.add(id(module))
+            waiting.extend(module._modules.values())
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    parameter.grad = None
 
     def _step_scheduler(self, mode):
         if self._mode is mode:
@@ -303,8 +325,7 @@ def _plain(measured):
 def _plain_value(value):
     detach = getattr(value, "detach", None)
     if detach is not None:
-        value = detach().cpu()
-        return value.numpy().copy() if value.dim() else value.item()
+        return detach().cpu().numpy().copy() if value.dim() else value.item()
     return value.item() if getattr(value, "shape", None) == () else value
 
 

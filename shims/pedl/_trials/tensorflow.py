@@ -12,6 +12,7 @@ is computed but its record, so that the iterators are where they were.
 be run by itself.
 """
 import importlib
+import os
 
 from pedl._trials import datasets, metrics
 from pedl.errors import DefinitionError
@@ -33,10 +34,17 @@ def run(trial, loaders, hparams, steps, host):
         host.name_metrics_of_runs(session.graph, graph.metric_names)
         session.run(graph.initializers)
         host.keep_graph(session.graph, feeding.record, feeding.is_training, graph.outputs)
+        host.saved_by(lambda directory: _saved(session, directory, v1))
         host.begin_in(session)
         with host.loop():
             _Loop(session, graph, feeding, steps, host).train()
             host.finish()
+
+
+def _saved(session, directory, v1):
+    """Saves the variables, without the host. Returns the path by which a `Saver` reads them."""
+    with session.graph.as_default():
+        return v1.train.Saver().save(session, os.path.join(directory, "model.ckpt"))
 
 
 class _Feeding:

@@ -103,8 +103,12 @@ def make_data_loaders(experiment_config, hparams):
     if loaders in ("threads", "processes", "main"):
         workers = {"workers": 0 if loaders == "main" else 2, "use_multiprocessing": loaders == "processes"}
         return data.KerasDataAdapter(training, max_queue_size=4, **workers), validation
-    if loaders in ("dataset", "datasets"):
-        return dataset_of(training), validation if loaders == "dataset" else dataset_of(validation)
+    if loaders == "datasets":
+        return dataset_of(training), dataset_of(validation)
+    if loaders == "dataset and sequence":
+        return dataset_of(training), validation
+    if loaders == "sequence and dataset":
+        return training, dataset_of(validation)
     if loaders == "items":
         return Items(training), Items(validation)
     return training, validation

@@ -3,6 +3,7 @@ import hashlib
 import io
 import os
 import signal
+import time
 
 import numpy as np
 import pedl
@@ -18,6 +19,14 @@ def note(text):
     """Writes a line where checkpoints know nothing of it."""
     with io.FileIO(os.environ["NOTES"], "a") as file:
         file.write((text + "\n").encode())
+
+
+def die():
+    """Dies, once all ranks have a checkpoint to go on from: checkpoints are written while they train."""
+    trials = os.environ["TRIALS"].split(os.pathsep)
+    while not all(os.path.lexists(os.path.join(trial, "latest")) for trial in trials):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Rows(torch.utils.data.Dataset):
@@ -96,10 +105,12 @@ class RanksTrial(PyTorchTrial):
         note(f"batch {RANK} {batch_idx}")
         if self.hparams.get("wrong") == "model":
             model = self.model
+        if self.hparams.get("wrong") == f"raises {RANK} {batch_idx}":
+            raise RuntimeError("the connection to the database is lost")
         rows, labels = batch
         self.seen += len(rows)
         if os.environ.get("KILL") == f"{RANK} {batch_idx}":
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
         return {"loss": torch.nn.functional.cross_entropy(model(rows), labels), "seen": self.seen}
 
     def evaluate_batch(self, batch, model):

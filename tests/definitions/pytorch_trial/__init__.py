@@ -1,8 +1,12 @@
 """Small trials of PyTorch; hyperparameters say which, and how. At its end each prints the hash of its weights."""
+import atexit
 import hashlib
+import inspect
 import io
 import os
 import random
+import signal
+import time
 
 import numpy as np
 import pedl
@@ -31,6 +35,16 @@ def note(text):
     if "NOTES" in os.environ:
         with io.FileIO(os.environ["NOTES"], "a") as file:
             file.write((text + "\n").encode())
+
+
+def hold(moment):
+    """Waits to be killed where that is asked for."""
+    if os.environ.get("HOLD") == str(moment):
+        note(f"holds {moment}")
+        signal.pause()
+
+
+atexit.register(hold, "exit")
 
 
 class Rows(torch.utils.data.Dataset):
@@ -127,7 +141,9 @@ class Net(torch.nn.Module):
         self.layers = torch.nn.Sequential(
             torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(8, 2)
         )
-        self.register_buffer("seen", torch.zeros(1), persistent=False)
+        # Before torch 1.6 all buffers are part of `state_dict`.
+        is_told = "persistent" in inspect.signature(self.register_buffer).parameters
+        self.register_buffer("seen", torch.zeros(1), **({"persistent": False} if is_told else {}))
         self.calls = 0
 
     def forward(self, rows):
@@ -135,6 +151,8 @@ class Net(torch.nn.Module):
         if self.training:
             self.calls += 1
             self.seen += 1
+            hold(self.calls)
+            time.sleep(float(os.environ.get("PAUSE", "0")))
         return self.layers(rows) * (1 + 0.001 * self.calls + 0.001 * self.seen)
 
 
@@ -144,6 +162,22 @@ class Meter:
     def __init__(self):
         self.total = 0.0
         self.last = None
+
+
+class OwnState(torch.optim.SGD):
+    """An optimizer that tells its state in a way of its own."""
+
+    def _each(self):
+        return [self.state[parameter] for group in self.param_groups for parameter in group["params"]]
+
+    def state_dict(self):
+        """The momenta."""
+        return {"momenta": [state["momentum_buffer"] for state in self._each()]}
+
+    def load_state_dict(self, state):
+        """As `state_dict` told it."""
+        for own, momentum in zip(self._each(), state["momenta"]):
+            own["momentum_buffer"] = momentum
 
 
 class _Base(PyTorchTrial):
@@ -157,6 +191,7 @@ class _Base(PyTorchTrial):
         kinds = {
             "adam": lambda: torch.optim.Adam(model.parameters(), lr=0.01),
             "sgd": lambda: torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+            "own": lambda: OwnState(model.parameters(), lr=0.05, momentum=0.9),
         }
         return kinds[given("optimizer")]()
 

@@ -19,6 +19,7 @@ class TensorpackTrial(Trial):
     """
 
     _controller = "pedl._trials.tensorpack"
+    _not_local = "its DataFlows are drawn from, and seeded, by pedl-run"
 
     @abc.abstractmethod
     def build_model(self, hparams, trainer_type):

@@ -1,0 +1,381 @@
+"""Runs one step of a trial class without the host: `pedl.local`.
+
+The loops are those of `pedl-run` (`keras.py`, ...). What they ask of the host is answered here: there is one step, nothing is
+recorded, and what was trained is saved at the end, by the framework itself.
+
+Nothing of the process is changed for good: the trial of `pedl` is put back, and with TensorFlow 1 the graph and the session
+of Keras. Random generators go by the seed from then on. On TensorFlow 2 a `TensorFlowTrial` and an `EstimatorTrial` switch
+its newer behaviour off, as they do in `pedl-run`.
+"""
+import contextlib
+import importlib
+import json
+import os
+import random
+import sys
+import tempfile
+
+from pedl import _local
+from pedl._context import VARIABLE
+from pedl._definition import check_class
+from pedl._trials import metrics, run, seed_python
+from pedl._trials.steps import Steps
+from pedl.errors import DefinitionError
+
+# Batches in a step where nobody says (contract.md T19).
+_BATCHES = 100
+
+# The largest seed is one below this.
+_SEEDS = 1 << 31
+
+# What seeds the frameworks that are there.
+_SEEDING = (("torch", "manual_seed"), ("tensorflow", "compat.v1.set_random_seed"), ("keras", "utils.set_random_seed"))
+
+
+def run_step(trial_class, hparams, config, batches_per_step, directory, functions):
+    """What `pedl.local` does, and returns.
+
+    Args:
+        trial_class: as there.
+        hparams: as there, a dict.
+        config: as there, a dict.
+        batches_per_step: as there.
+        directory: as there.
+        functions: those that were given, by name; None for one that was not.
+    """
+    _check_is_no_definition()
+    definition = _Given(trial_class, functions)
+    known = _context(hparams, config, batches_per_step)
+    host = _Local(known, _new_directory(directory))
+
+    def make_steps(callbacks, size):
+        host.steps = _Steps(callbacks, size)
+        return host.steps
+
+    with _known(known), _own_graph(trial_class):
+        _seed(known["trial_seed"])
+        run(definition, known, host, make_steps)
+    means, _ = metrics.mean(host.steps.measured)
+    return _local.LocalRun(means, host.steps.measured, host.steps.validation, host.checkpoint)
+
+
+class _Local:
+    """What the loops go by, for one step: stands in the place of the host (`py_hooks/trials.py`).
+
+    Args:
+        known: the context of the trial.
+        directory: where what was trained is saved.
+
+    Attributes:
+        steps: counts the batches.
+        checkpoint: path of what was saved; None before.
+        bounds_fits: the length of a `fit` is for its caller to say.
+    """
+
+    is_validation_due = False
+    bounds_fits = False
+
+    def __init__(self, known, directory):
+        self.seed = known["trial_seed"]
+        self.work_directory = directory
+        # That of downloads: another run of the same definition takes them.
+        self.directory = os.getcwd()
+        self.checkpoint = None
+        self.steps = None
+        self._size = known["batches_per_step"]
+        self._save = None
+
+    @property
+    def batches(self):
+        return self.steps.batches
+
+    @property
+    def batches_left(self):
+        return max(0, self._size - self.batches)
+
+    def say(self, text):
+        sys.stderr.write(f"pedl: {text}\n")
+
+    def saved_by(self, save):
+        """What was trained is saved by `save(directory)`, which returns the path that the framework reads."""
+        self._save = save
+
+    def finish(self):
+        """The step is over; a loop may say so before its session is closed, and again after it."""
+        if self.checkpoint is None:
+            self.checkpoint = self._save(self.work_directory)
+
+    # -- computing ------------------------------------------------------------------------------------------------------
+
+    def train(self, live, _skip):
+        return live()
+
+    def validate(self, live):
+        return live()
+
+    def of_tensorflow(self, _ranks=None):
+        return One()
+
+    def of_torch(self, _ranks=None):
+        return importlib.import_module("pedl._trials.local_torch").Training()
+
+    @staticmethod
+    def untracked():
+        return contextlib.nullcontext()
+
+    @staticmethod
+    def loop():
+        return contextlib.nullcontext()
+
+    def export_with_checkpoints(self, _folders, export):
+        save = self._save
+
+        def save_all(directory):
+            path = save(directory)
+            export()
+            return path
+
+        self._save = save_all
+
+    # -- what nobody here wants to know ---------------------------------------------------------------------------------
+
+    def described(self):
+        return {}
+
+    def begin(self, causes=()):
+        pass
+
+    def begin_in(self, session):
+        pass
+
+    def name_metrics_of_runs(self, graph, names):
+        pass
+
+    def keep_graph(self, graph, record, is_training, outputs):
+        pass
+
+    def heed_signal(self):
+        pass
+
+    def watch_validations(self, begins, ended):
+        pass
+
+    def validated(self, scalars):
+        pass
+
+
+class One:
+    """One process, which has nobody to agree with (`py_hooks/advice/ranks.py`)."""
+
+    size = 1
+    rank = 0
+    key = ()
+
+    def guard(self):
+        return contextlib.nullcontext()
+
+    def scope(self):
+        return contextlib.nullcontext()
+
+    def adopt(self, _model):
+        return True
+
+
+class _Steps(Steps):
+    """Keeps what is measured.
+
+    Attributes:
+        measured: metrics of each batch.
+        validation: metrics of the validation.
+    """
+
+    has_callbacks = True
+
+    def __init__(self, callbacks, batches_per_step):
+        super().__init__(callbacks, batches_per_step)
+        self.measured = []
+        self.validation = None
+
+    @property
+    def batches(self):
+        return len(self.measured)
+
+    def batch_ended(self, measured):
+        self.measured.append(dict(measured))
+        super().batch_ended(measured)
+
+    def validated(self, measured):
+        self.validation = dict(measured)
+        super().validated(measured)
+
+
+# -- what was given ----------------------------------------------------------------------------------------------------
+
+
+class _Given:
+    """A class, and the functions beside it: what a `Definition` is of a directory.
+
+    Args:
+        trial_class: the class.
+        functions: those that were given, by name; None for one that was not.
+
+    Raises:
+        DefinitionError: it is no trial class, lacks methods, or is of a kind that is not run here.
+    """
+
+    def __init__(self, trial_class, functions):
+        check_class(trial_class, getattr(trial_class, "__name__", repr(trial_class)))
+        if trial_class._not_local is not None:
+            raise DefinitionError(
+                f"the trial class `{trial_class.__name__}` cannot be tried by `pedl.local`: {trial_class._not_local}\n"
+                "  nothing was trained",
+                "train one step of it: `pedl-run --config FILE --steps 1 DIRECTORY`",
+            )
+        self.trial_class = trial_class
+        self._functions = functions
+
+    def function(self, name, is_required):
+        """See `Definition`."""
+        module = self.trial_class.__module__
+        found = self._functions[name] or getattr(sys.modules.get(module), name, None)
+        if found is None and is_required:
+            raise DefinitionError(
+                f"the module `{module}` of the class `{self.trial_class.__name__}` has no function `{name}`\n"
+                f"  expected: `{name}(experiment_config, hparams)` beside the class",
+                f"define it there, or give it: `pedl.local({self.trial_class.__name__}, {name}=...)`",
+            )
+        return found
+
+
+def _check_is_no_definition():
+    known = json.loads(os.environ.get(VARIABLE, "{}"))
+    if known.get("definition"):
+        raise DefinitionError(
+            "`pedl.local` is called in a model definition that `pedl-run --config FILE DIR` trains\n"
+            "  expected: a notebook, or a script that is run by itself",
+            'put the call below `if __name__ == "__main__":`',
+        )
+
+
+def _context(hparams, config, batches_per_step):
+    """What `pedl` answers the trial."""
+    _check_is_dict(hparams, "hparams", "the values of hyperparameters by their names")
+    _check_is_dict(config, "config", "an experiment configuration, as a dict")
+    size = batches_per_step if batches_per_step is not None else config.get("batches_per_step", _BATCHES)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise DefinitionError(f"`batches_per_step` is {size!r}\n  expected: a whole number above 0")
+    seed = (config.get("reproducibility") or {}).get("experiment_seed")
+    known = {
+        "trial_id": 1,
+        "experiment_id": 1,
+        "trial_seed": random.SystemRandom().randrange(_SEEDS) if seed is None else seed,
+        "hyperparameters": {**_constants(config.get("hyperparameters") or {}, hparams), **hparams},
+        "configuration": {"data": {}, **config, "batches_per_step": size},
+        "batches_per_step": size,
+    }
+    try:
+        # Each process below gets a copy, as in `pedl-run`.
+        return json.loads(json.dumps(known))
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(
+            f"`hparams` or `config` of `pedl.local` holds what a configuration cannot hold: {error}\n"
+            "  expected: texts, numbers, truth values, None, and lists and dicts of these"
+        ) from None
+
+
+def _check_is_dict(value, name, expected):
+    if not isinstance(value, dict):
+        raise DefinitionError(
+            f"`{name}` of `pedl.local` is an object of class `{type(value).__name__}`\n  expected: {expected}"
+        )
+
+
+def _constants(described, given):
+    """The hyperparameters of a configuration that have one value.
+
+    Args:
+        described: as in the configuration.
+        given: those that are known.
+
+    Raises:
+        DefinitionError: another one would have to be drawn.
+    """
+    values = {}
+    for name, value in described.items():
+        if isinstance(value, dict) and value.get("type", "const") == "const" and "val" in value:
+            values[name] = value["val"]
+        elif not isinstance(value, dict) or "type" not in value:
+            values[name] = value
+        elif name not in given:
+            raise DefinitionError(
+                f"the hyperparameter `{name}` of the configuration is of type `{value['type']}`\n"
+                "  expected: a value; `pedl.local` draws none",
+                f'give one: `pedl.local(..., hparams={{"{name}": ...}})`',
+            )
+    return values
+
+
+def _new_directory(given):
+    if given is None:
+        return tempfile.mkdtemp(prefix="pedl-local-")
+    given = os.path.abspath(os.fspath(given))
+    os.makedirs(given, exist_ok=True)
+    if os.listdir(given):
+        raise DefinitionError(
+            f"the directory `{given}` is not empty\n  expected: a new or an empty one, for the checkpoint; nothing was trained",
+            "name another one, or leave `directory` out",
+        )
+    return given
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _known(known):
+    """Within it `pedl` answers for this trial."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = json.dumps(known)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+
+
+@contextlib.contextmanager
+def _own_graph(trial_class):
+    """Within it a graph of TensorFlow 1 is another one than that of the process, and so is the session of Keras."""
+    tensorflow = sys.modules.get("tensorflow")
+    v1 = getattr(getattr(tensorflow, "compat", None), "v1", None)
+    if v1 is None or v1.executing_eagerly():
+        yield
+        return
+    sessions = _sessions_of_keras(trial_class)
+    before = sessions.get_session() if sessions is not None else None
+    try:
+        with v1.Graph().as_default():
+            yield
+    finally:
+        if sessions is not None:
+            sessions.set_session(before)
+
+
+def _sessions_of_keras(trial_class):
+    """What has the session of the Keras that trains; None where there is none."""
+    if trial_class._controller != "pedl._trials.keras":
+        return None
+    backend = importlib.import_module("pedl._trials.keras").package_of(trial_class).backend
+    return backend if hasattr(backend, "set_session") else None
+
+
+def _seed(seed):
+    seed_python(seed)
+    for name, path in _SEEDING:
+        function = sys.modules.get(name)
+        for part in path.split("."):
+            function = getattr(function, part, None)
+        if function is not None:
+            function(seed)
