@@ -79,11 +79,16 @@ class Host:
         entries.announce(self._calls, list(causes))
         entries.compare(self._calls, self._name, entries.describe_sources())
 
-    def begin_in(self, session):
-        """The loop begins, which trains in a session of TensorFlow, or in others that are configured like it."""
+    def begin_in(self, session, causes=()):
+        """The loop begins, which trains in a session of TensorFlow, or in others that are configured like it.
+
+        Args:
+            session: of TensorFlow.
+            causes: what else cannot be resumed exactly.
+        """
         from py_hooks.tensorflow import sessions
 
-        self.begin(sessions.causes_of(session))
+        self.begin([*causes, *sessions.causes_of(session)])
 
     @contextlib.contextmanager
     def loop(self):
@@ -113,6 +118,30 @@ class Host:
         state = served_graphs.GraphState(graph, record, is_training, outputs)
         self._calls.state_providers.append((served_graphs.STATE, state))
         self._calls.state_providers.append(("models", served_graphs.GraphModel(self._name, state.variables)))
+
+    def fix_dataflow_seed(self):
+        """DataFlows of tensorpack are about to be made, whose random numbers are the trial's."""
+        from py_hooks.tensorflow import dataflows
+
+        dataflows.fix_seed(self.seed)
+
+    def causes_of_dataflows(self, flows):
+        """What in DataFlows cannot be repeated: causes for `begin_in`."""
+        from py_hooks.tensorflow import dataflows
+
+        return dataflows.causes_of(flows)
+
+    def dataflow(self, flow, is_cut=False):
+        """Batches are to be taken from a DataFlow. What the arguments are: `py_hooks.tensorflow.dataflows.Source`."""
+        from py_hooks.tensorflow import dataflows
+
+        return dataflows.Source(self._calls, flow, is_cut)
+
+    def feeds_vary(self, graph):
+        """What the runs of a graph are given in a replay is not what they were given: it is not compared."""
+        from py_hooks.tensorflow import graphs
+
+        graphs.of(graph).feeds_vary = True
 
     def saved_by(self, save):
         """How one step without the host saves what was trained (`pedl._trials.local`). Checkpoints of the recorder need none."""

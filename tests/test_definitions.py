@@ -104,9 +104,10 @@ def test_m10_the_trial_classes_have_their_paths():
     code = (
         "from pedl.frameworks.keras import KerasTrial, KerasFunctionalTrial, TFKerasTrial, wrap_dataset, data\n"
         "from pedl.frameworks.keras.tf_keras_trial import TFKerasTrial\n"
-        "from pedl.frameworks.tensorflow import EstimatorTrial, TensorFlowTrial, wrap_dataset\n"
+        "from pedl.frameworks.tensorflow import EstimatorTrial, TensorFlowTrial, TensorpackTrial, wrap_dataset\n"
         "from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial\n"
         "from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial\n"
+        "from pedl.frameworks.tensorflow.tensorpack_trial import TensorpackTrial\n"
         "from pedl.frameworks.pytorch import PyTorchTrial\n"
         "from pedl.frameworks.pytorch.pytorch_trial import PyTorchTrial\n"
         "from pedl.trial import MetricOp, ValidOp\nfrom pedl.callback import Callback\n"
@@ -210,21 +211,6 @@ def test_an_error_in_the_definition_is_the_users(define):
 def test_k19_a_missing_method_is_told_before_training(define):
     text = "from pedl.frameworks.keras import KerasTrial\nclass Half(KerasTrial):\n    def loss(self): pass\n"
     support.refused(define({"__init__.py": text}), "`Half` lacks `build_model`, `optimizer`", "of `KerasTrial`")
-
-
-def test_a_class_of_tensorpack_is_told_that_it_is_not_run(define):
-    text = """
-from pedl.frameworks.tensorflow.tensorpack_trial import TensorpackTrial
-
-
-class Model(TensorpackTrial):
-    def build_model(self, hparams, trainer_type):
-        print("BUILT")
-"""
-    ended = define({"__init__.py": (text, LOADERS)})
-    reason = "`TensorpackTrial` is not supported because"
-    support.refused(ended, "the trial class `Model` cannot be run", reason, "`TensorFlowTrial`")
-    assert "BUILT" not in ended.stdout
 
 
 def test_parts_of_a_definition_may_be_named_each(define):

@@ -152,6 +152,14 @@ def test_a_class_that_lacks_a_method_is_told_which(tmp_path):
     assert "the trial class `Some` lacks `build_model`, `loss`, `optimizer`" in stderr
 
 
+def test_a_class_of_tensorpack_is_refused(tmp_path):
+    code = "import pedl\nfrom pedl.frameworks.tensorflow import TensorpackTrial as Base\n"
+    methods = "".join(f"    def {name}(self, *_): pass\n" for name in ("build_model", "validation_metrics"))
+    _, stderr = ask(f"{code}class Some(Base):\n{methods}pedl.local(Some)", tmp_path)
+    assert "the trial class `Some` cannot be tried by `pedl.local`" in stderr
+    assert "pedl-run --config FILE --steps 1" in stderr
+
+
 @KERAS
 @pytest.mark.parametrize(
     ("kind", "message"),

@@ -288,21 +288,22 @@ class Keyed:
     def __enter__(self):
         self._states = [_state(generator) for generator in self._generators]
         for number, generator in enumerate(self._generators):
-            _seed(generator, self._seed_of(number))
+            seed(generator, self._seed_of(number))
 
     def __exit__(self, *exception):
         for generator, state in zip(self._generators, self._states):
             _set_state(generator, state)
 
 
-def _seed(generator, seed):
+def seed(generator, number):
+    """Sets a generator to the state of a seed, a number of 64 bits."""
     bits = getattr(generator, "bit_generator", None)
     if bits is not None:
-        bits.state = type(bits)(seed).state
+        bits.state = type(bits)(number).state
     elif hasattr(generator, "manual_seed"):
-        generator.manual_seed(seed >> 1)
+        generator.manual_seed(number >> 1)
     else:
-        generator.seed(seed % (1 << 32))
+        generator.seed(number % (1 << 32))
 
 
 def _state(generator):

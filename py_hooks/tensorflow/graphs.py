@@ -91,6 +91,7 @@ class Graph:
         originals: for which random op one stands, by its name (`graph_definitions.Original`).
         replaced: names of random ops that came ready-made, by the names of the ops of ours that stand for them.
         metric_names: how metrics are called, by the names of tensors, where they are not called as these.
+        feeds_vary: what runs that train are given is not the same in a replay, and so is not compared.
     """
 
     def __init__(self, graph):
@@ -100,6 +101,7 @@ class Graph:
         self.originals = {}
         self.replaced = {}
         self.metric_names = {}
+        self.feeds_vary = False
         self._own_id = _FIRST_OWN_ID
         self._algorithm = None
         self._seen = 0

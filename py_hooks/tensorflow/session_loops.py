@@ -61,7 +61,11 @@ class TrainingRun:
             self.large = large(self._fetches, result)
         for name, size in self.large:
             calls.note_kept(name, size)
-        calls.record_batch(self, site, False, feeds, _NO_NAMES, result)
+        calls.record_batch(self, site, False, self.compared(feeds), _NO_NAMES, result)
+
+    def compared(self, feeds):
+        """Those of the values that a run is given that are compared in a replay."""
+        return () if self._known.feeds_vary else feeds
 
     def note_changes(self, calls):
         """Notes which variables a run changes, where that is not noted."""
@@ -195,7 +199,7 @@ def run(calls, session, effects, fetches, feeds, live, pull):
 def _answered(calls, function, effects, feeds, pull):
     if effects.takers:
         pull(effects.takers)
-    arguments = calls.checksum_of(feeds, _NO_NAMES)
+    arguments = calls.checksum_of(function.compared(feeds), _NO_NAMES)
     result = calls.answer(function.kind, function.identity, arguments)
     function.note_changes(calls)
     calls.trained_before()

@@ -150,11 +150,6 @@ def check_class(found, entrypoint):
             "  expected: a class that is derived from one of `pedl.frameworks`, such as `TFKerasTrial`",
             "derive it, or correct `entrypoint`",
         )
-    if found._unsupported is not None:
-        raise DefinitionError(
-            f"the trial class `{found.__name__}` cannot be run\n  {found._unsupported}\n  nothing was trained",
-            "write it as a `TensorFlowTrial`, whose graph may be the same",
-        )
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise DefinitionError(

@@ -42,8 +42,8 @@ class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framewo
     _controller = None
     _has_data_loaders = True
     _ranks_by = None
-    # Why classes that are derived from it are not run; None where they are.
-    _unsupported = None
+    # Why `pedl.local` does not run classes that are derived from it; None where it does.
+    _not_local = None
 
     def __init__(self, hparams, *_, **__):  # noqa: B027 - so that `super().__init__(hparams)` may be called
         pass

@@ -220,11 +220,17 @@ class _Given:
         functions: those that were given, by name; None for one that was not.
 
     Raises:
-        DefinitionError: it is no trial class, or lacks methods.
+        DefinitionError: it is no trial class, lacks methods, or is of a kind that is not run here.
     """
 
     def __init__(self, trial_class, functions):
         check_class(trial_class, getattr(trial_class, "__name__", repr(trial_class)))
+        if trial_class._not_local is not None:
+            raise DefinitionError(
+                f"the trial class `{trial_class.__name__}` cannot be tried by `pedl.local`: {trial_class._not_local}\n"
+                "  nothing was trained",
+                "train one step of it: `pedl-run --config FILE --steps 1 DIRECTORY`",
+            )
         self.trial_class = trial_class
         self._functions = functions
 

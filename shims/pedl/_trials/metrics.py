@@ -56,6 +56,27 @@ def mean(batches):
     return means, without
 
 
+class Means:
+    """The means of validations. Of a metric that has none it is said once that it is left out.
+
+    Args:
+        say: tells the user something.
+    """
+
+    def __init__(self, say):
+        self._say = say
+        self._told = set()
+
+    def of(self, batches):
+        """The mean of each metric that has one, over the batches of a validation; as of `mean`."""
+        means, without = mean(batches)
+        for name in without:
+            if name not in self._told:
+                self._told.add(name)
+                self._say(f"the validation metric `{name}` is left out: its shape differs between batches, or it is no number")
+        return means
+
+
 def scalars(metrics):
     """Pairs of the names and values of those that are numbers."""
     found = []

@@ -25,6 +25,11 @@ class Steps:
         return bool(self._callbacks)
 
     @property
+    def size(self):
+        """How many batches are a step."""
+        return self._size
+
+    @property
     def completed(self):
         """How many steps were made."""
         return self._batches // self._size

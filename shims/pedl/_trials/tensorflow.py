@@ -156,7 +156,7 @@ class _Loop:
         self._steps = steps
         self._host = host
         self._end_of_data = importlib.import_module("tensorflow.compat.v1").errors.OutOfRangeError
-        self._told = set()
+        self._means = metrics.Means(host.say)
 
     def train(self):
         """Trains as long as the plan has batches; validates where it says so, and after the last."""
@@ -189,16 +189,9 @@ class _Loop:
             host.heed_signal()
         if not batches:
             raise _without_batches("validate")
-        means, without = metrics.mean(batches)
-        for name in without:
-            self._tell_omitted(name)
+        means = self._means.of(batches)
         host.validated(metrics.scalars(means))
         steps.validated(means)
-
-    def _tell_omitted(self, name):
-        if name not in self._told:
-            self._told.add(name)
-            self._host.say(f"the validation metric `{name}` is left out: its shape differs between batches, or it is no number")
 
 
 def _without_batches(what):

@@ -2,6 +2,7 @@
 from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial as EstimatorTrial
 from pedl.frameworks.tensorflow.tensorboard import TensorBoard as TensorBoard
 from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial as TensorFlowTrial
+from pedl.frameworks.tensorflow.tensorpack_trial import TensorpackTrial as TensorpackTrial
 from pedl.frameworks.wrapping import wrap_dataset as wrap_dataset
 
 

@@ -1,11 +1,47 @@
-"""`TensorpackTrial`: known by its name, so that a definition with one is told that it cannot be run."""
+"""`TensorpackTrial`: a model of tensorpack, on TensorFlow 1."""
+import abc
+
 from pedl.trial import Trial
 
 
 class TensorpackTrial(Trial):
-    """A model of tensorpack. It is not run: its trainers have loops, sessions and threads that feed them, of their own."""
+    """A `ModelDesc` of tensorpack that is trained by one of its trainers, with steps and validations of the host.
 
-    _unsupported = (
-        "`TensorpackTrial` is not supported because the trainers of tensorpack have a loop of their own, and a thread that feeds "
-        "it by a queue, whose place in the data checkpoints do not hold yet"
-    )
+    `make_data_loaders(experiment_config, hparams)` beside it returns a pair of DataFlows, whose elements are batches: lists
+    of as many arrays as the model has inputs. The first is gone through again and again. A validation is one pass over the
+    second, of as many batches as its length says where it has one.
+
+    The loss is always reported. Of a validation the metrics are called `val_NAME`. Both are means over batches that are not
+    weighted by their sizes.
+
+    Args:
+        hparams: the hyperparameters of this trial, by name.
+    """
+
+    _controller = "pedl._trials.tensorpack"
+    _not_local = "its DataFlows are drawn from, and seeded, by pedl-run"
+
+    @abc.abstractmethod
+    def build_model(self, hparams, trainer_type):
+        """Returns the `tensorpack.ModelDesc`. Its optimizer minimizes what its `build_graph` returns.
+
+        Args:
+            hparams: the hyperparameters of this trial, by name.
+            trainer_type: `"replicated"`: how tensorpack calls trainers of one process.
+        """
+
+    @abc.abstractmethod
+    def validation_metrics(self, hparams):
+        """A list of names of tensors that `build_graph` makes: measured in validations, where it is called once more."""
+
+    def training_metrics(self, hparams):
+        """A list of names of tensors or variables: measured of each batch, besides the loss; none by default."""
+        return []
+
+    def tensorpack_monitors(self, hparams):
+        """A list of `tensorpack.MonitorBase`, which are given summaries and the metrics of validations; none by default.
+
+        Those that write below `logger.get_logger_dir()` find `tensorboard/<trial_id>` there, below the model definition, where
+        nobody has set another folder.
+        """
+        return []

@@ -1,0 +1,118 @@
+"""DataFlows of tensorpack, from which a `TensorpackTrial` takes its batches (`shims/pedl/_trials/tensorpack.py`).
+
+A DataFlow has its place in itself, and can only be brought to it by running it. So it is drawn from in a replay too, in the
+process that trains, as generators are (`advice/generators.py`): all that it draws from `random` and `numpy.random` comes from
+a stream of its own. What a replay feeds is compared with what was fed, so that one that goes another way is noticed.
+
+tensorpack seeds the generators of its DataFlows and augmentors (`get_rng`) by the clock, the process and an address. Those
+that `reset_state` makes are seeded by the trial, the DataFlow, and their place in it; others that tensorpack makes all have
+one seed of the trial. Where the definition has called `fix_rng_seed`, all of them are left as that has it.
+
+Some DataFlows have processes or threads of their own, and give batches in the order in which these are done. They are a
+cause: what they give is not compared then, and a trial that goes on does so with other batches.
+
+Source: tensorpack 0.11, tensorpack/utils/utils.py, `get_rng`; dataflow/base.py, parallel.py, parallel_map.py, remote.py, raw.py.
+"""
+import importlib
+import itertools
+
+from py_hooks.advice import owned_generators
+from py_hooks.advice.calls import Unrepeatable
+from py_hooks.advice.generators import SOURCES
+from py_hooks.advice.random_streams import mix
+
+# Modules whose DataFlows have no order of their own, and those of others that have none.
+_UNORDERED = frozenset(f"tensorpack.dataflow.{name}" for name in ("parallel", "parallel_map", "remote"))
+_FROM_A_QUEUE = "DataFromQueue"
+# Of these modules: they pass on what they are given, one by one.
+_ORDERED = ("PlasmaPutData", "PlasmaGetData")
+
+
+def fix_seed(trial_seed):
+    """Gives tensorpack's generators a seed of the trial, unless the definition has given them one."""
+    utils = importlib.import_module("tensorpack.utils.utils")
+    if utils._RNG_SEED is None:
+        utils.fix_rng_seed(_of_trial(trial_seed))
+
+
+def _of_trial(trial_seed):
+    return mix(trial_seed, "tensorpack") % (1 << 32)
+
+
+def causes_of(flows):
+    """What in DataFlows cannot be repeated."""
+    names = sorted({name for flow in flows for name in _unordered_in(flow)})
+    return [
+        Unrepeatable(
+            f"the DataFlow `{name}` has processes or threads of its own, which give batches in no order: "
+            "a trial that goes on does so with other batches"
+        )
+        for name in names
+    ]
+
+
+def _unordered_in(flow):
+    """Names of the classes of DataFlows that have no order, of all that a DataFlow is made of."""
+    base = importlib.import_module("tensorpack").DataFlow
+    seen, waiting = [], [flow]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], base):
+            waiting.extend(value)
+        elif isinstance(value, base) and not any(value is one for one in seen):
+            seen.append(value)
+            waiting.extend(vars(value).values())
+            if any(map(_has_no_order, type(value).__mro__)):
+                yield type(value).__name__
+
+
+def _has_no_order(kind):
+    is_of_them = kind.__module__ in _UNORDERED and kind.__name__ not in _ORDERED
+    return is_of_them or (kind.__name__ == _FROM_A_QUEUE and kind.__module__.startswith("tensorpack."))
+
+
+class Source:
+    """The batches of a DataFlow, pass after pass.
+
+    Args:
+        calls: the recorder.
+        flow: the DataFlow, which nobody else draws from. Its `reset_state` is called.
+        is_cut: a pass is over after as many batches as its length says, where it has one.
+    """
+
+    def __init__(self, calls, flow, is_cut):
+        self._key = calls.streams.new_key()
+        self._trial_seed = calls.trial.seed
+        self._generator = self._batches(flow, is_cut)
+        # It knows the generator by a weak reference.
+        self._source = SOURCES.of(self._generator, calls.streams)
+        self.next()
+
+    def next(self):
+        """The next batch; None where a pass is over, and another one is to begin."""
+        return next(self._source)
+
+    def _batches(self, flow, is_cut):
+        self._reset(flow)
+        yield None
+        while True:
+            yield from itertools.islice(flow, _length_of(flow) if is_cut else None)
+            yield None
+
+    def _reset(self, flow):
+        before = owned_generators.find(flow)
+        flow.reset_state()
+        given = importlib.import_module("tensorpack.utils.utils")._RNG_SEED
+        if given != _of_trial(self._trial_seed):
+            return
+        for number, generator in enumerate(owned_generators.find(flow)):
+            # What was there before, and is still, is the definition's own.
+            if not any(generator is one for one in before):
+                owned_generators.seed(generator, mix("dataflow", number, *self._key))
+
+
+def _length_of(flow):
+    try:
+        return len(flow) or None
+    except (NotImplementedError, TypeError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,379 @@
+"""Trains `TensorpackTrial`: the loop of a `SimpleTrainer` of tensorpack, whose iterations are ours.
+
+    graph       two towers over the same placeholders: one that trains, and `InferenceTower` for validations
+    iteration   one run of the trainer's session: the optimizer, the loss, the metrics, and what tensorpack's callbacks add
+    epoch       of tensorpack: a step of ours. So summaries and monitors have their places
+    validation  within the last iteration of a step: one run for each batch of a pass over the other DataFlow
+
+Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/session_loops.py`), and the DataFlows are drawn from in
+a replay too (`py_hooks/tensorflow/dataflows.py`), so that they are where they were. tensorpack's callbacks, and the user's
+monitors, run in a replay on the recorded numbers; what they write belongs to checkpoints as the files of a script do.
+
+Of tensorpack's default callbacks the bar of progress is left out.
+
+Variables of TensorFlow 1 are read where they lie. So the order in which a run reads and changes them is fixed (`_trainer`): the
+gradients and the loss first, then the optimizer, then the count of batches. Without it two runs differ.
+
+Source: tensorpack 0.11, tensorpack/train/base.py, `Trainer.main_loop`; train/tower.py; callbacks/inference_runner.py.
+"""
+import importlib
+import os
+
+from pedl._context import context
+from pedl._trials import metrics
+from pedl.errors import DefinitionError
+from pedl.trial import call_with
+
+_LOSS = "loss"
+_OF_VALIDATIONS = "val_"
+_TOWER = "InferenceTower"
+_TRAINER_TYPE = "replicated"
+
+# The operation by which tensorpack counts batches (callbacks/steps.py, `MaintainStepCounter`).
+_COUNTS_UP = "global_step_incr"
+
+# Where monitors write that are told no other place; as `TFKerasTensorBoard` has it.
+_DIRECTORY = "tensorboard"
+
+# What a `ModelDesc` has to define, and what it may define in the place of it.
+_METHODS = {"inputs": "get_input_signature", "build_graph": "build_graph", "optimizer": "get_optimizer"}
+
+
+def run(trial, loaders, hparams, steps, host):
+    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    tp, v1 = _modules()
+    v1.set_random_seed(host.seed)
+    host.fix_dataflow_seed()
+    model = _checked_model(call_with(trial.build_model, hparams=hparams, trainer_type=_TRAINER_TYPE), tp)
+    flows = [_checked_flow(flow, what, tp) for flow, what in zip(loaders.make(), ("train", "validate"))]
+    loop = _Loop(steps, host)
+    trainer = _trainer(tp, loop, v1)
+    loop.graph = _Graph(trial, model, trainer, hparams, v1)
+    causes = host.causes_of_dataflows(flows)
+    config = importlib.import_module("tensorpack.tfutils").get_default_sess_config()
+    with v1.Session(graph=v1.Graph(), config=config) as session:
+        # The trial has its directory from here on, and may write.
+        host.begin_in(session, causes)
+    if causes:
+        host.feeds_vary(v1.get_default_graph())
+    loop.feed_from(host.dataflow(flows[0]), host.dataflow(flows[1], is_cut=True))
+    trainer.setup_callbacks(
+        [tp.MovingAverageSummary(), tp.MergeAllSummaries(), tp.RunUpdateOps()], _monitors(trial, hparams, tp)
+    )
+    create = importlib.import_module("tensorpack.tfutils.sesscreate").NewSessionCreator()
+    trainer.initialize(create, importlib.import_module("tensorpack.tfutils.sessinit").JustCurrentSession())
+    loop.graph.provide(host)
+    with host.loop():
+        trainer.main_loop(steps.size, 1, -(-host.batches_left // steps.size))
+    if host.batches_left:
+        host.say(f"a monitor of the trial class has ended its training, {host.batches_left} batches before the last step")
+
+
+def _modules():
+    """tensorpack, and `tensorflow.compat.v1`."""
+    version = importlib.import_module("tensorflow").__version__
+    if version.partition(".")[0] != "1":
+        raise DefinitionError(
+            f"a `TensorpackTrial` with TensorFlow {version}\n  expected: TensorFlow 1\n  nothing was trained",
+            "install it, as by `pip install tensorflow==1.15.5`",
+        )
+    try:
+        tp = importlib.import_module("tensorpack")
+    except ModuleNotFoundError as error:
+        if error.name != "tensorpack":
+            raise
+        raise DefinitionError(
+            "a `TensorpackTrial`, and there is no package `tensorpack`\n  nothing was trained",
+            "install it: `pip install tensorpack==0.11`",
+        ) from None
+    return tp, importlib.import_module("tensorflow.compat.v1")
+
+
+def _checked_model(model, tp):
+    if not isinstance(model, tp.ModelDesc):
+        raise DefinitionError(
+            f"`build_model` returned an object of class `{type(model).__name__}`\n  expected: a `tensorpack.ModelDesc`"
+        )
+    kind = type(model)
+    lacking = [
+        name
+        for name, other in _METHODS.items()
+        if all(getattr(kind, one) is getattr(tp.ModelDesc, one) for one in (name, other))
+    ]
+    if lacking:
+        raise DefinitionError(
+            f"the model `{kind.__name__}` that `build_model` returned lacks {metrics.listed(lacking)}\n"
+            f"  expected: {metrics.listed(_METHODS)}",
+            f"define {metrics.listed(lacking)} in `{kind.__name__}`",
+        )
+    return model
+
+
+def _checked_flow(flow, what, tp):
+    if isinstance(flow, tp.DataFlow):
+        return flow
+    raise DefinitionError(
+        f"`make_data_loaders` returned an object of class `{type(flow).__name__}` to {what} on\n"
+        "  expected: a `tensorpack.DataFlow`, whose elements are batches",
+        "arrays become one by `tensorpack.BatchData(tensorpack.DataFromList(rows), batch_size)`",
+    )
+
+
+def _monitors(trial, hparams, tp):
+    logger = importlib.import_module("tensorpack.utils.logger")
+    if logger.get_logger_dir() is None:
+        # It would ask what to do with a folder that is there.
+        logger.set_logger_dir(os.path.join(_DIRECTORY, str(context()["trial_id"])), action="k")
+    made = call_with(trial.tensorpack_monitors, hparams=hparams)
+    if not isinstance(made, (list, tuple)) or not all(isinstance(one, tp.MonitorBase) for one in made):
+        kinds = (
+            ", ".join(f"`{type(one).__name__}`" for one in made)
+            if isinstance(made, (list, tuple))
+            else f"an object of class `{type(made).__name__}`"
+        )
+        raise DefinitionError(f"`tensorpack_monitors` returned {kinds}\n  expected: a list of `tensorpack.MonitorBase`")
+    return list(made)
+
+
+class _Graph:
+    """What is run.
+
+    Attributes:
+        inputs: placeholders.
+        training, validation: tensors by the names of metrics.
+
+    Raises:
+        DefinitionError: the model, or names of metrics, are not what they have to be.
+    """
+
+    def __init__(self, trial, model, trainer, hparams, v1):
+        source = importlib.import_module("tensorpack.input_source").PlaceholderInput()
+        towers = importlib.import_module("tensorpack.tfutils.tower")
+        with _ModelErrors(model):
+            trainer.setup_graph(model.get_input_signature(), source, _cost_of(model, towers), model.get_optimizer)
+            self.inputs = source.get_input_tensors()
+            scope = v1.variable_scope(v1.get_variable_scope(), reuse=True)
+            with scope, towers.PredictTowerContext(_TOWER):
+                trainer.tower_func(*self.inputs)
+        tower = trainer.towers.training()[0]
+        names = [name for name in _names(trial, "training_metrics", hparams) if name != _LOSS]
+        self.training = {_LOSS: v1.identity(tower.outputs)}
+        self.training.update((name, _tensor(tower, name, "training_metrics", v1)) for name in names)
+        self.validation = {
+            _OF_VALIDATIONS + name: _tensor(trainer.towers[_TOWER], name, "validation_metrics", v1)
+            for name in _names(trial, "validation_metrics", hparams)
+        }
+        # For exports; whether a tower trains, tensorpack knows when it builds it.
+        self._is_training = v1.placeholder_with_default(False, [], name="is_training")
+        self._record = dict(zip(model.input_names, self.inputs))
+
+    def provide(self, host):
+        """Tells the host what runs are to be called, and what belongs to checkpoints."""
+        graph = self._is_training.graph
+        host.name_metrics_of_runs(graph, {tensor.name: name for name, tensor in self.training.items()})
+        host.keep_graph(graph, self._record, self._is_training, self.validation)
+
+
+class _ModelErrors:
+    """`with _ModelErrors(model)`: what tensorpack finds wrong with what a model returns is an error of the definition."""
+
+    def __init__(self, model):
+        self._name = type(model).__name__
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        text = str(error)
+        if isinstance(error, AssertionError) and text.startswith("ModelDesc."):
+            raise DefinitionError(f"the model `{self._name}` cannot be built\n  {text}") from None
+
+
+def _cost_of(model, towers):
+    """`build_graph` of a model; in the tower that trains it has to return what is minimized."""
+
+    def build_graph(*inputs):
+        cost = model.build_graph(*inputs)
+        if towers.get_current_tower_context().is_training:
+            _check_cost(cost)
+        return cost
+
+    return build_graph
+
+
+def _check_cost(cost):
+    if not hasattr(cost, "graph") or not hasattr(cost, "dtype"):
+        raise DefinitionError(
+            f"`build_graph` returned an object of class `{type(cost).__name__}`\n  expected: the tensor that is minimized"
+        )
+    if cost.shape.ndims != 0 or not cost.dtype.is_floating:
+        raise DefinitionError(
+            f"`build_graph` returned a tensor of shape {cost.shape} and type {cost.dtype.name}\n"
+            "  expected: one floating point number, which is minimized",
+            "take its mean, as in `tf.reduce_mean(cost)`",
+        )
+
+
+def _names(trial, method, hparams):
+    names = call_with(getattr(trial, method), hparams=hparams)
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise DefinitionError(
+            f"`{method}` returned an object of class `{type(names).__name__}`\n  expected: a list of names of tensors"
+        )
+    return list(names)
+
+
+def _tensor(tower, name, method, v1):
+    """A tensor of a tower, or of the graph around it, or a variable; another one of its value, as it may be several metrics."""
+    variables = {variable.op.name: variable for variable in v1.global_variables()}
+    if name in variables:
+        return v1.identity(variables[name])
+    try:
+        return v1.identity(tower.get_tensor(name))
+    except (KeyError, ValueError):
+        raise DefinitionError(
+            f"`{method}` returned `{name}`, and there is no tensor of this name in the graph\n"
+            "  expected: names that tensors were given, as in `tf.reduce_mean(correct, name=\"accuracy\")`",
+            f"give a tensor of `build_graph` this name, or leave it out of `{method}`",
+        ) from None
+
+
+class _Loop:
+    """What is done in the iterations of a trainer.
+
+    Args:
+        steps: calls the user's callbacks.
+        host: counts batches.
+
+    Attributes:
+        graph: a `_Graph`.
+    """
+
+    def __init__(self, steps, host):
+        self._steps = steps
+        self._host = host
+        self._means = metrics.Means(host.say)
+        self._training = self._validation = self._first = None
+        self.graph = None
+
+    def feed_from(self, training, validation):
+        """Sets where batches come from. The first one is taken, and looked at."""
+        self._training, self._validation = training, validation
+        batch = training.next()
+        if batch is None:
+            raise _without_batches("train")
+        self._first = self._feeds(batch)
+
+    def iterate(self, trainer):
+        """One batch, and a validation where the plan says so. A mistake of the definition ends the process.
+
+        tensorpack would log what is raised here, with a traceback.
+        """
+        try:
+            self._train(trainer)
+        except DefinitionError as error:
+            self._host.refuse(error.message, error.hint)
+
+    def _train(self, trainer):
+        host, steps = self._host, self._steps
+        if not host.batches:
+            _wait_for_graphs(trainer)
+        steps.batch_begins()
+        feeds, self._first = self._first or self._feeds(self._next()), None
+        of_batch, _ = trainer.hooked_sess.run([self.graph.training, trainer.train_op], feeds)
+        steps.batch_ended(of_batch)
+        if host.is_validation_due or not host.batches_left:
+            self._validate(trainer)
+        if not host.batches_left:
+            # After the last iteration the session is closed.
+            host.finish()
+
+    def _next(self):
+        batch = self._training.next()
+        if batch is None:
+            batch = self._training.next()
+        if batch is None:
+            raise _without_batches("train")
+        return batch
+
+    def _validate(self, trainer):
+        host, steps = self._host, self._steps
+        steps.validation_begins()
+        batches = []
+        for batch in iter(self._validation.next, None):
+            batches.append(trainer.sess.run(self.graph.validation, self._feeds(batch)))
+            host.heed_signal()
+        if not batches:
+            raise _without_batches("validate")
+        means = self._means.of(batches)
+        for name, value in metrics.scalars(means):
+            trainer.monitors.put_scalar(name, value)
+        host.validated(metrics.scalars(means))
+        steps.validated(means)
+
+    def _feeds(self, batch):
+        """A batch by the placeholders that it is for.
+
+        Raises:
+            DefinitionError: it has other parts, or of other shapes, than the model has inputs.
+        """
+        numpy = importlib.import_module("numpy")
+        inputs = self.graph.inputs
+        if not isinstance(batch, (list, tuple)) or len(batch) != len(inputs):
+            of = f" of {len(batch)}" if isinstance(batch, (list, tuple)) else ""
+            raise DefinitionError(
+                f"a DataFlow of `make_data_loaders` gave an object of class `{type(batch).__name__}`{of}\n"
+                f"  expected: a list of as many arrays as `inputs` of the model returns, {len(inputs)}"
+            )
+        arrays = [numpy.asarray(part, placeholder.dtype.as_numpy_dtype) for part, placeholder in zip(batch, inputs)]
+        for array, placeholder in zip(arrays, inputs):
+            if not placeholder.shape.is_compatible_with(array.shape):
+                raise DefinitionError(
+                    f"a DataFlow of `make_data_loaders` gave an array of shape {array.shape} for the input "
+                    f"`{placeholder.op.name}`, which has {placeholder.shape}\n  expected: batches that the model takes",
+                    "rows become batches by `tensorpack.BatchData(flow, batch_size)`",
+                )
+        return dict(zip(inputs, arrays))
+
+
+def _wait_for_graphs(trainer):
+    """Waits for monitors that write the graph in a thread, so that it is in their files before the first checkpoint."""
+    for monitor in trainer.monitors._monitors:
+        thread = getattr(monitor, "_write_graph_thread", None)
+        if thread is not None:
+            thread.join()
+
+
+def _without_batches(what):
+    return DefinitionError(
+        f"the DataFlow to {what} on that `make_data_loaders` returned has no batches\n  expected: one at least"
+    )
+
+
+def _trainer(tp, loop, v1):
+    """A trainer for one device, whose iterations are those of a loop, and have one order of reading and writing variables."""
+    towers = importlib.import_module("tensorpack.tfutils.tower")
+
+    class Trainer(tp.SimpleTrainer):
+        # As TensorFlow has it: a variable is not changed before all gradients that are computed from it. With tensorpack's own
+        # choice that differs from run to run.
+        GATE_GRADIENTS = v1.train.Optimizer.GATE_OP
+
+        def _setup_graph(self, input, get_cost_fn, get_opt_fn):
+            with towers.TrainTowerContext(""):
+                gradients = self._make_get_grad_fn(input, get_cost_fn, get_opt_fn)()
+                optimizer = get_opt_fn()
+                # Regularization reads the variables too.
+                with v1.control_dependencies([self.towers.training()[0].outputs]):
+                    self.train_op = optimizer.apply_gradients(gradients, name="train_op")
+            return []
+
+        def setup_callbacks(self, callbacks, monitors):
+            super().setup_callbacks(callbacks, monitors)
+            # A learning rate that goes by the number of batches is read before that is counted up.
+            v1.get_default_graph().get_operation_by_name(_COUNTS_UP)._add_control_input(self.train_op)
+
+        def run_step(self):
+            loop.iterate(self)
+
+    return Trainer()
