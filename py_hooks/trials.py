@@ -23,6 +23,8 @@ class Host:
     def __init__(self, process, name):
         self._process = process
         self._name = name
+        # By which training calls are recorded.
+        self._training = process.trial.intern(f"{name}.train")
         self._has_ended = False
 
     @property
@@ -161,16 +163,19 @@ class Host:
 
     def train(self, live, skip):
         """Trains a batch: makes `live()`, or `skip()` where it was made before. Returns what `live` returned."""
-        calls, identity = self._calls, self._process.trial.intern(f"{self._name}.train")
+        calls = self._calls
         if calls.replaying:
             skip()
-            value = calls.answer(recorder.TRAIN, identity, 0)
+            value = calls.answer(recorder.TRAIN, self._training, 0)
             calls.trained_before()
             calls.answered()
             return value
-        with calls.unrecorded():
+        calls.depth += 1
+        try:
             value = live()
-        calls.record(recorder.TRAIN, identity, 0, value)
+        finally:
+            calls.depth -= 1
+        calls.record(recorder.TRAIN, self._training, 0, value)
         calls.trained()
         return value
 

@@ -466,9 +466,12 @@ class SequencePass:
     def __next__(self):
         begun = perf_counter()
         with self._lock:
-            self._stop()
-            item = self._next()
-            self._go_on()
+            if self._going is None:
+                item = self._next()
+            else:
+                self._going.end()
+                item = self._next()
+                self._go_on()
         recorder.CALLS.trial.waited(perf_counter() - begun, self._items.workers)
         return item
 
@@ -492,7 +495,7 @@ class SequencePass:
     def _go_on(self):
         """From here on items are given without asking this, where they need nothing but to be taken."""
         items = self._items
-        if self._going is None or self._workers is None or not items.is_known or recorder.CALLS.replaying:
+        if self._workers is None or not items.is_known or recorder.CALLS.replaying:
             return
         processes = self._workers
         self._going.begin(

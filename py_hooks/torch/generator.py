@@ -3,27 +3,30 @@
 Of a call that a replay does not make the global generator would not be drawn from. So each runs from a state of its own, and
 the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
 """
-import contextlib
-
 from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
 
 
-@contextlib.contextmanager
-def drawing_from(seed):
-    """Within it torch's global generator draws from a state of its own.
+class Seeded:
+    """`with Seeded(seed)`: torch's global generator draws from a state of its own.
 
     Args:
         seed: a number of 64 bits.
     """
-    import torch
 
-    generator = torch.default_generator
-    state = generator.get_state()
-    generator.manual_seed(seed >> 1)
-    try:
-        yield
-    finally:
-        generator.set_state(state)
+    __slots__ = ("_seed", "_generator", "_state")
+
+    def __init__(self, seed):
+        self._seed = seed
+
+    def __enter__(self):
+        import torch
+
+        self._generator = generator = torch.default_generator
+        self._state = generator.get_state()
+        generator.manual_seed(self._seed >> 1)
+
+    def __exit__(self, *exception):
+        self._generator.set_state(self._state)
 
 
 class TorchGenerator:
@@ -35,7 +38,7 @@ class TorchGenerator:
     def own_state(self):
         """`with`: a compute call runs, from a state of its own."""
         self._calls += 1
-        return drawing_from(mix("torch", self.hash(), self._calls))
+        return Seeded(mix("torch", self.hash(), self._calls))
 
     def skip(self):
         """A compute call is answered."""

@@ -4,14 +4,13 @@ Each batch, each validation and each pass over a loader draws from streams of it
 generators that the trial holds. So nothing of them has to be restored, and a replay, which makes none of these, leaves the
 script's own streams where they were.
 """
-import contextlib
 import os
 
 from py_hooks.advice import owned_generators
 from py_hooks.advice.calls import Unrepeatable
 from py_hooks.advice.random_streams import PrivateStream, in_row, mix
 from py_hooks.torch import data_loader
-from py_hooks.torch.generator import TorchGenerator, drawing_from
+from py_hooks.torch.generator import Seeded, TorchGenerator
 from py_hooks.torch.ranks import of as of_ranks
 from py_hooks.torch.states import ModelState, TrialState
 
@@ -84,19 +83,13 @@ class Training:
         key = (*self._key, "train", number, *self.ranks.key)
         return self._drawing_from(key, in_row(self._first_seed, number))
 
-    @contextlib.contextmanager
     def _drawing_from(self, key, seed):
         """Within it all draws are of streams of the key, those from torch's global generators by the seed."""
         if self._has_gpu:
             import torch
 
             torch.cuda.manual_seed_all(seed >> 1)
-        with PrivateStream(*key), drawing_from(seed):
-            if not self._owned:
-                yield
-                return
-            with owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key)):
-                yield
+        return _Drawing(key, seed, self._owned)
 
     def passes(self, loader, is_shared=False):
         """The passes over a loader: a `Passes`.
@@ -109,6 +102,29 @@ class Training:
         if is_shared:
             self.ranks.watch(made.order)
         return made
+
+
+class _Drawing:
+    """`with`: see `Training._drawing_from`. A class, since one that yields takes some microseconds more at each batch."""
+
+    __slots__ = ("_stream", "_global", "_owned")
+
+    def __init__(self, key, seed, owned):
+        self._stream = PrivateStream(*key)
+        self._global = Seeded(seed)
+        self._owned = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key)) if owned else None
+
+    def __enter__(self):
+        self._stream.__enter__()
+        self._global.__enter__()
+        if self._owned is not None:
+            self._owned.__enter__()
+
+    def __exit__(self, *exception):
+        if self._owned is not None:
+            self._owned.__exit__(*exception)
+        self._global.__exit__(*exception)
+        self._stream.__exit__(*exception)
 
 
 class Passes:
@@ -149,7 +165,8 @@ class Passes:
                 # Workers that are no copies of this process do not know the definition.
                 workers = self.loader.num_workers if data_loader.is_forked(self.loader) else 0
                 self._ours = data_loader.Loader(self.loader, self._key, workers, self._share)
-            return _Pass(self._ours.begin())
+            made = self._ours.begin()
+            return _Pass(made) if self.loader.num_workers else made
 
     def order(self):
         """A number that stands for the order of the running pass, of all ranks."""
@@ -167,7 +184,7 @@ class Passes:
 
 
 class _Pass:
-    """A pass whose batches are built by their places."""
+    """A pass whose batches are built by their places, by workers."""
 
     def __init__(self, source):
         self._next = iter(source).__next__

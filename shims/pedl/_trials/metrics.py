@@ -26,7 +26,7 @@ def checked(metrics, method, known=None):
     for name, value in metrics.items():
         if value is None:
             raise DefinitionError(f"`{method}` returned None for the metric `{name}`\n  expected: a number or an array")
-    if known is not None and set(known) != set(metrics):
+    if known is not None and list(metrics) != known and set(metrics) != set(known):
         raise DefinitionError(
             f"`{method}` returned the metrics {listed(metrics)}\n  expected: those of the batches before, {listed(known)}"
         )

@@ -203,7 +203,8 @@ class _Loop:
         if not isinstance(measured, dict):
             measured = {"loss": measured}
         measured = metrics.checked(measured, method, self._names)
-        self._names = list(measured)
+        if self._names is None:
+            self._names = list(measured)
         return measured
 
     def _make_step(self, loss):
@@ -351,11 +352,11 @@ class _Epochs:
 
     def take(self):
         """The next batch."""
-        return self._next(lambda one: one.__next__())
+        return self._next(next)
 
     def skip(self):
         """Leaves the next batch out."""
-        self._next(lambda one: one.skip())
+        self._next(_skip)
 
     def _next(self, take):
         self.has_begun_late = False
@@ -383,6 +384,10 @@ class _Epochs:
     def close(self):
         """No other batch is taken."""
         self._passes.close()
+
+
+def _skip(one):
+    one.skip()
 
 
 class _Counted:
