@@ -6,12 +6,13 @@ stream of (trial seed, stream, epoch, index), whatever thread builds it, and the
 see only what the script itself draws.
 
 What is drawn from the operating system instead of a seed comes from the trial: the first state of the global
-generators, and the entropy of generators made without a seed (`default_rng()`, `RandomState()`, `Random()`). It is
-chosen at random once for each trial, so a script without seeds stays as random as it is under python, and repeats
-in a replay. A forked child draws other entropy than its parent and its siblings. What `os.urandom` gives
-the script's own files is told again in a replay (`clock.py`).
+generators (torch's too, which it would draw when it is loaded), and the entropy of generators made or seeded without a
+seed (`default_rng()`, `RandomState()`, `Random()`, `torch.seed()`). It is chosen at random once for each trial, so a
+script without seeds stays as random as it is under python, and repeats in a replay. A forked child draws other entropy
+than its parent and its siblings. What `os.urandom` gives the script's own files is told again in a replay (`clock.py`).
 """
 import contextlib
+import functools
 import hashlib
 import os
 import struct
@@ -104,6 +105,10 @@ def _python_of(stream):
 # Between the seeds of torch's generator for one item and the next: odd, so that all are different.
 _STRIDE = 0x9E3779B97F4A7C15
 _SEEDS_OF_TORCH = (1 << 63) - 1
+
+# Of a seed that torch draws, on a GPU; on the CPU it has 64, of which its generator uses 32.
+# Source: torch 2.6, c10/core/GeneratorImpl.cpp, `getNonDeterministicRandom`.
+_BITS_OF_TORCH = 53
 
 
 class WorkerStream(PrivateStream):
@@ -277,6 +282,30 @@ class Streams:
         source = sys.modules.get("numpy.random.bit_generator") or sys.modules.get("numpy.random._bit_generator")
         if hasattr(source, "randbits"):
             source.randbits = self.entropy
+
+    def seed_torch(self, torch, seed=None):
+        """Gives torch's global generators a first state of the trial. Runs right after its import.
+
+        Args:
+            torch: the module.
+            seed: of that state, where it is a given one.
+        """
+        torch.manual_seed(mix(self.seed, "start", "torch") >> 1 if seed is None else seed)
+
+    def seeding_from_trial(self, original):
+        """What stands for `torch.Generator.seed`, which `torch.seed` calls too.
+
+        Args:
+            original: the method, which draws a seed from the operating system.
+        """
+
+        @functools.wraps(original)
+        def seed(generator):
+            drawn = self.entropy(_BITS_OF_TORCH)
+            generator.manual_seed(drawn)
+            return drawn
+
+        return seed
 
     def _replace_entropy(self, generator_class):
         seed = generator_class.seed
