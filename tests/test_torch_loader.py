@@ -83,13 +83,14 @@ def test_a_trial_goes_on_with_another_number_of_workers(run_of, workers, words):
         assert builders_of(run)[1] - built < EPOCHS * ROWS, "a replay builds nothing that was trained on"
 
 
+def drawn(ended):
+    """What a script says that it has drawn, and learned."""
+    return [line for line in ended.check().stdout.splitlines() if line.startswith(("DRAWN", "HASH"))]
+
+
 @pytest.mark.parametrize("word", ["unseeded", "entropy"])
 def test_a_script_without_seeds_goes_on_with_the_numbers_of_its_trial(run_of, word):
     """torch seeds itself from the operating system when it is loaded; its loader draws orders, its layers their weights."""
-
-    def drawn(ended):
-        return [line for line in ended.check().stdout.splitlines() if line.startswith(("DRAWN", "HASH"))]
-
     # Without workers the data set draws from the streams of the script, and so gets other numbers.
     wholes = {workers: drawn(run_of(workers, word).run()) for workers in (0, 2)}
     for workers, whole in wholes.items():
@@ -99,6 +100,19 @@ def test_a_script_without_seeds_goes_on_with_the_numbers_of_its_trial(run_of, wo
         assert drawn(run.run()) == whole
         assert run.trial.count("resumed") == 2
     assert drawn(run_of(2, word, seed=8).run()) != wholes[2]
+
+
+def test_layers_whose_python_draws_for_every_batch_go_on_with_the_same_numbers(script_run, tmp_path):
+    file = tmp_path / "seeds.yaml"
+    file.write_text(CONFIGURATION)
+    runs = [
+        script_run(support.SCRIPTS / "drawing_layers.py", options=["--config", file, "--exact", *options])
+        for options in ([], ["--checkpoint-seconds", "0"])
+    ]
+    for batch in (8, 20):
+        runs[1].start_and_kill(lambda: runs[1].trial.checkpoint >= batch)  # noqa: B023
+    assert drawn(runs[1].run()) == drawn(runs[0].run())
+    assert runs[1].trial.count("resumed") == 2
 
 
 def test_what_the_script_changes_reaches_the_workers(run_of):

@@ -73,7 +73,7 @@ class PrivateStream:
 
             # It asks for entropy before it is seeded, which is not to come from this stream.
             with PrivateStream("entropy"):
-                self._numpy = numpy.random.RandomState(mix("numpy", *self.key) % (1 << 32))
+                self._numpy = numpy.random.RandomState(self._seed("numpy") % (1 << 32))
         return self._numpy
 
     @property
@@ -82,8 +82,33 @@ class PrivateStream:
         if self._python is None:
             import random
 
-            self._python = random.Random(mix("python", *self.key))
+            self._python = random.Random(self._seed("python"))
         return self._python
+
+    def _seed(self, name):
+        return mix(name, *self.key)
+
+
+class CallStream(PrivateStream):
+    """A private stream of one call: what it draws goes by the global generators too, which stand still meanwhile.
+
+    They are looked at only where something draws, since that takes longer than a small call.
+    """
+
+    __slots__ = ()
+
+    def _seed(self, name):
+        return mix(name, _hash_of_globals(), *self.key)
+
+
+def _hash_of_globals():
+    """A number of 64 bits of the states of the global generators."""
+    import random
+
+    import numpy
+
+    _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
+    return mix(random._inst.getstate(), words.tolist(), int(position), int(has_gauss), float(cached))
 
 
 def _caller_place():
@@ -339,14 +364,8 @@ class Streams:
 
         So a script that seeds them gets the same items in every trial, and one that does not gets the trial's.
         """
-        import random
-
-        import numpy
-
         self._keys += 1
-        _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
-        states = (random._inst.getstate(), words.tolist(), int(position), int(has_gauss), float(cached))
-        return mix(*states), self._keys
+        return _hash_of_globals(), self._keys
 
     @contextlib.contextmanager
     def aside(self):

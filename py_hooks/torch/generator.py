@@ -5,7 +5,8 @@ the generator is put back afterwards: it sees only what the script itself draws,
 """
 import contextlib
 
-from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
+from py_hooks.advice import owned_generators
+from py_hooks.advice.random_streams import CallStream, StreamDiffers, hash_of, mix
 
 
 @contextlib.contextmanager
@@ -32,10 +33,18 @@ class TorchGenerator:
     def __init__(self):
         self._calls = 0
 
-    def own_state(self):
-        """`with`: a compute call runs, from a state of its own."""
+    @contextlib.contextmanager
+    def own_state(self, owned=()):
+        """Within it a compute call runs, and draws from streams of its own.
+
+        Args:
+            owned: generators besides the global ones, which it draws from too.
+        """
         self._calls += 1
-        return drawing_from(mix("torch", self.hash(), self._calls))
+        key = "torch", self.hash(), self._calls
+        keyed = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key))
+        with CallStream(*key), drawing_from(mix(*key)), keyed:
+            yield
 
     def skip(self):
         """A compute call is answered."""
