@@ -90,7 +90,7 @@ def drawn(ended):
 
 @pytest.mark.parametrize("word", ["unseeded", "entropy"])
 def test_a_script_without_seeds_goes_on_with_the_numbers_of_its_trial(run_of, word):
-    """torch seeds itself from the operating system when it is loaded; its loader draws orders, its layers their weights."""
+    """What torch draws from the operating system when it is loaded is of the trial, and so all that comes of it."""
     # Without workers the data set draws from the streams of the script, and so gets other numbers.
     wholes = {workers: drawn(run_of(workers, word).run()) for workers in (0, 2)}
     for workers, whole in wholes.items():
