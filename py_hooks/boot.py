@@ -194,9 +194,13 @@ class _Process:
         module.hosted = hosted
 
     def seed_torch(self, module):
-        """`torch` was imported: for a trial class its first state is that of the trial's seed, and not another at each start."""
-        if "pedl._trials.host" in sys.modules:
-            module.manual_seed(self.trial.seed)
+        """`torch` was imported: its first state is of the trial, and for a trial class that of the trial's seed itself."""
+        from py_hooks.advice import clock
+
+        streams = self.streams()
+        streams.seed_torch(module, self.trial.seed if "pedl._trials.host" in sys.modules else None)
+        seed = streams.seeding_from_trial(module.Generator.seed)
+        clock.set_attribute(module.Generator, "seed", seed, _pedl.type_modified)
 
     def watch_torch(self, module):
         from py_hooks.torch import optimizers

@@ -16,9 +16,9 @@ CONFIGURATION = support.seeded_configuration(BATCHES, EPOCHS)
 def run_of(script_run, tmp_path):
     """A function that makes a run with so many workers."""
 
-    def make(workers, *words, **settings):
-        file = tmp_path / "seeds.yaml"
-        file.write_text(CONFIGURATION)
+    def make(workers, *words, seed=7, **settings):
+        file = tmp_path / f"seeds-{seed}.yaml"
+        file.write_text(CONFIGURATION.replace("experiment_seed: 7", f"experiment_seed: {seed}"))
         options = ["--config", file, "--exact"] + settings.pop("options", [])
         return script_run(SCRIPT, workers, *words, options=options, **settings)
 
@@ -81,6 +81,38 @@ def test_a_trial_goes_on_with_another_number_of_workers(run_of, workers, words):
     assert run.trial.count("resumed") == 1
     if not words:
         assert builders_of(run)[1] - built < EPOCHS * ROWS, "a replay builds nothing that was trained on"
+
+
+def drawn(ended):
+    """What a script says that it has drawn, and learned."""
+    return [line for line in ended.check().stdout.splitlines() if line.startswith(("DRAWN", "HASH"))]
+
+
+@pytest.mark.parametrize("word", ["unseeded", "entropy"])
+def test_a_script_without_seeds_goes_on_with_the_numbers_of_its_trial(run_of, word):
+    """What torch draws from the operating system when it is loaded is of the trial, and so all that comes of it."""
+    # Without workers the data set draws from the streams of the script, and so gets other numbers.
+    wholes = {workers: drawn(run_of(workers, word).run()) for workers in (0, 2)}
+    for workers, whole in wholes.items():
+        run = run_of(workers, word, options=["--checkpoint-seconds", "0"])
+        run.start_and_kill(lambda: run.trial.checkpoint >= 8)  # noqa: B023
+        run.start_and_kill(lambda: run.trial.checkpoint >= 20)  # noqa: B023
+        assert drawn(run.run()) == whole
+        assert run.trial.count("resumed") == 2
+    assert drawn(run_of(2, word, seed=8).run()) != wholes[2]
+
+
+def test_layers_whose_python_draws_for_every_batch_go_on_with_the_same_numbers(script_run, tmp_path):
+    file = tmp_path / "seeds.yaml"
+    file.write_text(CONFIGURATION)
+    runs = [
+        script_run(support.SCRIPTS / "drawing_layers.py", options=["--config", file, "--exact", *options])
+        for options in ([], ["--checkpoint-seconds", "0"])
+    ]
+    for batch in (8, 20):
+        runs[1].start_and_kill(lambda: runs[1].trial.checkpoint >= batch)  # noqa: B023
+    assert drawn(runs[1].run()) == drawn(runs[0].run())
+    assert runs[1].trial.count("resumed") == 2
 
 
 def test_what_the_script_changes_reaches_the_workers(run_of):

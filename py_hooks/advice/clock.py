@@ -282,7 +282,7 @@ def _in_datetime(clock, module, in_place, type_modified):
 
     for name, before in (("now", now), ("utcnow", utcnow)):
         replaced = in_place(attributes[name], kind.__module__, before)
-        _set_attribute(kind, name, classmethod(replaced), type_modified)
+        set_attribute(kind, name, classmethod(replaced), type_modified)
 
 
 def _deprecation(function):
@@ -295,7 +295,7 @@ def _deprecation(function):
     return str(caught[0].message) if caught else None
 
 
-def _set_attribute(kind, name, value, type_modified):
+def set_attribute(kind, name, value, type_modified):
     """Sets an attribute of a type, also of one of C code."""
     try:
         setattr(kind, name, value)

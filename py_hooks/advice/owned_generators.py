@@ -85,6 +85,15 @@ def find(dataset):
     return found
 
 
+def find_near(value):
+    """The generators that an object itself holds, or its methods of the script's own use by name, each once."""
+    found = {}
+    for one in _reached_from(value):
+        is_method = isinstance(one, types.FunctionType) and places.is_user_file(one.__code__.co_filename)
+        found.update((id(each), each) for each in ([one, *used_by(one)] if is_method else [one]) if is_generator(each))
+    return list(found.values())
+
+
 def _held_by_packages(names):
     """The generators that modules of packages hold, each once, by the order of the modules' names."""
     packages = {name.partition(".")[0] for name in names} - places.COUNTING

@@ -6,12 +6,13 @@ stream of (trial seed, stream, epoch, index), whatever thread builds it, and the
 see only what the script itself draws.
 
 What is drawn from the operating system instead of a seed comes from the trial: the first state of the global
-generators, and the entropy of generators made without a seed (`default_rng()`, `RandomState()`, `Random()`). It is
-chosen at random once for each trial, so a script without seeds stays as random as it is under python, and repeats
-in a replay. A forked child draws other entropy than its parent and its siblings. What `os.urandom` gives
-the script's own files is told again in a replay (`clock.py`).
+generators (torch's too, which it would draw when it is loaded), and the entropy of generators made or seeded without a
+seed (`default_rng()`, `RandomState()`, `Random()`, `torch.seed()`). It is chosen at random once for each trial, so a
+script without seeds stays as random as it is under python, and repeats in a replay. A forked child draws other entropy
+than its parent and its siblings. What `os.urandom` gives the script's own files is told again in a replay (`clock.py`).
 """
 import contextlib
+import functools
 import hashlib
 import os
 import struct
@@ -82,7 +83,7 @@ class PrivateStream:
 
             # It asks for entropy before it is seeded, which is not to come from this stream.
             with PrivateStream("entropy"):
-                self._numpy = numpy.random.RandomState(mix("numpy", *self.key) % (1 << 32))
+                self._numpy = numpy.random.RandomState(self._seed("numpy") % (1 << 32))
         return self._numpy
 
     @property
@@ -91,8 +92,33 @@ class PrivateStream:
         if self._python is None:
             import random
 
-            self._python = random.Random(mix("python", *self.key))
+            self._python = random.Random(self._seed("python"))
         return self._python
+
+    def _seed(self, name):
+        return mix(name, *self.key)
+
+
+class CallStream(PrivateStream):
+    """A private stream of one call: what it draws goes by the global generators too, which stand still meanwhile.
+
+    They are looked at only where something draws, since that takes longer than a small call.
+    """
+
+    __slots__ = ()
+
+    def _seed(self, name):
+        return mix(name, _hash_of_globals(), *self.key)
+
+
+def _hash_of_globals():
+    """A number of 64 bits of the states of the global generators."""
+    import random
+
+    import numpy
+
+    _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
+    return mix(random._inst.getstate(), words.tolist(), int(position), int(has_gauss), float(cached))
 
 
 def _caller_place():
@@ -109,6 +135,11 @@ def _numpy_of(stream):
 
 def _python_of(stream):
     return stream.python
+
+
+# Of a seed that torch draws, on a GPU; on the CPU it has 64, of which its generator uses 32.
+# Source: torch 2.6, c10/core/GeneratorImpl.cpp, `getNonDeterministicRandom`.
+_BITS_OF_TORCH = 53
 
 
 class WorkerStream(PrivateStream):
@@ -283,6 +314,30 @@ class Streams:
         if hasattr(source, "randbits"):
             source.randbits = self.entropy
 
+    def seed_torch(self, torch, seed=None):
+        """Gives torch's global generators a first state of the trial. Runs right after its import.
+
+        Args:
+            torch: the module.
+            seed: of that state, where it is a given one.
+        """
+        torch.manual_seed(mix(self.seed, "start", "torch") >> 1 if seed is None else seed)
+
+    def seeding_from_trial(self, original):
+        """What stands for `torch.Generator.seed`, which `torch.seed` calls too.
+
+        Args:
+            original: the method, which draws a seed from the operating system.
+        """
+
+        @functools.wraps(original)
+        def seed(generator):
+            drawn = self.entropy(_BITS_OF_TORCH)
+            generator.manual_seed(drawn)
+            return drawn
+
+        return seed
+
     def _replace_entropy(self, generator_class):
         seed = generator_class.seed
 
@@ -315,14 +370,8 @@ class Streams:
 
         So a script that seeds them gets the same items in every trial, and one that does not gets the trial's.
         """
-        import random
-
-        import numpy
-
         self._keys += 1
-        _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
-        states = (random._inst.getstate(), words.tolist(), int(position), int(has_gauss), float(cached))
-        return mix(*states), self._keys
+        return _hash_of_globals(), self._keys
 
     @contextlib.contextmanager
     def aside(self):

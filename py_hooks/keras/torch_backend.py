@@ -1,8 +1,9 @@
 """Keras 3 on torch: compute functions that get their batch as a list, run eagerly, and draw from torch's generator.
 
-Layers without a seed draw from torch's global generator, which an answered call would leave where it was. So every
-compute call runs from a state of its own, made from the state of the global generator and the number of the call
-(`py_hooks/torch/generator.py`).
+Layers without a seed draw from torch's global generator, and the Python of a layer, which runs in every call here, may
+draw from those of `random` and numpy, and from generators of its own. An answered call would leave them where they were.
+So every compute call draws from streams of its own, made from the state of torch's global generator and the number of the
+call (`py_hooks/torch/generator.py`).
 
 What a script does with the parameters of a torch module past Keras (`parameters()`, `state_dict()`) cannot be seen.
 
@@ -12,6 +13,7 @@ keras/src/trainers/data_adapters/array_data_adapter.py, `ArrayDataAdapter.get_to
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import owned_generators
 from py_hooks.engine.patch import binding
 from py_hooks.keras import packages, passes
 from py_hooks.keras.compute import VariableFunction
@@ -46,6 +48,9 @@ def causes(model):
 class TorchFunction(VariableFunction):
     """`function(data)`, where `data` is a list of one batch, works on the variables."""
 
+    # The generators that layers of the script's own draw from; None until the first call, at which all of it is built.
+    _owned = None
+
     def __call__(self, data):
         """The call of the framework's loop."""
         calls = recorder.CALLS
@@ -63,7 +68,9 @@ class TorchFunction(VariableFunction):
         return result
 
     def _run(self, data):
-        with GENERATOR.own_state():
+        if self._owned is None:
+            self._owned = _owned_by(self.model())
+        with GENERATOR.own_state(self._owned):
             return self.function(data)
 
     def answer(self, calls, arguments):
@@ -72,6 +79,13 @@ class TorchFunction(VariableFunction):
 
         GENERATOR.skip()
         return calls.answer(self.kind, self.identity, arguments, convert_to_tensor)
+
+
+def _owned_by(model):
+    """The generators that the layers of the script's own, and its model, hold or use, each once."""
+    own = [layer for layer in model._flatten_layers() if not packages.is_frameworks(type(layer).__module__)]
+    found = {id(one): one for layer in own for one in owned_generators.find_near(layer)}
+    return list(found.values())
 
 
 @binding

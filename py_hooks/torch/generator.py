@@ -3,30 +3,43 @@
 Of a call that a replay does not make the global generator would not be drawn from. So each runs from a state of its own, and
 the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
 """
-from py_hooks.advice.random_streams import StreamDiffers, hash_of, mix
+from py_hooks.advice import owned_generators
+from py_hooks.advice.random_streams import CallStream, StreamDiffers, hash_of, mix
 
 
-class Seeded:
-    """`with Seeded(seed)`: torch's global generator draws from a state of its own.
+class Drawing:
+    """`with`: all draws are of a stream and of what goes by its key; then all generators are as they were before.
+
+    A class, since a generator function takes some microseconds more at each batch.
 
     Args:
-        seed: a number of 64 bits.
+        stream: a `PrivateStream`, of the global functions of `random` and numpy.
+        seed: of torch's global generator, a number of 64 bits.
+        owned: generators besides the global ones.
     """
 
-    __slots__ = ("_seed", "_generator", "_state")
+    __slots__ = ("_stream", "_seed", "_owned", "_generator", "_state")
 
-    def __init__(self, seed):
+    def __init__(self, stream, seed, owned=()):
+        self._stream = stream
         self._seed = seed
+        self._owned = owned_generators.Keyed(owned, lambda number: mix("owned", number, *stream.key)) if owned else None
 
     def __enter__(self):
         import torch
 
+        self._stream.__enter__()
         self._generator = generator = torch.default_generator
         self._state = generator.get_state()
         generator.manual_seed(self._seed >> 1)
+        if self._owned is not None:
+            self._owned.__enter__()
 
     def __exit__(self, *exception):
+        if self._owned is not None:
+            self._owned.__exit__(*exception)
         self._generator.set_state(self._state)
+        self._stream.__exit__(*exception)
 
 
 class TorchGenerator:
@@ -35,10 +48,15 @@ class TorchGenerator:
     def __init__(self):
         self._calls = 0
 
-    def own_state(self):
-        """`with`: a compute call runs, from a state of its own."""
+    def own_state(self, owned=()):
+        """`with`: a compute call runs, and draws from streams of its own.
+
+        Args:
+            owned: generators besides the global ones, which it draws from too.
+        """
         self._calls += 1
-        return Seeded(mix("torch", self.hash(), self._calls))
+        key = "torch", self.hash(), self._calls
+        return Drawing(CallStream(*key), mix(*key), owned)
 
     def skip(self):
         """A compute call is answered."""

@@ -10,7 +10,7 @@ from py_hooks.advice import owned_generators
 from py_hooks.advice.calls import Unrepeatable
 from py_hooks.advice.random_streams import PrivateStream, in_row, mix
 from py_hooks.torch import data_loader
-from py_hooks.torch.generator import Seeded, TorchGenerator
+from py_hooks.torch.generator import Drawing, TorchGenerator
 from py_hooks.torch.ranks import of as of_ranks
 from py_hooks.torch.states import ModelState, TrialState
 
@@ -89,7 +89,7 @@ class Training:
             import torch
 
             torch.cuda.manual_seed_all(seed >> 1)
-        return _Drawing(key, seed, self._owned)
+        return Drawing(PrivateStream(*key), seed, self._owned)
 
     def passes(self, loader, is_shared=False):
         """The passes over a loader: a `Passes`.
@@ -102,29 +102,6 @@ class Training:
         if is_shared:
             self.ranks.watch(made.order)
         return made
-
-
-class _Drawing:
-    """`with`: see `Training._drawing_from`. A class, since one that yields takes some microseconds more at each batch."""
-
-    __slots__ = ("_stream", "_global", "_owned")
-
-    def __init__(self, key, seed, owned):
-        self._stream = PrivateStream(*key)
-        self._global = Seeded(seed)
-        self._owned = owned_generators.Keyed(owned, lambda number: mix("owned", number, *key)) if owned else None
-
-    def __enter__(self):
-        self._stream.__enter__()
-        self._global.__enter__()
-        if self._owned is not None:
-            self._owned.__enter__()
-
-    def __exit__(self, *exception):
-        if self._owned is not None:
-            self._owned.__exit__(*exception)
-        self._global.__exit__(*exception)
-        self._stream.__exit__(*exception)
 
 
 class Passes:

@@ -6,8 +6,8 @@ Words: `kill` has one worker killed by itself, `raise` one that raises; `info` l
 `collate_fn` and a `worker_init_fn` of the script; `single` no batches; `persistent` what it says; `iterable` a data set
 without indices; `changes` a data set that a callback changes, `within` one that it changes in the midst of an epoch,
 `behind` a pass that goes on behind the ends of epochs; `twice` validates with the same loader; `endless` a sampler without
-an end. Prints the hash of the weights, and what the global generators give after it; `built.txt` has the process that
-built each sample.
+an end; `unseeded` seeds nothing, and `entropy` has torch draw its seeds from the operating system, both slowly. Prints the
+hash of the weights, and what the global generators give after it; `built.txt` has the process that built each sample.
 """
 
 import hashlib
@@ -106,19 +106,26 @@ class Seen(keras.callbacks.Callback):
             data.scale *= 2
 
     def on_train_batch_end(self, batch, logs=None):
-        if "within" in WORDS:
+        if {"within", "unseeded", "entropy"}.intersection(WORDS):
             # Slowly, for a kill.
             time.sleep(0.05)
+        if "within" in WORDS:
             data.scale += batch == 4
 
 
-torch.manual_seed(3)
+if "entropy" in WORDS:
+    assert torch.seed() == torch.initial_seed()
+elif "unseeded" not in WORDS:
+    torch.manual_seed(3)
 settings = {"batch_size": None if "single" in WORDS else BATCH, "num_workers": WORKERS}
 if "own" in WORDS:
     settings.update(collate_fn=stack, worker_init_fn=begin_worker)
 if "persistent" in WORDS:
     settings.update(persistent_workers=True)
 data = Data()
+if "entropy" in WORDS:
+    seeds = [data.generator.seed(), torch.Generator().seed()]
+    assert data.generator.initial_seed() == seeds[0] != seeds[1], seeds
 if "iterable" in WORDS:
     loader = torch.utils.data.DataLoader(Parts(), **settings)
 elif "single" in WORDS:
