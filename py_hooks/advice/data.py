@@ -169,13 +169,18 @@ class Items:
 
     def build(self, epoch, index):
         """The item at `index`, as the data set makes it in that epoch."""
-        with self._building(epoch, index) as stream:
-            if self._owned is None:
-                self._owned = owned_generators.find(self.dataset)
-            if not self._owned:
-                return self._watched(index)
-            with _OWNED, self._keyed(stream.key):
-                return self._watched(index)
+        outer = item_being_built()
+        _LOCAL.item = epoch, index
+        try:
+            with PrivateStream(*self._key_of(epoch, index)) as stream:
+                if self._owned is None:
+                    self._owned = owned_generators.find(self.dataset)
+                if not self._owned:
+                    return self._watched(index)
+                with _OWNED, self._keyed(stream.key):
+                    return self._watched(index)
+        finally:
+            _LOCAL.item = outer
 
     def build_in_worker(self, epoch, index):
         """As `build`, in a worker process; with the name of an attribute that it changed, or None."""
@@ -226,9 +231,6 @@ class Items:
     def _key_of(self, epoch, index):
         return self.key + (epoch, index * self._ranks + self._rank)
 
-    def _building(self, epoch, index):
-        return _Building((epoch, index), PrivateStream(*self._key_of(epoch, index)))
-
     def _keyed(self, key):
         return owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key))
 
@@ -278,15 +280,16 @@ class Items:
     # -- data sets that change while they build ----------------------------------------------------------------------
 
     def _watched(self, index):
-        before, position = self._attributes(), recorder.CALLS.position()
+        calls, source = recorder.CALLS, self._source()
+        before, position = dict(getattr(source, "__dict__", ())), calls.position()
         if self._at_begin is None:
             self._at_begin = before
         elif self.workers and not self.must_be_built and self._first_change(self._at_begin):
             # Threads build ahead, nobody knows how far, of what somebody else changes.
             self.notice_differences(self._changes(self._at_begin))
         item = self._item(index)
-        self.notice(self._first_change(before) or None)
-        if recorder.CALLS.position() != position and recorder.CALLS.recordable():
+        self.notice(self._first_change(before, source) or None)
+        if calls.position() != position and calls.recordable():
             # What it computes, or writes, has its records.
             self.must_be_built = True
         return item
@@ -398,26 +401,6 @@ def close_started_since(before):
         if items.started > before:
             items.close()
             _RUNNING.discard(items)
-
-
-class _Building:
-    """`with`: this thread builds an item, under a stream."""
-
-    __slots__ = ("_item", "_stream", "_outer")
-
-    def __init__(self, item, stream):
-        self._item = item
-        self._stream = stream
-
-    def __enter__(self):
-        self._outer = item_being_built()
-        _LOCAL.item = self._item
-        self._stream.__enter__()
-        return self._stream
-
-    def __exit__(self, *exception):
-        self._stream.__exit__(*exception)
-        _LOCAL.item = self._outer
 
 
 class SequencePass:

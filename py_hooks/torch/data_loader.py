@@ -177,7 +177,7 @@ class LoaderBatches:
         if self._share[1] > 1:
             self.number = zlib.crc32(repr(order).encode())
             order = share_of(order, *self._share, loader._auto_collation, loader.drop_last)
-        self._order = _packed(order)
+        self._order = _packed(order) if self._workers else order
         self.dataset = loader.dataset
 
     def __len__(self):

@@ -43,7 +43,23 @@ class Callbacks:
         """Calls a hook of each, in their order."""
         for callback in self._callbacks:
             # Each gets its own: what one does with it is nothing to the others.
-            getattr(callback, hook)(*copy.deepcopy(args))
+            getattr(callback, hook)(*map(_copied, args))
+
+
+# What nobody can change.
+_NUMBERS_AND_TEXTS = frozenset((int, float, str, bool, type(None)))
+
+
+def _copied(value):
+    """A deep copy. Of the metrics of a step, which are many dicts of few numbers, in a fraction of the time of `deepcopy`."""
+    kind = type(value)
+    if kind in _NUMBERS_AND_TEXTS:
+        return value
+    if kind is list:
+        return [_copied(one) for one in value]
+    if kind is dict:
+        return {name: one if type(one) in _NUMBERS_AND_TEXTS else _copied(one) for name, one in value.items()}
+    return copy.deepcopy(value)
 
 
 def register(callbacks):
