@@ -154,7 +154,7 @@ class _Loop:
         self._validated = None
         self._validations = 0
         self._names = None
-        self._told = set()
+        self._means = metrics.Means(host.say)
         self._optimizer = self._scheduler = self._mode = self._clip = None
 
     def optimize_with(self, optimizer, scheduler, clip):
@@ -274,12 +274,7 @@ class _Loop:
             measured = _plain(metrics.checked(way.validate(self._on_device(batch), self._model), way.validation, known))
             known = list(measured)
             batches.append(measured)
-        means, without = metrics.mean(batches)
-        for name in without:
-            if name not in self._told:
-                self._told.add(name)
-                self._host.say(f"the metric `{name}` has no mean, as its shape differs between batches; it is left out")
-        return means
+        return self._means.of(batches)
 
     def _on_device(self, batch):
         """A batch in any nesting of tuples, lists and dicts: arrays become tensors, which are on the model's device."""
