@@ -268,9 +268,20 @@ def start(launch_text):
     finder.when_imported("torch", process.seed_torch)
     finder.when_imported("torch.optim.optimizer", process.watch_torch)
     finder.when_imported("tf_keras.src.engine.training", process.watch_tf_keras)
+    _expect_callbacks(process)
     if process.trial.hyperparameters != "{}":
         for library in ("argparse", "absl.flags", "click"):
             finder.when_imported(library, process.offer_hyperparameters)
+
+
+def _expect_callbacks(process):
+    """Has it told where callbacks that the configuration names are never called."""
+    if '"callbacks"' not in os.environ.get("PEDL_CONTEXT", ""):
+        return
+    from py_hooks.advice import step_callbacks
+
+    if step_callbacks.configured():
+        step_callbacks.tell_if_uncalled(process)
 
 
 def _go_on(process, finder):

@@ -72,7 +72,7 @@ def begin(process):
     calls.at_begin.append(files.begin)
     calls.at_begin.append(process.tell_hyperparameters)
     step_callbacks.attach(process, calls)
-    calls.at_begin.append(lambda: step_callbacks.load_configured(process, calls))
+    calls.when_begun.append(lambda: step_callbacks.load_configured(process, calls))
     calls.at_begin.append(lambda: atexit.register(calls.settle))
     calls.at_begin.append(lambda: atexit.register(_tell_repeated_end, trial, output))
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))

@@ -154,6 +154,33 @@ def test_the_configuration_names_callbacks_of_a_script_that_has_none(training, t
 
 
 @KERAS
+def test_what_such_a_callback_raises_is_the_users_own(training, tmp_path):
+    run = training("unasked", callbacks="['named:Reading']", PYTHONPATH=str(tmp_path))
+    (tmp_path / "named.py").write_text(
+        "from pedl.callback import Callback\n"
+        "class Reading(Callback):\n"
+        "    def __init__(self):\n"
+        "        open('none-such')\n"
+    )
+    stderr = run.run().check(1).stderr
+    assert "FileNotFoundError: [Errno 2] No such file or directory: 'none-such'" in stderr
+    assert "cannot begin the trial" not in stderr
+
+
+def test_callbacks_that_nothing_calls_are_told(script_run, tmp_path):
+    script = tmp_path / "nothing.py"
+    script.write_text("import pedl\nfrom pedl.callback import Callback\npedl.callbacks(Callback())\n")
+    told = "the callbacks of steps were never called: nothing trained that pedl-run intercepts"
+    assert script_run(script).run().check().stderr.count(told) == 1
+    (tmp_path / "unasked.py").write_text("print('nothing')\n")
+    (tmp_path / "const.yaml").write_text(
+        "entrypoint: {script: unasked.py, callbacks: ['named:noting']}\nsearcher: {name: single, metric: loss, max_steps: 1}\n"
+    )
+    run = script_run(tmp_path / "unasked.py", options=["--config", tmp_path / "const.yaml"])
+    assert told in run.run().check().stderr
+
+
+@KERAS
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -141,6 +141,7 @@ class Calls:
         self.at_stop = []
         self.at_settle = []
         self.validation_due = False
+        self.when_begun = []
         self.at_save = []
         self.at_last = []
         self.at_validation = []
@@ -190,6 +191,8 @@ class Calls:
                 "  the script was stopped before it trained",
                 "make room there, or name another directory with `--trial-dir DIR`",
             )
+        for step in self.when_begun:
+            step()
 
     def refuse_exactness(self, cause, is_told=True):
         """Notes a cause for which the run cannot be resumed exactly from here on.

@@ -452,7 +452,7 @@ class SequencePass:
             if self._going is None:
                 item = self._next()
             else:
-                self._going.end()
+                self._stop()
                 item = self._next()
                 self._go_on()
         recorder.CALLS.trial.waited(perf_counter() - begun, self._items.workers)

@@ -12,10 +12,12 @@ is as it was. They are called between two recorded calls, in the same order in a
 A hook that calls the framework, whose calls are recorded, would stand between a record and its checkpoint: from then on none
 is taken. Within a fit, where the loop holds the values of variables elsewhere (Keras 3 on JAX), it ends the run.
 """
+import atexit
 import contextlib
 import importlib
 import json
 import os
+import sys
 
 from py_hooks.advice import calls as recorder
 
@@ -51,6 +53,7 @@ def register(process, callbacks):
             "call it before the first `fit`",
         )
     if process.callbacks is None:
+        tell_if_uncalled(process)
         process.callbacks = callbacks
     else:
         process.callbacks.add(callbacks)
@@ -64,6 +67,22 @@ def attach(process, calls):
         calls.steps = ScriptSteps(calls, process.callbacks)
 
 
+def tell_if_uncalled(process):
+    """At the end of the script it is told where its callbacks were not called, since nothing trained that is intercepted."""
+    pid = os.getpid()
+
+    def tell():
+        calls = recorder.CALLS
+        is_called = calls is not None and calls.batches
+        if not is_called and os.getpid() == pid and getattr(sys, "last_value", None) is None:
+            process.trial.log(
+                "the callbacks of steps were never called: nothing trained that pedl-run intercepts\n"
+                "  expected: a training by Keras, or by sessions of TensorFlow, in the main thread"
+            )
+
+    atexit.register(tell)
+
+
 def load_configured(process, calls):
     """Training is about to begin: the callbacks that the configuration names are imported.
 
@@ -71,8 +90,7 @@ def load_configured(process, calls):
         process: what `boot` knows of this process.
         calls: the recorder.
     """
-    entrypoint = (_known().get("configuration") or {}).get("entrypoint")
-    names = entrypoint.get("callbacks") if isinstance(entrypoint, dict) else None
+    names = configured()
     if not names:
         return
     from pedl._callbacks import Callbacks
@@ -86,6 +104,12 @@ def load_configured(process, calls):
         found.add(process.callbacks)
     process.callbacks, calls.steps = found, None
     attach(process, calls)
+
+
+def configured():
+    """The names of callbacks in the configuration."""
+    entrypoint = (_known().get("configuration") or {}).get("entrypoint")
+    return (entrypoint.get("callbacks") if isinstance(entrypoint, dict) else None) or []
 
 
 def _known():

@@ -28,18 +28,19 @@ class Drawing:
     def __enter__(self):
         import torch
 
+        if self._owned is not None:
+            # First: what it cannot take the state of raises.
+            self._owned.__enter__()
         self._stream.__enter__()
         self._generator = generator = torch.default_generator
         self._state = generator.get_state()
         generator.manual_seed(self._seed >> 1)
-        if self._owned is not None:
-            self._owned.__enter__()
 
     def __exit__(self, *exception):
-        if self._owned is not None:
-            self._owned.__exit__(*exception)
         self._generator.set_state(self._state)
         self._stream.__exit__(*exception)
+        if self._owned is not None:
+            self._owned.__exit__(*exception)
 
 
 class TorchGenerator:

@@ -264,12 +264,17 @@ def _context(hparams, config, batches_per_step):
     size = batches_per_step if batches_per_step is not None else config.get("batches_per_step", _BATCHES)
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise DefinitionError(f"`batches_per_step` is {size!r}\n  expected: a whole number above 0")
-    seed = (config.get("reproducibility") or {}).get("experiment_seed")
+    sections = [config.get(name) or {} for name in ("hyperparameters", "reproducibility")]
+    for section, name in zip(sections, ("hyperparameters", "reproducibility")):
+        _check_is_dict(section, f'config["{name}"]', "what stands there in a configuration, as a dict")
+    seed = sections[1].get("experiment_seed")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < _SEEDS):
+        raise DefinitionError(f"`experiment_seed` is {seed!r}\n  expected: a whole number from 0 to {_SEEDS - 1}")
     known = {
         "trial_id": 1,
         "experiment_id": 1,
         "trial_seed": random.SystemRandom().randrange(_SEEDS) if seed is None else seed,
-        "hyperparameters": {**_constants(config.get("hyperparameters") or {}, hparams), **hparams},
+        "hyperparameters": {**_constants(sections[0], hparams), **hparams},
         "configuration": {"data": {}, **config, "batches_per_step": size},
         "batches_per_step": size,
     }
@@ -319,8 +324,15 @@ def _new_directory(given):
     if given is None:
         return tempfile.mkdtemp(prefix="pedl-local-")
     given = os.path.abspath(os.fspath(given))
-    os.makedirs(given, exist_ok=True)
-    if os.listdir(given):
+    try:
+        os.makedirs(given, exist_ok=True)
+        found = os.listdir(given)
+    except OSError as error:
+        raise DefinitionError(
+            f"the directory `{given}` cannot be used for the checkpoint: {error.strerror}\n  nothing was trained",
+            "name another one, or leave `directory` out",
+        ) from None
+    if found:
         raise DefinitionError(
             f"the directory `{given}` is not empty\n  expected: a new or an empty one, for the checkpoint; nothing was trained",
             "name another one, or leave `directory` out",

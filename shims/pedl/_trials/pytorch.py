@@ -47,7 +47,7 @@ def run(trial, loaders, hparams, steps, host):
 
 
 def _saved(torch, directory, model, optimizer, scheduler):
-    """Saves what is trained, without the host. Returns the path of what `torch.load(..., weights_only=True)` reads."""
+    """Saves what is trained, without the host. Returns the path of what `torch.load` reads."""
     saved = {"model_state_dict": model.state_dict(), "optimizer_state_dict": optimizer.state_dict()}
     if scheduler is not None:
         saved["lr_scheduler_state_dict"] = scheduler._scheduler.state_dict()
