@@ -125,7 +125,7 @@ MISTAKES = {
         "the hyperparameter `rate` of the configuration is of type `log`\n  expected: a value",
     ),
     "section": ("pedl.local(Some, {}, {'hyperparameters': [1]})", '`config["hyperparameters"]` of `pedl.local` is an object'),
-    "seed": ("pedl.local(Some, {}, {'reproducibility': {'experiment_seed': '7'}})", "`experiment_seed` is '7'\n  expected: a whole"),
+    "seed": ("pedl.local(Some, {}, {'reproducibility': {'experiment_seed': '7'}})", "`experiment_seed` is '7'\n  expected: "),
     "file": ("open('file', 'w').close(); pedl.local(Some, directory='file')", "cannot be used for the checkpoint"),
     "no value": ("pedl.local(Some, {'rate': {1}})", "holds what a configuration cannot hold"),
     "directory": ("open('file', 'w').close(); pedl.local(Some, directory='.')", "is not empty\n  expected: a new or an empty"),
