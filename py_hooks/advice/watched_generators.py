@@ -5,6 +5,7 @@ objects that were met on the way hold: the attributes of those of the script's o
 name, and the containers that a generator stands in. They are looked for anew once one of these holds something else,
 which takes microseconds to see. Numbers, texts and arrays do not count: they hold no generator.
 """
+import itertools
 import operator
 import types
 
@@ -47,8 +48,12 @@ class WatchedGenerators:
     def look(self):
         """Finds the generators anew where that is due. Returns whether there are any that were not there before."""
         now = self._holds()
-        if self._held is not None and len(now) == len(self._held) and all(map(operator.is_, now, self._held)):
-            return False
+        if self._held is not None:
+            if _are_same(now, self._held):
+                return False
+            held, self._held = self._held, now
+            if _are_same(_without_data(now), _without_data(held)):
+                return False
         # Held meanwhile, so that none gives its place to another.
         before = self.found
         known = set(map(id, before))
@@ -74,11 +79,19 @@ class WatchedGenerators:
         self._held = self._holds()
 
     def _holds(self):
-        """What the places that are watched hold now, but for data."""
-        held = [one for place in self._attributes for one in _elements_of(place) if not _IS_DATA[type(one)]]
+        """What the places that are watched hold now."""
+        held = list(itertools.chain.from_iterable(map(_elements_of, self._attributes)))
         for variables, names in self._globals:
-            held.extend(one for one in map(variables.get, names) if not _IS_DATA[type(one)])
+            held.extend(map(variables.get, names))
         return held
+
+
+def _are_same(values, others):
+    return len(values) == len(others) and all(map(operator.is_, values, others))
+
+
+def _without_data(values):
+    return [one for one in values if not _IS_DATA[type(one)]]
 
 
 def _elements_of(container):
