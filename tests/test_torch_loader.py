@@ -102,17 +102,32 @@ def test_a_script_without_seeds_goes_on_with_the_numbers_of_its_trial(run_of, wo
     assert drawn(run_of(2, word, seed=8).run()) != wholes[2]
 
 
-def test_layers_whose_python_draws_for_every_batch_go_on_with_the_same_numbers(script_run, tmp_path):
+DRAWING = ["-", "nested", "helper", "lambda", "activation", "loss", "metric", "epoch", "within", "global"]
+
+
+@pytest.fixture
+def drawing_run(script_run, tmp_path):
+    """A function that makes a run of the layers that draw."""
     file = tmp_path / "seeds.yaml"
     file.write_text(CONFIGURATION)
-    runs = [
-        script_run(support.SCRIPTS / "drawing_layers.py", options=["--config", file, "--exact", *options])
-        for options in ([], ["--checkpoint-seconds", "0"])
-    ]
-    for batch in (8, 20):
-        runs[1].start_and_kill(lambda: runs[1].trial.checkpoint >= batch)  # noqa: B023
-    assert drawn(runs[1].run()) == drawn(runs[0].run())
-    assert runs[1].trial.count("resumed") == 2
+    return lambda *words, options=(): script_run(
+        support.SCRIPTS / "drawing_layers.py", *words, options=["--config", file, *options]
+    )
+
+
+@pytest.mark.parametrize("word", DRAWING)
+def test_layers_whose_python_draws_for_every_batch_go_on_with_the_same_numbers(drawing_run, word):
+    run = drawing_run(word, options=["--exact", "--checkpoint-seconds", "0"])
+    for batch in (12, 21):
+        run.start_and_kill(lambda: run.trial.checkpoint >= batch)  # noqa: B023
+    assert drawn(run.run()) == drawn(drawing_run(word, options=["--exact"]).run())
+    assert run.trial.count("resumed") == 2
+
+
+def test_a_layer_that_makes_its_generator_while_it_computes_is_told(drawing_run):
+    cause = "a layer makes a generator of random numbers while it computes"
+    assert f"exact resume: no: {cause}; no checkpoints are taken" in drawing_run("makes").run().check().stderr
+    assert f"this run cannot be resumed exactly: {cause}" in drawing_run("makes", options=["--exact"]).run().check(77).stderr
 
 
 def test_what_the_script_changes_reaches_the_workers(run_of):

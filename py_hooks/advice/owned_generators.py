@@ -32,9 +32,9 @@ _OF_GENERATORS = frozenset(
     ["random", "torch", "torch._C", "numpy.random.mtrand", "mtrand", "numpy.random._generator", "numpy.random.generator"]
 )
 
-_PLAIN = frozenset([type(None), bool, int, float, complex, str, bytes, bytearray])
+PLAIN = frozenset([type(None), bool, int, float, complex, str, bytes, bytearray])
 
-_LEAVES = (*_PLAIN, types.ModuleType)
+_LEAVES = (*PLAIN, types.ModuleType)
 
 
 def is_generator(value):
@@ -66,32 +66,32 @@ def is_global(value):
 
 def find(dataset):
     """The generators that a data set can reach, each once, in an order that is the same in every process."""
-    found, seen, waiting, named = [], set(), [dataset], set()
+    return reached([dataset])[0]
+
+
+def reached(roots):
+    """What some objects can reach.
+
+    Returns:
+        The generators, each once, in an order that is the same in every process; and all that was looked at.
+    """
+    found, seen, waiting, named = [], {}, list(roots), set()
     # Breadth first, so that what is near is found whatever lies behind it.
     for value in waiting:
         # What stands for another object, and has none, raises whatever it is asked.
         with contextlib.suppress(Exception):
-            if id(value) in seen or type(value) in _PLAIN:
+            if id(value) in seen or type(value) in PLAIN:
                 continue
             named.add(module_of(value))
             if isinstance(value, _LEAVES):
                 continue
-            seen.add(id(value))
+            seen[id(value)] = value
             if is_generator(value):
                 found.append(value)
             elif len(seen) <= _MAX_OBJECTS:
                 waiting.extend(_reached_from(value))
     found.extend(one for one in _held_by_packages(filter(places.is_installed, named)) if id(one) not in seen)
-    return found
-
-
-def find_near(value):
-    """The generators that an object itself holds, or its methods of the script's own use by name, each once."""
-    found = {}
-    for one in _reached_from(value):
-        is_method = isinstance(one, types.FunctionType) and places.is_user_file(one.__code__.co_filename)
-        found.update((id(each), each) for each in ([one, *used_by(one)] if is_method else [one]) if is_generator(each))
-    return list(found.values())
+    return found, list(seen.values())
 
 
 def _held_by_packages(names):
@@ -102,7 +102,7 @@ def _held_by_packages(names):
     seen, found = {}, []
     for value in waiting:
         kind = type(value)
-        if kind in _PLAIN or id(value) in seen or len(seen) > _MAX_OF_PACKAGES:
+        if kind in PLAIN or id(value) in seen or len(seen) > _MAX_OF_PACKAGES:
             continue
         # With the value, so that none gives its place to another.
         seen[id(value)] = value

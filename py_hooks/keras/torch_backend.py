@@ -1,19 +1,23 @@
 """Keras 3 on torch: compute functions that get their batch as a list, run eagerly, and draw from torch's generator.
 
 Layers without a seed draw from torch's global generator, and the Python of a layer, which runs in every call here, may
-draw from those of `random` and numpy, and from generators of its own. An answered call would leave them where they were.
-So every compute call draws from streams of its own, made from the state of torch's global generator and the number of the
-call (`py_hooks/torch/generator.py`).
+draw from those of `random` and numpy, and from generators of its own; so may that of a function that a layer calls, of a
+loss and of a metric. An answered call would leave them where they were. So every compute call draws from streams of its
+own, made from the state of torch's global generator and the number of the call (`py_hooks/torch/generator.py`). A
+generator that a call makes would not be there after answered calls: with it exact resume is refused.
 
 What a script does with the parameters of a torch module past Keras (`parameters()`, `state_dict()`) cannot be seen.
 
 Source: keras 3.15.1, keras/src/backend/torch/trainer.py, layer.py and random.py;
 keras/src/trainers/data_adapters/array_data_adapter.py, `ArrayDataAdapter.get_torch_dataloader`.
 """
+import functools
+import types
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import owned_generators
+from py_hooks.advice import places
+from py_hooks.advice.watched_generators import WatchedGenerators
 from py_hooks.engine.patch import binding
 from py_hooks.keras import packages, passes
 from py_hooks.keras.compute import VariableFunction
@@ -21,6 +25,8 @@ from py_hooks.keras.variables import VARIABLES, own_copy
 from py_hooks.torch.generator import TorchGenerator
 
 GENERATOR = TorchGenerator()
+
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
 def prepare(calls):
@@ -48,8 +54,8 @@ def causes(model):
 class TorchFunction(VariableFunction):
     """`function(data)`, where `data` is a list of one batch, works on the variables."""
 
-    # The generators that layers of the script's own draw from; None until the first call, at which all of it is built.
-    _owned = None
+    # Of what the call runs of the script's own; None until the first call, before which all of it is built.
+    _generators = None
 
     def __call__(self, data):
         """The call of the framework's loop."""
@@ -68,10 +74,15 @@ class TorchFunction(VariableFunction):
         return result
 
     def _run(self, data):
-        if self._owned is None:
-            self._owned = _owned_by(self.model())
-        with GENERATOR.own_state(self._owned):
-            return self.function(data)
+        watched = self._generators
+        if watched is None:
+            watched = self._generators = WatchedGenerators(lambda: _of_the_script(self.model()))
+        watched.look()
+        with GENERATOR.own_state(watched.found):
+            result = self.function(data)
+        if watched.look():
+            recorder.CALLS.refuse_exactness("a layer makes a generator of random numbers while it computes")
+        return result
 
     def answer(self, calls, arguments):
         """The recorded result: tensors, as torch returns them."""
@@ -81,11 +92,19 @@ class TorchFunction(VariableFunction):
         return calls.answer(self.kind, self.identity, arguments, convert_to_tensor)
 
 
-def _owned_by(model):
-    """The generators that the layers of the script's own, and its model, hold or use, each once."""
-    own = [layer for layer in model._flatten_layers() if not packages.is_frameworks(type(layer).__module__)]
-    found = {id(one): one for layer in own for one in owned_generators.find_near(layer)}
-    return list(found.values())
+def _of_the_script(model):
+    """What a compute call runs that is of the script's own: layers, the optimizer, losses, metrics, functions of layers."""
+    held = [one for part in (*model._flatten_layers(), model.optimizer) for one in _own_parts(part)]
+    metrics = model._compile_metrics
+    asked = (metrics._user_metrics, metrics._user_weighted_metrics) if metrics is not None else ()
+    return [*held, model.loss, *asked]
+
+
+def _own_parts(part):
+    """A layer or an optimizer if it is of the script's own; else what of its attributes is, and functions."""
+    if part is None or not packages.is_frameworks(type(part).__module__):
+        return [part]
+    return [one for one in vars(part).values() if isinstance(one, _FUNCTIONS) or places.is_user_module(type(one).__module__)]
 
 
 @binding

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from py_hooks.advice import owned_generators
+from py_hooks.advice import owned_generators, watched_generators
 
 # Not on every stack, where this file is read and none of its tests is wanted.
 np = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
@@ -244,3 +244,35 @@ def test_generators_in_variables_of_a_package_that_is_named_are_found(tmp_path, 
     assert found(Dataset(draw=drawing.draw)) == {id(state.PRIVATE), *others}
     assert len(owned_generators.find(Drawn())) == 6
     find(Dataset())
+
+
+def test_watched_they_are_found_anew_once_something_of_the_scripts_is_replaced(monkeypatch):
+    monkeypatch.setattr(owned_generators.places, "is_user_module", lambda name: name == __name__)
+    first, second, third = map(np.random.RandomState, range(3))
+    dataset = Augmented(noise=Dataset(rng=first), several=[second], count=0)
+    watched = watched_generators.WatchedGenerators(lambda: [dataset])
+    assert watched.look()
+    assert {id(one) for one in watched.found} == {id(first), id(second), id(of_the_script)}
+
+    searches = []
+    reached = owned_generators.reached
+    monkeypatch.setattr(owned_generators, "reached", lambda roots: searches.append(roots) or reached(roots))
+    dataset.count, dataset.array = 1, np.zeros(3)
+    assert not watched.look()
+    assert not searches, "data were replaced"
+    for change in (
+        lambda: setattr(dataset.noise, "rng", third),
+        lambda: dataset.several.append(np.random.RandomState(4)),
+        lambda: monkeypatch.setitem(globals(), "of_the_script", np.random.RandomState(5)),
+        lambda: setattr(dataset, "made", np.random.RandomState(6)),
+    ):
+        change()
+        assert watched.look()
+        assert not watched.look()
+    assert len(searches) == 4
+    assert id(first) not in map(id, watched.found)
+    del dataset.made
+    assert not watched.look(), "none that was not there before"
+    expected = [third, *dataset.several, of_the_script]
+    assert {id(one) for one in watched.found} == {id(one) for one in expected}
+    assert owned_generators.find(Dataset(held=watched)) == []
