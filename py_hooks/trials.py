@@ -80,6 +80,8 @@ class Host:
         """The loop begins, which may have causes for not being resumed exactly."""
         entries.announce(self._calls, list(causes))
         entries.compare(self._calls, self._name, entries.describe_sources())
+        # What was trained while the model was built, and is gone, is none of the loop's.
+        self._lost()
 
     def begin_in(self, session, causes=()):
         """The loop begins, which trains in a session of TensorFlow, or in others that are configured like it.
@@ -249,15 +251,36 @@ class Host:
         calls.at_save.append(write)
 
     def finish(self):
-        """The last batch was trained: takes a checkpoint of the end."""
+        """The last batch was trained: takes a checkpoint of the end.
+
+        Called again, it takes none. A loop calls it while what was trained is still there.
+        """
         calls = self._calls
         if calls.begun and not self._has_ended:
-            self._has_ended = True
             was_saved = calls.replaying
+            if not was_saved:
+                self._check_nothing_is_lost()
             # A call of its own, behind what the user's callbacks did after the last validation. Nor is it enough that there
             # is a checkpoint of the last batch: what it holds would depend on when it was taken.
             calls.checked(recorder.COMPOSITE, self._process.trial.intern("end"), 0)
             if not was_saved:
                 calls.save(is_wanted=True)
+            self._has_ended = True
         if calls.agreement is not None:
             calls.agreement.end()
+
+    def _lost(self):
+        return [name for find in self._calls.lost for name in find()]
+
+    def _check_nothing_is_lost(self):
+        """A checkpoint that lacks what was trained must not take the place of one that has it."""
+        lost = self._lost()
+        if not lost:
+            return
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        self.refuse(
+            f"the session of `{self._name}` is closed, and the checkpoint of its end would lack `{lost[0]}`{more}\n"
+            "  expected: a session that is open until the training is over\n"
+            "  it was not saved; the checkpoint before it, if there is one, is kept",
+            "look for what closes the session, as `session.close()` and `clear_session()` do",
+        )

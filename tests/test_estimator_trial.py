@@ -22,7 +22,7 @@ def run_of(script_run, tmp_path):
 
     def make(*options, kind="own", pause="0", steps=STEPS):
         file = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
-        lines = f"min_validation_period: {PERIOD}\nhyperparameters: {{batch_size: 8}}\ndata: {{kind: {kind}}}\n"
+        lines = f"min_validation_period: {PERIOD}\nhyperparameters: {{batch_size: 8}}\ndata: {{kind: '{kind}'}}\n"
         file.write_text(support.seeded_configuration(BATCHES, steps) + lines)
         return script_run(DEFINITION, options=["--config", file, *options], environment={"PAUSE": pause})
 
@@ -82,10 +82,14 @@ def test_e5_a_validation_is_as_many_batches_as_its_spec_says_or_all(run_of, kind
     assert validation["metrics"]["batches"] == batches
 
 
+def manifest_of(run, batch):
+    return json.loads((run.trial.directory / "checkpoints" / f"batch-{batch:010d}" / "manifest.json").read_text())
+
+
 def kept_in(run, batch):
     """The files of the trial that a checkpoint has, by their paths below its folder for them."""
     work = str(run.trial.directory / "work") + "/"
-    manifest = json.loads((run.trial.directory / "checkpoints" / f"batch-{batch:010d}" / "manifest.json").read_text())
+    manifest = manifest_of(run, batch)
     return [kept["path"][len(work):] for kept in manifest["kept"] if kept["path"].startswith(work)]
 
 
@@ -158,3 +162,47 @@ def test_a_trial_that_is_killed_while_it_validates_is_the_undisturbed_one(run_of
         assert f"VALIDATED {step}" not in ended.stdout
     run.run().check()
     assert run.hashes == expected.hashes
+
+
+# -- ends before the last step -----------------------------------------------------------------------------------------
+
+
+WEIGHTS = """
+import json, sys
+import tensorflow.compat.v1 as tf
+with tf.Session(graph=tf.Graph()) as session:
+    tf.saved_model.load(session, ["serve"], sys.argv[1])
+    print(json.dumps(session.run("dense/kernel:0").tolist()))
+"""
+
+
+def exported_weights(run):
+    """Weights of the SavedModel that was written for the last checkpoint."""
+    folder = run.trial.directory / "work" / "exports" / "raw"
+    command = [sys.executable, "-W", "ignore", "-c", WEIGHTS, str(folder)]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode())
+
+
+def variables_of(run, batch):
+    """Hashes of the variables that a checkpoint has."""
+    tensors = manifest_of(run, batch)["tensors"]
+    return {each["name"]: each["blake3"] for each in tensors if each["name"].startswith("tensorflow/")}
+
+
+@pytest.mark.parametrize(("kind", "undisturbed"), [("ends", "own"), ("served, ends", "served")])
+def test_a_trial_that_a_hook_ends_has_its_weights_in_the_last_checkpoint(run_of, kind, undisturbed):
+    whole = run_of("--exact", "--checkpoint-batches", "25", kind=undisturbed, pause="0.1")
+    running = whole.start()
+    running.wait_until(lambda: whole.trial.checkpoint == 25)
+    running.kill_everything()
+    run = run_of("--exact", "--checkpoint-batches", "13", kind=kind)
+    # A second time there is nothing left to train, and the checkpoint stays.
+    for _ in range(2):
+        ended = run.run().check()
+        assert "a hook of the trial class has ended its training, 35 batches before the last step" in ended.stderr
+        assert run.trial.checkpoint == 25
+        assert any(name.endswith("/dense/kernel") for name in variables_of(run, 25))
+        assert variables_of(run, 25) == variables_of(whole, 25)
+        if "served" in kind:
+            assert "exports/raw/saved_model.pb" in kept_in(run, 25)
+            assert exported_weights(run) == exported_weights(whole)

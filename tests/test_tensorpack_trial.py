@@ -238,8 +238,9 @@ def test_a_dataflow_of_no_order_is_a_cause_and_the_trial_goes_on_all_the_same(ru
 
 
 @STACK
-def test_a_dataflow_that_gives_something_else_in_a_replay_is_noticed(run_of):
-    run = run_of("--checkpoint-batches", "23", kind="clock", pause="0.1")
+@pytest.mark.parametrize("kind", ["clock", "clock, threads to validate"])
+def test_a_dataflow_that_gives_something_else_in_a_replay_is_noticed(run_of, kind):
+    run = run_of("--checkpoint-batches", "23", kind=f"'{kind}'", pause="0.1")
     running = run.start()
     running.wait_until(lambda: run.trial.checkpoint == 23)
     running.kill_everything()
@@ -336,16 +337,74 @@ with tf.Session(graph=tf.Graph()) as session:
 """
 
 
-@STACK
-def test_the_tower_for_validations_is_exported(run_of, tmp_path):
-    run = run_of(steps=1)
-    run.run().check()
-    out = tmp_path / "exported"
+def exported(run, out):
+    """The folder to which the trial's last checkpoint is exported."""
     command = [support.executable(), "--pedl", "checkpoint", "export", str(run.trial.directory)]
     command += ["--output", str(out), "--python", sys.executable]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     assert done.returncode == 0, done.stdout.decode()
+    return out
+
+
+@STACK
+def test_the_tower_for_validations_is_exported(run_of, tmp_path):
+    run = run_of(steps=1)
+    run.run().check()
+    out = exported(run, tmp_path / "exported")
     command = [sys.executable, "-W", "ignore", "-c", SERVE, str(out)]
     served = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
     assert "'val_accuracy', 'val_first_value'" in served
     assert served.endswith("(5,)\n")
+
+
+# -- ends before the last step -----------------------------------------------------------------------------------------
+
+
+WEIGHT = """
+import sys
+import tensorflow.compat.v1 as tf
+with tf.Session(graph=tf.Graph()) as session:
+    tf.saved_model.loader.load(session, ["serve"], sys.argv[1])
+    print(session.run("hidden/W:0").tolist())
+"""
+
+
+def weight_of(folder):
+    """A weight of the SavedModel in a folder."""
+    command = [sys.executable, "-W", "ignore", "-c", WEIGHT, str(folder)]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode())
+
+
+@STACK
+def test_a_trial_that_a_monitor_ends_has_its_weights_in_the_last_checkpoint(run_of, tmp_path):
+    run = run_of("--exact", "--checkpoint-batches", "13", kind="ends")
+    ended = run.run().check()
+    assert "a monitor of the trial class has ended its training, 35 batches before the last step" in ended.stderr
+    assert run.trial.checkpoint == 25
+    found = weight_of(exported(run, tmp_path / "exported"))
+    # As they are in a training that goes on: those of batch 25, not of batch 13.
+    whole = run_of("--exact", "--checkpoint-batches", "25", pause="0.1")
+    running = whole.start()
+    running.wait_until(lambda: whole.trial.checkpoint == 25)
+    running.kill_everything()
+    assert found == weight_of(exported(whole, tmp_path / "whole"))
+    # There is nothing left to train, and the checkpoint stays.
+    run.run().check()
+    assert run.trial.checkpoint == 25
+    assert weight_of(exported(run, tmp_path / "again")) == found
+
+
+@STACK
+def test_a_monitor_that_fails_has_no_checkpoint_of_the_end(run_of):
+    run = run_of(kind="fails")
+    assert "ValueError: of a monitor" in run.run().check(1).stderr
+    # That of the validation.
+    assert run.trial.checkpoint == 20
+
+
+@STACK
+def test_a_checkpoint_of_the_end_that_would_lack_the_weights_is_not_taken(run_of, tmp_path):
+    run = run_of(kind="closes")
+    support.refused(run.run(), "the session of `Trial` is closed", "the checkpoint of its end would lack `", "clear_session()")
+    assert run.trial.checkpoint == 20
+    assert len(weight_of(exported(run, tmp_path / "exported"))) == 8

@@ -107,6 +107,7 @@ class Calls:
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
+        lost: functions that return the names of variables that were trained and that a checkpoint would lack, each name once.
         agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
         steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None where it has none.
         in_step_callback: one of them runs.
@@ -145,6 +146,7 @@ class Calls:
         self.at_save = []
         self.at_last = []
         self.at_validation = []
+        self.lost = []
         self.agreement = None
         self.steps = None
         self.in_step_callback = False

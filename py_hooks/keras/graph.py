@@ -146,7 +146,8 @@ class GraphFunction(ComputeFunction):
         """Notes which variables a call changes."""
         if self._effects is None:
             self._effects = self._find_effects(calls)
-        self._graph.changed(self._effects.writes)
+        note = self._graph.changed_by_training if self.kind == recorder.TRAIN else self._graph.changed
+        note(self._effects.writes)
 
     def _find_effects(self, calls):
         function = self.function

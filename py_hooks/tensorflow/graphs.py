@@ -87,6 +87,7 @@ class Graph:
 
     Attributes:
         stale: names of the variables whose value a replay does not know, since training changed them.
+        trained: names of the variables that training changes.
         random_states: the ops that set the states of random ops first, in order of creation.
         originals: for which random op one stands, by its name (`graph_definitions.Original`).
         replaced: names of random ops that came ready-made, by the names of the ops of ours that stand for them.
@@ -97,6 +98,7 @@ class Graph:
     def __init__(self, graph):
         self.graph = graph
         self.stale = set()
+        self.trained = set()
         self.random_states = []
         self.originals = {}
         self.replaced = {}
@@ -218,6 +220,11 @@ class Graph:
             return assignment.op, placeholder
 
     # -- staleness -------------------------------------------------------------------------------------------------
+
+    def changed_by_training(self, names):
+        """Notes that training changed variables, and what else it writes by these names."""
+        self.changed(names)
+        self.trained.update(op.name for op in self.variables() if op.name in names)
 
     def changed(self, names):
         """Notes variables that changed in a way that a replay does not repeat."""

@@ -70,7 +70,7 @@ class TrainingRun:
     def note_changes(self, calls):
         """Notes which variables a run changes, where that is not noted."""
         if self.cleaned != calls.cleaned:
-            self._known.changed(self._effects.writes)
+            self._known.changed_by_training(self._effects.writes)
             self.cleaned = calls.cleaned
 
 

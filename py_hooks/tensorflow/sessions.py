@@ -43,6 +43,8 @@ class Sessions:
 
     def __init__(self):
         self._references = []
+        # What was trained in the graphs of sessions, also of those that are gone.
+        self._trained = {}
         self._is_aside = False
 
     @contextlib.contextmanager
@@ -62,6 +64,8 @@ class Sessions:
         session._pedl_trains = False
         if not self._is_aside:
             self._references.append(weakref.ref(session))
+            trained = session._pedl_known.trained
+            self._trained[id(trained)] = trained
 
     def alive(self):
         """`(number, session)` of the sessions that are open."""
@@ -69,6 +73,22 @@ class Sessions:
             session = reference()
             if session is not None and not session._closed:
                 yield number, session
+
+    def lost(self):
+        """Names of variables that training changed, and that have a value in no open session: a checkpoint lacks them.
+
+        They are told once.
+        """
+        held = {}
+        for _, session in self.alive():
+            trained = session._pedl_known.trained
+            if trained:
+                held.setdefault(id(trained), set()).update(name for name, _ in _with_value(session))
+        found = []
+        for key, names in self._trained.items():
+            found.extend(names - held.get(key, set()))
+            names.intersection_update(held.get(key, ()))
+        return sorted(found)
 
     def key_of(self, variable):
         """The name of a variable's value in a checkpoint, in the newest open session of its graph; None without one."""
@@ -146,6 +166,12 @@ def _run(session, fetches, feeds=None):
 
 def _values(session):
     """`(name, value)` of a session's variables that have a value."""
+    found = _with_value(session)
+    return zip([name for name, _ in found], _run(session, [value for _, value in found])) if found else []
+
+
+def _with_value(session):
+    """`(name, tensor)` of a session's variables that have a value."""
     from tensorflow.python.framework import dtypes
 
     known = graphs.of(session.graph)
@@ -155,8 +181,7 @@ def _values(session):
     if not readers:
         return []
     have_value = _run(session, [initialized for _, _, initialized in readers])
-    readers = [reader for reader, has_value in zip(readers, have_value) if has_value]
-    return zip([name for name, _, _ in readers], _run(session, [value for _, value, _ in readers]))
+    return [(name, value) for (name, value, _), has_value in zip(readers, have_value) if has_value]
 
 
 def _assign(session, values):
@@ -206,6 +231,7 @@ def provide(calls, provider="tensorflow"):
     SESSIONS.provider = provider
     session_loops.prepare(calls)
     calls.state_providers.append((provider, SESSIONS))
+    calls.lost.append(SESSIONS.lost)
 
 
 # -- the life of a session -------------------------------------------------------------------------------------------

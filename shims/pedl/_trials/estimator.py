@@ -112,10 +112,7 @@ class _Loop:
     Attributes:
         loss: its tensor.
         session: the one that trains.
-        is_closed: whether that is over.
     """
-
-    is_closed = False
 
     def __init__(self, estimator, spec, steps, host, v1):
         self._estimator = estimator
@@ -152,13 +149,17 @@ class _Loop:
             host.finish()
             context.request_stop()
 
+    def ends(self):
+        """The training is over, and its session still open. A hook may have ended it, so that there was no last batch."""
+        self._host.finish()
+
     def save_for_export(self, path):
         """Writes the variables as they are. Returns the path by which they are read."""
         return self._exporter.save(self.session, path, write_meta_graph=False, write_state=False)
 
     def saved(self, directory):
         """Saves the variables, without the host. Returns the path by which they are read."""
-        if self.is_closed:
+        if self._host.batches_left:
             raise DefinitionError(
                 f"a hook of the trial class has ended its training, {self._host.batches_left} batches before the end "
                 "of the step\n"
@@ -240,6 +241,6 @@ def _hooks(v1, loop):
             loop.batch_ended(run_values.results, run_context)
 
         def end(self, session):
-            loop.is_closed = True
+            loop.ends()
 
     return Begins(), Ends()

@@ -18,6 +18,7 @@ Source: tensorpack 0.11, tensorpack/train/base.py, `Trainer.main_loop`; train/to
 """
 import importlib
 import os
+import sys
 
 from pedl._context import context
 from pedl._trials import metrics
@@ -54,12 +55,12 @@ def run(trial, loaders, hparams, steps, host):
     with v1.Session(graph=v1.Graph(), config=config) as session:
         # The trial has its directory from here on, and may write.
         host.begin_in(session, causes)
-    if causes:
+    if host.causes_of_dataflows(flows[:1]):
+        # Validations are no runs that train, and are not compared.
         host.feeds_vary(v1.get_default_graph())
     loop.feed_from(host.dataflow(flows[0]), host.dataflow(flows[1], is_cut=True))
-    trainer.setup_callbacks(
-        [tp.MovingAverageSummary(), tp.MergeAllSummaries(), tp.RunUpdateOps()], _monitors(trial, hparams, tp)
-    )
+    callbacks = [tp.MovingAverageSummary(), tp.MergeAllSummaries(), tp.RunUpdateOps(), _ends(tp, loop)]
+    trainer.setup_callbacks(callbacks, _monitors(trial, hparams, tp))
     create = importlib.import_module("tensorpack.tfutils.sesscreate").NewSessionCreator()
     trainer.initialize(create, importlib.import_module("tensorpack.tfutils.sessinit").JustCurrentSession())
     loop.graph.provide(host)
@@ -288,6 +289,10 @@ class _Loop:
             # After the last iteration the session is closed.
             host.finish()
 
+    def ends(self):
+        """The training is over, and its session still open. A monitor may have ended it, so that there was no last batch."""
+        self._host.finish()
+
     def _next(self):
         batch = self._training.next()
         if batch is None:
@@ -342,6 +347,18 @@ def _wait_for_graphs(trainer):
         thread = getattr(monitor, "_write_graph_thread", None)
         if thread is not None:
             thread.join()
+
+
+def _ends(tp, loop):
+    """The callback that is called before the session is closed."""
+
+    class Ends(tp.Callback):
+        def _after_train(self):
+            # It is called after an exception too, which is raised again: that is no end.
+            if sys.exc_info()[0] is None:
+                loop.ends()
+
+    return Ends()
 
 
 def _without_batches(what):

@@ -62,6 +62,17 @@ class Slow(tf.train.SessionRunHook):
         time.sleep(PAUSE)
 
 
+class Ends(tf.train.SessionRunHook):
+    """Ends the training at its 25th batch."""
+
+    batches = 0
+
+    def after_run(self, run_context, run_values):
+        self.batches += 1
+        if self.batches == 25:
+            run_context.request_stop()
+
+
 class Trial(EstimatorTrial):
     def __init__(self, hparams):
         self.hparams = hparams
@@ -77,7 +88,7 @@ class Trial(EstimatorTrial):
         return "an estimator" if KIND == "text" else tf.estimator.Estimator(model_fn, config=config, params=hparams)
 
     def build_train_spec(self, hparams):
-        hooks = [Slow()]
+        hooks = [Slow(), Ends()] if KIND in ("ends", "served, ends") else [Slow()]
         if KIND == "premade":
             return tf.estimator.TrainSpec(lambda: input_fn(hparams), max_steps=3, hooks=hooks)
         return tf.estimator.TrainSpec(input_fn, max_steps=3, hooks=hooks)
@@ -87,7 +98,7 @@ class Trial(EstimatorTrial):
 
 
     def build_serving_input_receiver_fns(self, hparams):
-        if KIND != "served":
+        if KIND not in ("served", "served, ends"):
             return "raw" if KIND == "no functions" else super().build_serving_input_receiver_fns(hparams)
         return {
             "raw": lambda: tf.estimator.export.build_raw_serving_input_receiver_fn(

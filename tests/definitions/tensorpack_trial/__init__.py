@@ -72,7 +72,7 @@ def training_rows():
         return tp.MultiThreadMapData(flow, 2, lambda row: row, buffer_size=10)
     if KIND == "processes":
         return tp.MultiProcessRunner(flow, 4, 2)
-    return Clock() if KIND == "clock" else Noise(flow)
+    return Clock() if KIND in ("clock", "clock, threads to validate") else Noise(flow)
 
 
 def make_data_loaders(experiment_config, hparams):
@@ -88,6 +88,8 @@ def make_data_loaders(experiment_config, hparams):
     if KIND in others:
         return others[KIND]()
     held_out = tp.BatchData(validation, size, remainder=True)
+    if KIND == "clock, threads to validate":
+        held_out = tp.MultiThreadMapData(held_out, 2, lambda batch: batch, buffer_size=2)
     if KIND == "endless validation":
         held_out = Endless(held_out)
     return tp.BatchData(training, size), Slow(held_out) if KIND == "slow" else held_out
@@ -148,6 +150,19 @@ class History(tp.MonitorBase):
         print("SCALAR", self.global_step, name)
 
 
+class Ends(tp.MonitorBase):
+    """Ends the training at its 25th batch, or has it fail there."""
+
+    def _trigger_step(self):
+        if self.global_step != 25:
+            return
+        if KIND == "fails":
+            raise ValueError("of a monitor")
+        if KIND == "closes":
+            self.trainer.sess.close()
+        raise tp.train.StopTraining("enough")
+
+
 class Trial(TensorpackTrial):
     def __init__(self, hparams):
         pass
@@ -171,7 +186,8 @@ class Trial(TensorpackTrial):
     def tensorpack_monitors(self, hparams):
         if KIND == "no monitors":
             return [object()]
-        return [tp.callbacks.TFEventWriter(), tp.callbacks.JSONWriter(), History()]
+        ends = [Ends()] if KIND in ("ends", "fails", "closes") else []
+        return [tp.callbacks.TFEventWriter(), tp.callbacks.JSONWriter(), History(), *ends]
 
 
 class Defaults(TensorpackTrial):
