@@ -277,6 +277,8 @@ class Host:
         lost = self._lost()
         if not lost:
             return
+        # One that is being written is kept too.
+        self._calls.guarded(self._calls.trial.wait_saved)
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         self.refuse(
             f"the session of `{self._name}` is closed, and the checkpoint of its end would lack `{lost[0]}`{more}\n"
