@@ -265,6 +265,16 @@ class Trial:
         return json.loads(_read(self.directory / "trial.json"))
 
 
+def events_of(run, kind):
+    """The events of this kind of the run's trial."""
+    return [event for event in run.trial.events if event["event"] == kind]
+
+
+def metrics_of(run, kind):
+    """The metrics of each event of this kind."""
+    return [event["metrics"] for event in events_of(run, kind)]
+
+
 def seeded_configuration(batches_per_step, steps):
     """A configuration that gives all trials the same seeds, and ends with the first error."""
     return (
@@ -325,6 +335,13 @@ class ScriptRun:
         running = self.start()
         running.wait_until(lambda: self.trial.count("checkpoint") > count and condition())
         return running.kill_everything()
+
+    def kill_at_checkpoints(self, *batches):
+        """Starts it once for each number of batches, and kills all of it once the newest checkpoint is of that many."""
+        for batch in batches:
+            running = self.start()
+            running.wait_until(lambda: self.trial.checkpoint == batch)  # noqa: B023
+            running.kill_everything()
 
     def _start(self, command):
         output = f"{self.directory}.start-{len(self._starts) + 1}"

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import support
+from support import events_of
 
 # What costs a kill or two is run on both; the rest is the same code of ours.
 BOTH = pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15")
@@ -27,10 +28,6 @@ def run_of(script_run, tmp_path):
         return script_run(DEFINITION, options=["--config", file, *options], environment={"PAUSE": pause})
 
     return make
-
-
-def events_of(run, kind):
-    return [event for event in run.trial.events if event["event"] == kind]
 
 
 def refused(run, *texts):
@@ -141,10 +138,7 @@ def test_a_trial_that_is_killed_is_the_undisturbed_one(run_of, kind):
     assert "exact resume: yes" in expected.stderr
     assert len(expected.hashes) == STEPS // PERIOD
     run = run_of("--exact", "--checkpoint-batches", "13,37", kind=kind, pause="0.02")
-    for batch in (13, 37):
-        running = run.start()
-        running.wait_until(lambda: run.trial.checkpoint == batch)  # noqa: B023
-        running.kill_everything()
+    run.kill_at_checkpoints(13, 37)
     run.run().check()
     assert run.hashes == expected.hashes
     assert run.trial.count("resumed") == 2

@@ -48,10 +48,7 @@ def test_p7_a_loop_that_is_killed_is_the_undisturbed_one(run_of, kind):
     assert "exact resume: yes" in expected.stderr
     assert len(expected.hashes) == 1
     run = run_of(kind, 120, "--exact", "--checkpoint-batches", "33,71")
-    for batch in (33, 71):
-        running = run.start()
-        running.wait_until(lambda: run.trial.checkpoint == batch)  # noqa: B023
-        running.kill_everything()
+    run.kill_at_checkpoints(33, 71)
     ended = run.run().check()
     assert ended.hashes == expected.hashes
     assert run.trial.count("resumed") == 2

@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 import support
+from support import events_of, metrics_of
 
 STACK = pytest.mark.stack("tfkeras-1.15")
 
@@ -44,14 +45,6 @@ def run_of(script_run, tmp_path):
         return run
 
     return make
-
-
-def events_of(run, kind):
-    return [event for event in run.trial.events if event["event"] == kind]
-
-
-def metrics_of(run, kind):
-    return [event["metrics"] for event in events_of(run, kind)]
 
 
 def refused(run, *texts):
@@ -145,10 +138,7 @@ def test_a_trial_that_is_killed_is_the_undisturbed_one(run_of, kind):
     assert "exact resume: yes" in expected.stderr
     assert len(expected.hashes) == STEPS // PERIOD
     run = run_of("--exact", "--checkpoint-batches", "13,37", kind=kind, pause="0.1")
-    for batch in (13, 37):
-        running = run.start()
-        running.wait_until(lambda: run.trial.checkpoint == batch)  # noqa: B023
-        running.kill_everything()
+    run.kill_at_checkpoints(13, 37)
     run.run().check()
     assert run.hashes == expected.hashes
     assert run.trial.count("resumed") == 2

@@ -23,7 +23,7 @@ from time import perf_counter
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, owned_generators, worker_processes
 from py_hooks.advice.dataset_state import DatasetState
-from py_hooks.advice.random_streams import PrivateStream, WorkerStream, mix
+from py_hooks.advice.random_streams import PrivateStream, WorkerStream
 
 _LOCAL = threading.local()
 
@@ -232,7 +232,7 @@ class Items:
         return self.key + (epoch, index * self._ranks + self._rank)
 
     def _keyed(self, key):
-        return owned_generators.Keyed(self._owned, lambda number: mix("owned", number, *key))
+        return owned_generators.Keyed(self._owned, key)
 
     def notify(self, hook, epoch):
         """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a stream of its own. Returns what it does."""

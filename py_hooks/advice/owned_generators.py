@@ -16,6 +16,7 @@ import sys
 import types
 
 from py_hooks.advice import places
+from py_hooks.advice.random_streams import mix
 
 # Of objects that are looked at. A data set that holds a million objects of the script's own keeps its generator above
 # them.
@@ -282,22 +283,22 @@ def _named(owner, name):
 
 
 class Keyed:
-    """`with Keyed(generators, seed_of)`: each generator draws from a state of its own seed, and is then as it was.
+    """`with Keyed(generators, key)`: each generator draws from a state of its own, by the key, and is then as it was.
 
     Args:
         generators: what `find` returned.
-        seed_of: gives the seed of a generator by its number.
+        key: a tuple, as of `mix`.
     """
 
-    def __init__(self, generators, seed_of):
+    def __init__(self, generators, key):
         self._generators = generators
-        self._seed_of = seed_of
+        self._key = key
         self._states = []
 
     def __enter__(self):
         self._states = [_state(generator) for generator in self._generators]
         for number, generator in enumerate(self._generators):
-            seed(generator, self._seed_of(number))
+            seed(generator, mix("owned", number, *self._key))
 
     def __exit__(self, *exception):
         for generator, state in zip(self._generators, self._states):

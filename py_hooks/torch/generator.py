@@ -23,7 +23,7 @@ class Drawing:
     def __init__(self, stream, seed, owned=()):
         self._stream = stream
         self._seed = seed
-        self._owned = owned_generators.Keyed(owned, lambda number: mix("owned", number, *stream.key)) if owned else None
+        self._owned = owned_generators.Keyed(owned, stream.key) if owned else None
 
     def __enter__(self):
         import torch

@@ -4,7 +4,7 @@ import os
 
 from pedl import _context
 from pedl.callback import Callback
-from pedl.errors import DefinitionError
+from pedl.errors import DefinitionError, described
 
 
 class Callbacks:
@@ -19,15 +19,9 @@ class Callbacks:
     """
 
     def __init__(self, callbacks, source):
-        is_list = isinstance(callbacks, (list, tuple))
-        if not is_list or not all(isinstance(one, Callback) for one in callbacks):
-            kinds = (
-                ", ".join(f"`{type(one).__name__}`" for one in callbacks)
-                if is_list
-                else f"an object of class `{type(callbacks).__name__}`"
-            )
+        if not isinstance(callbacks, (list, tuple)) or not all(isinstance(one, Callback) for one in callbacks):
             raise DefinitionError(
-                f"{source} {kinds}\n  expected: a list of `pedl.callback.Callback`",
+                f"{source} {described(callbacks)}\n  expected: a list of `pedl.callback.Callback`",
                 "derive them from `pedl.callback.Callback`; those of Keras belong into `keras_callbacks`, or into its `fit`",
             )
         self._callbacks = list(callbacks)

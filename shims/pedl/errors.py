@@ -17,6 +17,13 @@ class NothingDownloaded(Error):
     """The model definition has no `download_data`, or it was not called."""
 
 
+def described(given):
+    """What a message calls something that is no list of what was expected: the classes of what it holds, or its own."""
+    if isinstance(given, (list, tuple)):
+        return ", ".join(f"`{type(one).__name__}`" for one in given)
+    return f"an object of class `{type(given).__name__}`"
+
+
 class DefinitionError(Error):
     """A model definition that cannot be run.
 

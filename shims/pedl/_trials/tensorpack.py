@@ -22,7 +22,7 @@ import sys
 
 from pedl._context import context
 from pedl._trials import metrics
-from pedl.errors import DefinitionError
+from pedl.errors import DefinitionError, described
 from pedl.trial import call_with
 
 _LOSS = "loss"
@@ -127,12 +127,8 @@ def _monitors(trial, hparams, tp):
         logger.set_logger_dir(os.path.join(_DIRECTORY, str(context()["trial_id"])), action="k")
     made = call_with(trial.tensorpack_monitors, hparams=hparams)
     if not isinstance(made, (list, tuple)) or not all(isinstance(one, tp.MonitorBase) for one in made):
-        kinds = (
-            ", ".join(f"`{type(one).__name__}`" for one in made)
-            if isinstance(made, (list, tuple))
-            else f"an object of class `{type(made).__name__}`"
-        )
-        raise DefinitionError(f"`tensorpack_monitors` returned {kinds}\n  expected: a list of `tensorpack.MonitorBase`")
+        expected = "expected: a list of `tensorpack.MonitorBase`"
+        raise DefinitionError(f"`tensorpack_monitors` returned {described(made)}\n  {expected}")
     return list(made)
 
 
