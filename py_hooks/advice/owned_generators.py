@@ -98,6 +98,8 @@ def reached(roots):
 def _held_by_packages(names):
     """The generators that modules of packages hold, each once, by the order of the modules' names."""
     packages = {name.partition(".")[0] for name in names} - places.COUNTING
+    if not packages:
+        return []
     modules = sorted(name for name in list(sys.modules) if name.partition(".")[0] in packages)
     waiting = [value for name in modules for value in list(places.names_of(sys.modules[name]).values())]
     seen, found = {}, []

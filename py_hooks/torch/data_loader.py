@@ -155,7 +155,7 @@ class LoaderBatches:
         self._base_seed = None
         self._first_seed = 0
         self._passes = 0
-        self._order = []
+        self._order = _Held([])
 
     @property
     def _pedl_source(self):
@@ -177,7 +177,7 @@ class LoaderBatches:
         if self._share[1] > 1:
             self.number = zlib.crc32(repr(order).encode())
             order = share_of(order, *self._share, loader._auto_collation, loader.drop_last)
-        self._order = _packed(order) if self._workers else order
+        self._order = _packed(order) if self._workers else _Held(order)
         self.dataset = loader.dataset
 
     def __len__(self):
@@ -189,8 +189,9 @@ class LoaderBatches:
         rank, size = self._share
         seed = in_row(self._first_seed, place * size + rank) >> 1
         generator = torch.default_generator
-        # Where a batch is only looked at, by the process that trains.
-        before = generator.get_state() if _number() is None else None
+        # Where it is built, or only looked at, by the process that trains.
+        is_here = not self._workers or _number() is None
+        before = generator.get_state() if is_here else None
         generator.manual_seed(seed)
         try:
             if not self._workers:
@@ -244,6 +245,21 @@ def _collated_here(samples):
 
     with _told(None):
         return default_collate(samples)
+
+
+class _Held:
+    """Indices that nobody looks through for generators, as all attributes of a data set are at each pass."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self, order):
+        self._order = order
+
+    def __len__(self):
+        return len(self._order)
+
+    def __getitem__(self, place):
+        return self._order[place]
 
 
 class _Order:

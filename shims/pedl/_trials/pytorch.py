@@ -280,7 +280,7 @@ class _Loop:
         """A batch in any nesting of tuples, lists and dicts: arrays become tensors, which are on the model's device."""
         torch = self._torch
         if isinstance(batch, torch.Tensor):
-            return batch.to(self._device)
+            return batch if batch.device == self._device else batch.to(self._device)
         if isinstance(batch, dict):
             return {name: self._on_device(one) for name, one in batch.items()}
         if isinstance(batch, tuple) and hasattr(batch, "_fields"):
