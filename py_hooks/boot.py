@@ -5,6 +5,7 @@ that imports no framework runs as it would under python. Where a trial is starte
 withdrawn; and where a checkpoint is there to be resumed, the script's output is dropped from here on until the resume
 point.
 """
+import atexit
 import os
 import sys
 
@@ -46,6 +47,11 @@ class _Process:
 
             self._output = Output()
         return self._output
+
+    def give_back_output(self):
+        """The process is over: what prints after this, destructors of what the script left, prints as under python."""
+        if self._output is not None:
+            self._output.give_back()
 
     def files(self):
         """The files of the script."""
@@ -247,6 +253,8 @@ def start(launch_text):
         )
         os._exit(64)
     finder = import_hook.install()
+    # Registered before all others, it runs after them.
+    atexit.register(process.give_back_output)
     if not set(libraries).intersection(process.trial.no_hooks):
         if process.trial.resume:
             _go_on(process, finder)
@@ -286,8 +294,6 @@ def _expect_callbacks(process):
 
 def _go_on(process, finder):
     """The trial had begun before: takes it for this process, and its files and output aside."""
-    import atexit
-
     try:
         process.trial.hold()
         process.files().withdraw()

@@ -1,6 +1,7 @@
 """stdout and stderr once: what the world has seen is not printed again by a replay.
 
-The two streams get a raw layer of ours below python's own text and buffer layers. It
+The two streams get a raw layer of ours below python's own text and buffer layers, which stay the objects they are:
+whoever holds one of them, from before, prints through the layer too. It
 
 - copies what the script prints into `stdout.log` and `stderr.log` of the trial directory, once the trial has begun;
 - drops everything while a replay runs;
@@ -26,11 +27,12 @@ _MOST_HELD_BYTES = 1 << 20
 
 
 class _Stream(io.FileIO):
-    """The raw layer of one stream."""
+    """The raw layer of one stream, in the place of `replaced`, which keeps the descriptor open."""
 
-    def __init__(self, descriptor, name):
-        io.FileIO.__init__(self, descriptor, "w", closefd=False)
+    def __init__(self, replaced, name):
+        io.FileIO.__init__(self, replaced.fileno(), "w", closefd=False)
         self.name = f"<{name}>"
+        self.replaced = replaced
         self._copy = None
         self._path = None
         self._make_way = None
@@ -160,11 +162,12 @@ class Output:
     def __init__(self):
         self._streams = {}
         self._texts = {}
-        for name in _NAMES:
-            stream = _replace(name)
-            if stream is not None:
-                self._streams[name] = stream
-                self._texts[name] = getattr(sys, name)
+        for descriptor, name in enumerate(_NAMES, 1):
+            text = _python_own(name, descriptor)
+            if text is not None:
+                self._streams[name] = _Stream(_raw(text), name)
+                self._texts[name] = text
+                _put_below(text, self._streams[name])
 
     def drop(self):
         """Nothing is printed until the resume point."""
@@ -184,11 +187,20 @@ class Output:
 
     def end(self, directory):
         """The process ends: what a replay that is not over has dropped is printed, as far as it is new."""
+        self._flush()
         for name, stream in self._streams.items():
-            # A stream that the script closed has nothing left to flush.
-            with contextlib.suppress(ValueError, OSError, RuntimeError):
-                self._texts[name].flush()
             stream.end(os.path.join(directory, name + ".log"))
+
+    def give_back(self):
+        """Takes the layers out, with nothing left in them. What destructors print after the script's end is not copied.
+
+        The last thing to do before python takes its modules apart: then no code of ours can run any more.
+        """
+        self._flush()
+        for name, text in self._texts.items():
+            with contextlib.suppress(ValueError, OSError, RuntimeError):
+                if _raw(text) is self._streams[name]:
+                    _put_below(text, self._streams[name].replaced)
 
     def only_repeats(self, name):
         """Whether a stream got nothing since the resume point that had not been printed before."""
@@ -196,53 +208,60 @@ class Output:
 
     def capture(self):
         """Lengths of the copies, with everything flushed: part of a checkpoint."""
-        recorder.flush_streams()
+        self._flush()
         return [], {name: stream.copied_bytes() for name, stream in self._streams.items()}
 
     def restore(self, tensors, state):
         """The replay is over."""
-        recorder.flush_streams()
+        self._flush()
         for name, stream in self._streams.items():
             stream.resume((state or {}).get(name, 0))
 
+    def _flush(self):
+        """Everything printed so far gets to the raw layers: also where the script put a stream of its own above them."""
+        recorder.flush_streams()
+        for text in self._texts.values():
+            # A stream that the script closed has nothing left to flush.
+            with contextlib.suppress(ValueError, OSError, RuntimeError):
+                text.flush()
 
-def _replace(name):
-    """Puts a raw layer of ours below `sys.stdout` or `sys.stderr`; None where the stream is not python's own."""
-    old = getattr(sys, name)
-    if type(old) is not io.TextIOWrapper:
-        return None
-    raw = getattr(old.buffer, "raw", old.buffer)
-    if type(raw) is not io.FileIO:
-        return None
-    old.flush()
-    stream = _Stream(raw.fileno(), name)
-    buffer = io.BufferedWriter(stream) if old.buffer is not raw else stream
-    new = io.TextIOWrapper(
+
+def _python_own(name, descriptor):
+    """The text layer that writes to the process's descriptor 1 or 2, `sys.stdout` or what it was; None without one."""
+    for text in (getattr(sys, name), getattr(sys, f"__{name}__")):
+        # What the script has detached, closed or made otherwise is none of ours.
+        with contextlib.suppress(ValueError, OSError):
+            if type(text) is not io.TextIOWrapper or type(text.buffer) not in (io.BufferedWriter, io.FileIO):
+                continue
+            if type(_raw(text)) is io.FileIO and text.fileno() == descriptor:
+                return text
+    return None
+
+
+def _raw(text):
+    """The lowest layer below a text layer."""
+    return getattr(text.buffer, "raw", text.buffer)
+
+
+def _put_below(text, raw):
+    """Puts a raw layer below a text layer and its buffer, in the place of the one that is there.
+
+    Both are made anew as the objects they are. Each is one call of C: no other thread meets them half made.
+    """
+    text.flush()
+    buffer = raw
+    if type(text.buffer) is io.BufferedWriter:
+        buffer = text.buffer
+        io.BufferedWriter.__init__(buffer, raw)
+    io.TextIOWrapper.__init__(
+        text,
         buffer,
-        encoding=old.encoding,
-        errors=old.errors,
+        encoding=text.encoding,
+        errors=text.errors,
         newline="\n",
-        line_buffering=old.line_buffering,
-        write_through=getattr(old, "write_through", False),
+        line_buffering=text.line_buffering,
+        write_through=getattr(text, "write_through", False),
     )
-    new.mode = "w"
-    # The old object stays alive: others may hold it, and it shares the descriptor.
-    setattr(sys, name, new)
-    if getattr(sys, f"__{name}__") is old:
-        setattr(sys, f"__{name}__", new)
-    _rebind_handlers(old, new)
-    return stream
-
-
-def _rebind_handlers(old, new):
-    """Gives logging handlers that were made before the new stream."""
-    logging = sys.modules.get("logging")
-    if logging is None:
-        return
-    for reference in list(logging._handlerList):
-        handler = reference()
-        if getattr(handler, "stream", None) is old:
-            handler.stream = new
 
 
 def _write_all(descriptor, data):

@@ -140,6 +140,10 @@ def tick(tensor):
 
         jax.debug.callback(_count)
         return tensor
+    if keras.backend.backend() == "torch":
+        if not tensor.is_meta:  # Keras looks for shapes with tensors that hold nothing
+            _count()
+        return tensor
     import numpy
     import tensorflow
 
@@ -453,6 +457,15 @@ def everything_else(model):
         _load_keras2_model()
     if keras.backend.backend() == "tensorflow":
         _draw_random_numbers()
+    if keras.backend.backend() == "torch":
+        _fit_torch_loader(model)
+
+
+def _fit_torch_loader(model):
+    import torch
+
+    rows = torch.utils.data.TensorDataset(*map(torch.tensor, arrays()))
+    model.fit(torch.utils.data.DataLoader(rows, batch_size=BATCH), verbose=0)
 
 
 def _save_keras3_model(model):

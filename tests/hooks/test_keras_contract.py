@@ -53,6 +53,8 @@ UNSEEN = {
     "keras3-jax": _OF_TORCH,
     # `tf.data` calls the second in a thread of its own; the first is a door for scripts, which Keras does not take here.
     "keras3-tensorflow": {"BaseResourceVariable.assign_add", "PyDatasetAdapter._get_iterator"} | _OF_TORCH,
+    # Here Keras takes the tensors of a loader as they are.
+    "keras3-torch": {"TorchDataLoaderAdapter.get_numpy_iterator"},
 }
 
 NO_HOOKS = ["--no-hooks", "keras", "--no-hooks", "tensorflow"]
@@ -60,6 +62,7 @@ NO_HOOKS = ["--no-hooks", "keras", "--no-hooks", "tensorflow"]
 ORDERS = {
     "keras3-jax": ("keras", "keras.models", "jax keras"),
     "keras3-tensorflow": ("keras", "keras.models", "tensorflow keras"),
+    "keras3-torch": ("keras", "keras.models", "torch keras"),
     "keras2-tensorflow1": ("keras", "keras.models", "tensorflow keras", "tensorflow.keras keras"),
     "keras2.2.4-tensorflow1.13": ("keras", "tensorflow keras"),
     "tfkeras-1.13": ("tensorflow", "tensorflow.python.keras.models"),

@@ -11,10 +11,13 @@ import pytest
 
 # A start: `drop` as the host does where a checkpoint is there, then some lines of a script.
 START = """
+import atexit
 import sys
+{before}
 from py_hooks.advice.output import Output
 
 output = Output()
+atexit.register(output.give_back)
 directory = {directory!r}
 {script}
 """
@@ -22,10 +25,13 @@ directory = {directory!r}
 
 @pytest.fixture
 def start(tmp_path):
-    """A function that runs lines of a script with our layer below its streams; returns what they print on stdout."""
+    """A function that runs lines of a script with our layer below its streams; returns what they print on stdout.
 
-    def run(script):
-        lines = START.format(directory=str(tmp_path), script=textwrap.dedent(script))
+    Its second argument are lines that run before there is a layer.
+    """
+
+    def run(script, before=""):
+        lines = START.format(directory=str(tmp_path), script=textwrap.dedent(script), before=textwrap.dedent(before))
         path = {"PYTHONPATH": ":".join(sys.path)}
         done = subprocess.run([sys.executable, "-c", lines], env=path, stdout=subprocess.PIPE, check=True)
         return done.stdout.decode()
@@ -74,6 +80,89 @@ print("two 12")
 """
     assert start(again) == "two 12\n"
     assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo 12\n"
+
+
+# What a script may hold of its stdout from before, and how it prints with it. What it does not flush, nobody else does.
+HELD = {
+    "stdout": "held = sys.stdout; write = held.write",
+    "its buffer": "held = sys.stdout.buffer; write = lambda text: (sys.stdout.flush(), held.write(text.encode()))",
+    "a bound method": "write = sys.stdout.write",
+    "a stream of its own": """
+        class Tee:
+            def __init__(self, below):
+                self.below = below
+            def write(self, text):
+                self.below.write(text)
+            def flush(self):
+                pass
+        sys.stdout = Tee(sys.stdout)
+        write = sys.stdout.write
+        """,
+    "a text layer of its own": """
+        import io
+        sys.stdout = io.TextIOWrapper(sys.stdout.buffer, "utf-8", line_buffering=True)
+        write = sys.stdout.write
+        """,
+    "the buffer, detached": """
+        import io
+        sys.stdout = io.TextIOWrapper(sys.stdout.detach(), "utf-8")
+        write = sys.stdout.write
+        """,
+    "a logger": """
+        import logging
+        logging.basicConfig(stream=sys.stdout, format="%(message)s")
+        write = lambda text: logging.warning(text.rstrip("\\n"))
+        """,
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_what_was_held_of_the_streams_before_the_layer_prints_through_it(start, tmp_path, held):
+    first = FIRST.replace('print("one")', 'write("one\\n")').replace('print("two", length)', 'write(f"two {length}\\n")')
+    assert start(first, HELD[held]) == "before\none\ntwo 11\n"
+    assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo 11\n"
+    again = AGAIN.replace('print("one")', 'write("one\\n")') + 'write("two 11\\n")\nwrite("three\\n")\n'
+    assert start(again, HELD[held]) == "three\n"
+
+
+def test_a_destructor_that_prints_when_all_is_over_prints(start):
+    lines = """
+    class Last:
+        def __init__(self, out):
+            self.out = out
+        def __del__(self):
+            self.out.write("last\\n")
+    output.begin(directory, False)
+    print("first")
+    last = Last(sys.stdout)
+    last.itself = last
+    """
+    assert start(lines) == "first\nlast\n"
+
+
+def test_what_the_script_holds_of_its_streams_stays_what_it_was(start):
+    before = "objects = sys.stdout, sys.stderr, sys.stdout.buffer; words = repr(objects), sys.stdout.mode"
+    same = """
+    assert (sys.stdout, sys.stderr, sys.stdout.buffer) == objects == (sys.__stdout__, sys.__stderr__, sys.__stdout__.buffer)
+    assert (repr(objects), sys.stdout.mode) == words, objects
+    sys.stdout.close()
+    try:
+        print("closed")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+    else:
+        raise AssertionError("printed on a closed stream")
+    """
+    start(same, before)
+
+
+def test_a_file_in_the_place_of_stdout_is_the_files_of_the_script(start, tmp_path):
+    """What is printed into it comes back with the files; it must not be dropped as a repetition."""
+    before = f"sys.stdout = open({str(tmp_path / 'log.txt')!r}, 'w')"
+    start(FIRST, before)
+    assert (tmp_path / "log.txt").read_text() == "before\none\ntwo 0\n"
+    assert start(AGAIN + "print('three')\n", before) == ""
+    assert (tmp_path / "log.txt").read_text() == "before\none\nthree\n"
 
 
 def test_nothing_that_is_written_is_nothing_new(start):
