@@ -310,6 +310,46 @@ def test_symbols_of_pedl_frameworks_pytorch():
     assert not torch.equal(before, model[0].weight)
 
 
+def test_no_gradient_is_left_of_what_a_model_gets_while_it_trains():
+    import torch
+    from pedl._trials.pytorch import _Gradients
+
+    class Scale(torch.nn.Module):
+        grad = "an attribute of the user's own"
+
+    def parameter():
+        return torch.nn.Parameter(torch.zeros(2))
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), Scale())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    gradients = _Gradients(model, optimizer)
+    free = parameter()
+    changes = [
+        lambda: None,
+        lambda: setattr(model, "0", torch.nn.Linear(2, 2)),
+        lambda: setattr(model[0], "weight", torch.nn.Parameter(torch.zeros(2, 2))),
+        lambda: model.add_module("more", torch.nn.Sequential(torch.nn.Linear(2, 1))),
+        lambda: model.more.add_module("below", torch.nn.Linear(2, 1)),
+        lambda: model[2].register_parameter("late", parameter()),
+        lambda: model[2].register_parameter("none", None),
+        lambda: setattr(model[2], "none", parameter()),
+        lambda: optimizer.add_param_group({"params": [free]}),
+        lambda: setattr(model[2], "late", None),
+    ]
+    for change in changes:
+        for _ in range(2):
+            change()
+            everything = [*model.parameters(), free]
+            for one in everything:
+                one.grad = torch.ones_like(one)
+            gradients.forget()
+            left = [one for one in everything if one.grad is not None]
+            is_known = any(one is free for group in optimizer.param_groups for one in group["params"])
+            assert [id(one) for one in left] == ([] if is_known else [id(free)])
+            change = lambda: None  # noqa: E731 - the second time it knows them
+    assert model[2].grad == "an attribute of the user's own"
+
+
 def test_a_scheduler_steps_when_it_was_told():
     import torch
     from pedl.frameworks.pytorch import LRScheduler

@@ -176,8 +176,21 @@ def _is_data(value):
 
 def _methods_of(cls):
     """The functions in a class of the script's own, and in its bases."""
-    functions = (getattr(value, "__func__", value) for base in cls.__mro__ for value in vars(base).values())
-    return [function for function in functions if isinstance(function, types.FunctionType)]
+    found = []
+    for base in cls.__mro__:
+        functions = [getattr(value, "__func__", value) for value in vars(base).values()]
+        functions = [function for function in functions if isinstance(function, types.FunctionType)]
+        if str(base.__module__).partition(".")[0] in places.COUNTING:
+            # A tensor has hundreds.
+            functions = [function for function in functions if _leads_on(function, base)]
+        found.extend(functions)
+    return found
+
+
+def _leads_on(function, owner):
+    """Whether a function in a class of a framework may reach anything: it is not of there, or holds something."""
+    is_of_owner = function.__module__ == owner.__module__ and not places.is_user_file(function.__code__.co_filename)
+    return not is_of_owner or function.__closure__ or function.__defaults__ or vars(function)
 
 
 def used_by(function):

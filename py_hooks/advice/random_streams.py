@@ -62,6 +62,11 @@ class PrivateStream:
         self._python = None
         self._outer = None
 
+    def begin(self, key):
+        """It is the stream of another key from now on."""
+        self.key = key
+        self._numpy = self._python = None
+
     def __enter__(self):
         self._outer = getattr(_LOCAL, "stream", None)
         _LOCAL.stream = self
@@ -166,9 +171,8 @@ class WorkerStream(PrivateStream):
         self._of_torch = None, 0
 
     def begin(self, key):
-        """The stream is that of another key, which ends with the index of an item, from now on."""
-        self.key = key
-        self._numpy = self._python = None
+        """As of `PrivateStream`; the key ends with the index of an item."""
+        super().begin(key)
         self._is_late = False
         if WorkerStream._where is None:
             self._set()

@@ -50,6 +50,10 @@ class One:
         """Nothing."""
         return contextlib.nullcontext()
 
+    def guarded(self, function):
+        """The function itself."""
+        return function
+
 
 class Ranks:
     """The processes that train one model, as one of them sees them.
@@ -93,6 +97,15 @@ class Ranks:
     def guard(self):
         """`with`: within it, a rank that is lost ends this one too, with a message."""
         raise NotImplementedError
+
+    def guarded(self, function):
+        """A function that calls this one, which takes no arguments, within `guard`."""
+
+        def call():
+            with self.guard():
+                return function()
+
+        return call
 
     def _undisturbed(self):
         """`with`: another rank that ends meanwhile does not end this one before it has come through."""

@@ -19,6 +19,7 @@ import zlib
 
 from py_hooks.advice import data, worker_processes
 from py_hooks.advice.random_streams import in_row, mix
+from py_hooks.torch.generator import BatchDrawing
 
 
 def is_for_pool(loader):
@@ -156,6 +157,8 @@ class LoaderBatches:
         self._first_seed = 0
         self._passes = 0
         self._order = _Held([])
+        # Where this process builds them, what does so.
+        self._fetch = None
 
     @property
     def _pedl_source(self):
@@ -179,6 +182,8 @@ class LoaderBatches:
             order = share_of(order, *self._share, loader._auto_collation, loader.drop_last)
         self._order = _packed(order) if self._workers else _Held(order)
         self.dataset = loader.dataset
+        if not self._workers:
+            self._fetch = self._fetcher(self._collate)
 
     def __len__(self):
         return len(self._order)
@@ -191,22 +196,23 @@ class LoaderBatches:
         generator = torch.default_generator
         # Where it is built, or only looked at, by the process that trains.
         is_here = not self._workers or _number() is None
-        before = generator.get_state() if is_here else None
+        before = generator.get_state() if is_here and not BatchDrawing.is_awaited else None
         generator.manual_seed(seed)
         try:
-            if not self._workers:
-                return self._fetched(place, self._collate)
+            if self._fetch is not None:
+                return self._fetch(self._order[place])
             with _told(self._info(seed)):
-                return self._fetched(place, _collated_here if _is_default(self._collate) else self._collate)
+                return self._fetcher(_collated_here if _is_default(self._collate) else self._collate)(self._order[place])
         finally:
             if before is not None:
                 generator.set_state(before)
 
-    def _fetched(self, place, collate):
+    def _fetcher(self, collate):
+        """What makes a batch of its indices."""
         from torch.utils.data import _DatasetKind
 
         kind, auto_collation, drop_last = self._kind
-        return _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last).fetch(self._order[place])
+        return _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last).fetch
 
     def _info(self, seed):
         """What `get_worker_info` tells while a batch is built: a seed of the batch, whichever worker builds it."""

@@ -4,7 +4,7 @@ Of a call that a replay does not make the global generator would not be drawn fr
 the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
 """
 from py_hooks.advice import owned_generators
-from py_hooks.advice.random_streams import CallStream, StreamDiffers, hash_of, mix
+from py_hooks.advice.random_streams import CallStream, PrivateStream, StreamDiffers, hash_of, in_row, mix
 
 
 class Drawing:
@@ -16,13 +16,16 @@ class Drawing:
         stream: a `PrivateStream`, of the global functions of `random` and numpy.
         seed: of torch's global generator, a number of 64 bits.
         owned: generators besides the global ones.
+
+    Attributes:
+        seed: as given.
     """
 
-    __slots__ = ("_stream", "_seed", "_owned", "_generator", "_state")
+    __slots__ = ("_stream", "seed", "_owned", "_generator", "_state")
 
     def __init__(self, stream, seed, owned=()):
         self._stream = stream
-        self._seed = seed
+        self.seed = seed
         self._owned = owned_generators.Keyed(owned, stream.key) if owned else None
 
     def __enter__(self):
@@ -34,13 +37,69 @@ class Drawing:
         self._stream.__enter__()
         self._generator = generator = torch.default_generator
         self._state = generator.get_state()
-        generator.manual_seed(self._seed >> 1)
+        generator.manual_seed(self.seed >> 1)
 
     def __exit__(self, *exception):
         self._generator.set_state(self._state)
         self._stream.__exit__(*exception)
         if self._owned is not None:
             self._owned.__exit__(*exception)
+
+
+class BatchDrawing(Drawing):
+    """`with drawing.of(number)`: a batch is trained, whose draws are of streams of its number.
+
+    torch's global generator is set for it by `begin`, once its data is there: what data draws goes by places in a pass, and
+    to set the generator back in between takes longer than all the rest.
+
+    Args:
+        key: of the streams of all batches.
+        first_seed: of the row of seeds of torch's generator (`in_row`).
+        key_of_rank: follows the number of the batch in the key.
+        owned: generators besides the global ones.
+
+    Attributes:
+        is_awaited: a batch takes its data. Who sets the global generator then need not set it back.
+    """
+
+    __slots__ = ("_generators", "_key", "_key_of_rank", "_first_seed")
+
+    is_awaited = False
+
+    def __init__(self, key, first_seed, key_of_rank, owned):
+        super().__init__(PrivateStream(), first_seed)
+        self._key = key
+        self._key_of_rank = key_of_rank
+        self._first_seed = first_seed
+        self._generators = owned
+
+    def of(self, number):
+        """The next batch is the one of this number."""
+        self.seed = in_row(self._first_seed, number)
+        self._stream.begin((*self._key, number, *self._key_of_rank))
+        if self._generators:
+            self._owned = owned_generators.Keyed(self._generators, self._stream.key)
+        return self
+
+    def __enter__(self):
+        import torch
+
+        if self._owned is not None:
+            self._owned.__enter__()
+        self._stream.__enter__()
+        self._generator = generator = torch.default_generator
+        self._state = generator.get_state()
+        BatchDrawing.is_awaited = True
+        return self
+
+    def begin(self):
+        """The data is there: from here on the batch draws from torch's global generator."""
+        BatchDrawing.is_awaited = False
+        self._generator.manual_seed(self.seed >> 1)
+
+    def __exit__(self, *exception):
+        BatchDrawing.is_awaited = False
+        Drawing.__exit__(self, *exception)
 
 
 class TorchGenerator:

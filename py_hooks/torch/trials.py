@@ -8,9 +8,9 @@ import os
 
 from py_hooks.advice import owned_generators
 from py_hooks.advice.calls import Unrepeatable
-from py_hooks.advice.random_streams import PrivateStream, in_row, mix
+from py_hooks.advice.random_streams import PrivateStream, mix
 from py_hooks.torch import data_loader
-from py_hooks.torch.generator import Drawing, TorchGenerator
+from py_hooks.torch.generator import BatchDrawing, Drawing, TorchGenerator
 from py_hooks.torch.ranks import of as of_ranks
 from py_hooks.torch.states import ModelState, TrialState
 
@@ -43,7 +43,7 @@ class Training:
         calls.state_providers.append(("torch", self._generator))
         self._impose_threads()
         self._key = (*calls.streams.new_key(), self._generator.hash())
-        self._first_seed = mix("torch", *self._key, "train", *self.ranks.key)
+        self._of_batches = self._drawing_of_batches()
 
     def _impose_threads(self):
         """How many threads compute changes floats: as many as when the checkpoint was taken."""
@@ -70,26 +70,34 @@ class Training:
     def provide(self, trial, model, optimizer, scheduler, others):
         """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""
         self._owned = owned_generators.find(trial)
+        self._of_batches = self._drawing_of_batches()
         self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
         self._calls.state_providers.append(("models", ModelState(model, STATE)))
 
     def alone(self, *key):
         """Within it all draws are of streams of the key."""
         key = (*self._key, *key)
-        return self._drawing_from(key, mix("torch", *key))
+        seed = mix("torch", *key)
+        if self._has_gpu:
+            self._seed_gpus(seed)
+        return Drawing(PrivateStream(*key), seed, self._owned)
 
     def of_batch(self, number):
-        """Within it all draws are of streams of this batch, in this rank."""
-        key = (*self._key, "train", number, *self.ranks.key)
-        return self._drawing_from(key, in_row(self._first_seed, number))
-
-    def _drawing_from(self, key, seed):
-        """Within it all draws are of streams of the key, those from torch's global generators by the seed."""
+        """A `BatchDrawing`: within it all draws are of streams of this batch, in this rank."""
+        drawing = self._of_batches.of(number)
         if self._has_gpu:
-            import torch
+            self._seed_gpus(drawing.seed)
+        return drawing
 
-            torch.cuda.manual_seed_all(seed >> 1)
-        return Drawing(PrivateStream(*key), seed, self._owned)
+    def _drawing_of_batches(self):
+        first_seed = mix("torch", *self._key, "train", *self.ranks.key)
+        return BatchDrawing((*self._key, "train"), first_seed, self.ranks.key, self._owned)
+
+    @staticmethod
+    def _seed_gpus(seed):
+        import torch
+
+        torch.cuda.manual_seed_all(seed >> 1)
 
     def passes(self, loader, is_shared=False):
         """The passes over a loader: a `Passes`.

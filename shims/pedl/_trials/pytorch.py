@@ -4,6 +4,7 @@ A batch is one recorded call. In a replay it is answered, and its data is skippe
 of its scheduler is put in where the checkpoint was taken.
 """
 import importlib
+import operator
 import os
 
 from pedl._context import context
@@ -155,11 +156,12 @@ class _Loop:
         self._validations = 0
         self._names = None
         self._means = metrics.Means(host.say)
-        self._optimizer = self._scheduler = self._mode = self._clip = None
+        self._optimizer = self._gradients = self._scheduler = self._mode = self._clip = None
 
     def optimize_with(self, optimizer, scheduler, clip):
         """Sets what makes a step of the gradients."""
         self._optimizer = optimizer
+        self._gradients = _Gradients(self._model, optimizer)
         self._clip = clip
         if scheduler is not None:
             # `step` of ours is for the user.
@@ -168,10 +170,11 @@ class _Loop:
     def train(self):
         """Trains the batches that the plan has left."""
         host, steps = self._host, self._steps
+        train_batch = self._ranks.guarded(self._train_batch)
         self._model.train()
         while host.batches_left != 0:
             steps.batch_begins()
-            measured = host.train(self._train_batch, self._skip_batch)
+            measured = host.train(train_batch, self._skip_batch)
             steps.batch_ended(measured)
             if host.is_validation_due:
                 self._validate()
@@ -189,15 +192,16 @@ class _Loop:
         self._data.skip()
 
     def _train_batch(self):
-        number, ranks = self._host.batches, self._ranks
-        with ranks.guard(), self._training.of_batch(number):
-            batch = self._data.take()
-            if self._data.has_begun_late:
+        number, data, way = self._host.batches, self._data, self._way
+        with self._training.of_batch(number) as drawing:
+            batch = data.take()
+            drawing.begin()
+            if data.has_begun_late:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
             batch = self._on_device(batch)
-            measured = self._checked(self._way.train(batch, self._trained, self._data.epoch, number), self._way.training)
-            self._make_step(_loss_of(measured, self._way.training, self._torch))
-            return ranks.level(self._model, self._trained, _plain(measured))
+            measured = self._checked(way.train(batch, self._trained, data.epoch, number), way.training)
+            self._make_step(_loss_of(measured, way.training, self._torch))
+            return self._ranks.level(self._model, self._trained, _plain(measured))
 
     def _checked(self, measured, method):
         if not isinstance(measured, dict):
@@ -212,29 +216,11 @@ class _Loop:
         if self._clip is not None:
             self._clip(self._model.parameters())
         self._optimizer.step()
-        self._forget_gradients()
-        self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_BATCH)
-        if self._data.is_at_end:
-            self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
-
-    def _forget_gradients(self):
-        """Those of the model and of what the optimizer has besides.
-
-        Not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same to all
-        optimizers. `Model.parameters()` goes through all of its modules, and takes longer than this.
-        """
-        for group in self._optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None
-        seen, waiting = set(), [self._model]
-        for module in waiting:
-            if module is None or id(module) in seen:
-                continue
-            seen.add(id(module))
-            waiting.extend(module._modules.values())
-            for parameter in module._parameters.values():
-                if parameter is not None:
-                    parameter.grad = None
+        self._gradients.forget()
+        if self._scheduler is not None:
+            self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_BATCH)
+            if self._data.is_at_end:
+                self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
 
     def _step_scheduler(self, mode):
         if self._mode is mode:
@@ -323,6 +309,45 @@ def _plain_value(value):
     if detach is not None:
         return detach().cpu().numpy().copy() if value.dim() else value.item()
     return value.item() if getattr(value, "shape", None) == () else value
+
+
+class _Gradients:
+    """The gradients of a model, and of what its optimizer has besides.
+
+    `forget` is not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same
+    to all optimizers. Nor does it go through all modules, which takes longer than a small step: it looks whether they, and
+    their parameters, are those that it knows.
+    """
+
+    def __init__(self, model, optimizer):
+        self._model = model
+        self._optimizer = optimizer
+        self._tables = []
+        # All that modules and groups hold, and the parameters of it.
+        self._held = self._parameters = []
+
+    def forget(self):
+        """There are none from here on."""
+        held = self._now_held()
+        if len(held) != len(self._held) or not all(map(operator.is_, held, self._held)):
+            self._look()
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _now_held(self):
+        held = [value for table in self._tables for value in table.values()]
+        for group in self._optimizer.param_groups:
+            held += group["params"]
+        return held
+
+    def _look(self):
+        modules = list(self._model.modules())
+        self._tables = [table for module in modules for table in (module._modules, module._parameters)]
+        self._held = self._now_held()
+        parameters = [value for module in modules for value in module._parameters.values() if value is not None]
+        for group in self._optimizer.param_groups:
+            parameters += group["params"]
+        self._parameters = list({id(parameter): parameter for parameter in parameters}.values())
 
 
 class _Epochs:
