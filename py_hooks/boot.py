@@ -5,7 +5,6 @@ that imports no framework runs as it would under python. Where a trial is starte
 withdrawn; and where a checkpoint is there to be resumed, the script's output is dropped from here on until the resume
 point.
 """
-import atexit
 import os
 import sys
 
@@ -43,12 +42,19 @@ class _Process:
     def output(self):
         """The script's stdout and stderr, with our layer below them."""
         if self._output is None:
+            # Has it given back at the end, if the script has not done this import yet.
+            import atexit  # noqa: F401
+
             from py_hooks.advice.output import Output
 
             self._output = Output()
         return self._output
 
-    def give_back_output(self):
+    def give_output_back_last(self, module):
+        """`atexit` was imported: our handler, registered before all others, runs after them."""
+        module.register(self._give_output_back)
+
+    def _give_output_back(self):
         """The process is over: what prints after this, destructors of what the script left, prints as under python."""
         if self._output is not None:
             self._output.give_back()
@@ -253,8 +259,7 @@ def start(launch_text):
         )
         os._exit(64)
     finder = import_hook.install()
-    # Registered before all others, it runs after them.
-    atexit.register(process.give_back_output)
+    finder.when_imported("atexit", process.give_output_back_last)
     if not set(libraries).intersection(process.trial.no_hooks):
         if process.trial.resume:
             _go_on(process, finder)
@@ -294,6 +299,8 @@ def _expect_callbacks(process):
 
 def _go_on(process, finder):
     """The trial had begun before: takes it for this process, and its files and output aside."""
+    import atexit
+
     try:
         process.trial.hold()
         process.files().withdraw()
