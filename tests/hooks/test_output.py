@@ -209,3 +209,23 @@ def test_an_end_in_the_replay_knows_what_was_printed_a_long_time_ago(start):
     start("output.begin(directory, False)\n" + lines)
     again = "output.drop()\noutput.begin(directory, True)\n" + lines + "print('new')\noutput.end(directory)\n"
     assert start(again) == "new\n"
+
+
+END = """
+import atexit
+atexit.register(print, "the last line")
+import numpy as np
+import keras
+model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+model.compile("sgd", "mse")
+model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0)
+print("trained")
+"""
+
+
+@pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
+def test_the_trial_has_what_handlers_of_the_end_print_that_were_there_first(script_run, tmp_path):
+    (tmp_path / "train.py").write_text(END)
+    run = script_run(tmp_path / "train.py", environment={"PYTHONUNBUFFERED": ""})
+    assert run.run().check().stdout.endswith("trained\nthe last line\n")
+    assert (run.trial.directory / "stdout.log").read_text().endswith("trained\nthe last line\n")
