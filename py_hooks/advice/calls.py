@@ -103,6 +103,7 @@ class Calls:
         main_thread: identity of the thread whose calls are recorded.
         stand_ins: identities of threads in which a framework traces what the main thread has it trace, and waits for.
         validation_due: the model is to be validated before the next batch.
+        at_due: called after a call behind which something is due: before that, and before code of the script's own runs.
         at_save: called before each checkpoint, to make files that belong to it.
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
@@ -143,6 +144,7 @@ class Calls:
         self.at_settle = []
         self.validation_due = False
         self.when_begun = []
+        self.at_due = []
         self.at_save = []
         self.at_last = []
         self.at_validation = []
@@ -500,6 +502,8 @@ class Calls:
 
     def _do(self, due):
         """Does what is due after a call whose record is appended."""
+        for step in self.at_due:
+            step()
         if due & STEP_ENDED:
             self.guarded(self.trial.end_step, self.epoch)
             if self.steps is not None:

@@ -25,12 +25,18 @@ from py_hooks.advice import fingerprint, owned_generators, worker_processes
 from py_hooks.advice.dataset_state import DatasetState
 from py_hooks.advice.random_streams import PrivateStream, WorkerStream
 
-_LOCAL = threading.local()
+
+class _Local(threading.local):
+    # `(epoch, index)` of the item that a thread builds.
+    item = None
+
+
+_LOCAL = _Local()
 
 
 def item_being_built():
     """`(epoch, index)` of the item that this thread builds; None where it builds none."""
-    return getattr(_LOCAL, "item", None)
+    return _LOCAL.item
 
 
 class Items:
@@ -169,8 +175,7 @@ class Items:
 
     def build(self, epoch, index):
         """The item at `index`, as the data set makes it in that epoch."""
-        outer = item_being_built()
-        _LOCAL.item = epoch, index
+        outer, _LOCAL.item = _LOCAL.item, (epoch, index)
         try:
             with PrivateStream(*self._key_of(epoch, index)) as stream:
                 if self._owned is None:
@@ -281,15 +286,19 @@ class Items:
 
     def _watched(self, index):
         calls, source = recorder.CALLS, self._source()
-        before, position = dict(getattr(source, "__dict__", ())), calls.position()
+        before = dict(getattr(source, "__dict__", ()))
+        # Within a call that is recorded nothing else is.
+        position = None if calls.depth else calls.position()
         if self._at_begin is None:
             self._at_begin = before
         elif self.workers and not self.must_be_built and self._first_change(self._at_begin):
             # Threads build ahead, nobody knows how far, of what somebody else changes.
             self.notice_differences(self._changes(self._at_begin))
         item = self._item(index)
-        self.notice(self._first_change(before, source) or None)
-        if calls.position() != position and calls.recordable():
+        changed = self._first_change(before, source)
+        if changed is not _SAME or not self.is_known:
+            self.notice(changed or None)
+        if position is not None and calls.recordable() and calls.position() != position:
             # What it computes, or writes, has its records.
             self.must_be_built = True
         return item

@@ -22,7 +22,13 @@ import threading
 from py_hooks.advice import places
 from py_hooks.refusal import Refusal
 
-_LOCAL = threading.local()
+
+class _Local(threading.local):
+    # The private stream that a thread draws from.
+    stream = None
+
+
+_LOCAL = _Local()
 _PYTHON_NAMES = (
     "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits", "getstate",
     "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "sample", "seed",
@@ -68,7 +74,7 @@ class PrivateStream:
         self._numpy = self._python = None
 
     def __enter__(self):
-        self._outer = getattr(_LOCAL, "stream", None)
+        self._outer = _LOCAL.stream
         _LOCAL.stream = self
         return self
 
@@ -355,7 +361,7 @@ class Streams:
 
         By place, because calls that a replay does not make (saving a model) draw entropy too, for temporary names.
         """
-        stream = getattr(_LOCAL, "stream", None)
+        stream = _LOCAL.stream
         if stream is not None:
             return stream.python.getrandbits(bits)
         if threading.get_ident() != self._main_thread:
@@ -427,7 +433,7 @@ class Streams:
         target = target or name
 
         def dispatch(*args, **kwargs):
-            stream = getattr(_LOCAL, "stream", None)
+            stream = _LOCAL.stream
             if stream is not None:
                 return getattr(generator_of(stream), target)(*args, **kwargs)
             if threading.get_ident() == self._main_thread:

@@ -49,8 +49,9 @@ class Drawing:
 class BatchDrawing(Drawing):
     """`with drawing.of(number)`: a batch is trained, whose draws are of streams of its number.
 
-    torch's global generator is set for it by `begin`, once its data is there: what data draws goes by places in a pass, and
-    to set the generator back in between takes longer than all the rest.
+    To set torch's global generator, or to take its state, takes longer than all the rest. So it is set once its data is
+    there, by `begin`: what data draws goes by places in a pass. And from one batch to the next it is left as it is; before
+    anything else draws from it, `put_back` is called.
 
     Args:
         key: of the streams of all batches.
@@ -68,6 +69,8 @@ class BatchDrawing(Drawing):
 
     def __init__(self, key, first_seed, key_of_rank, owned):
         super().__init__(PrivateStream(), first_seed)
+        # Of the generator before the first of the batches that have left it as they did.
+        self._state = None
         self._key = key
         self._key_of_rank = key_of_rank
         self._first_seed = first_seed
@@ -87,8 +90,9 @@ class BatchDrawing(Drawing):
         if self._owned is not None:
             self._owned.__enter__()
         self._stream.__enter__()
-        self._generator = generator = torch.default_generator
-        self._state = generator.get_state()
+        self._generator = torch.default_generator
+        if self._state is None:
+            self._state = self._generator.get_state()
         BatchDrawing.is_awaited = True
         return self
 
@@ -97,9 +101,19 @@ class BatchDrawing(Drawing):
         BatchDrawing.is_awaited = False
         self._generator.manual_seed(self.seed >> 1)
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, *exception):
         BatchDrawing.is_awaited = False
-        Drawing.__exit__(self, *exception)
+        self._stream.__exit__(kind, *exception)
+        if self._owned is not None:
+            self._owned.__exit__(kind, *exception)
+        if kind is not None:
+            self.put_back()
+
+    def put_back(self):
+        """Between two batches: torch's global generator is as it was before the first of them."""
+        if self._state is not None and not BatchDrawing.is_awaited:
+            state, self._state = self._state, None
+            self._generator.set_state(state)
 
 
 class TorchGenerator:

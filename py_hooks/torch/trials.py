@@ -41,6 +41,7 @@ class Training:
         self._owned = []
         self._has_gpu = torch.cuda.is_available()
         calls.state_providers.append(("torch", self._generator))
+        calls.at_due.append(self._put_back)
         self._impose_threads()
         self._key = (*calls.streams.new_key(), self._generator.hash())
         self._of_batches = self._drawing_of_batches()
@@ -76,6 +77,7 @@ class Training:
 
     def alone(self, *key):
         """Within it all draws are of streams of the key."""
+        self._put_back()
         key = (*self._key, *key)
         seed = mix("torch", *key)
         if self._has_gpu:
@@ -92,6 +94,10 @@ class Training:
     def _drawing_of_batches(self):
         first_seed = mix("torch", *self._key, "train", *self.ranks.key)
         return BatchDrawing((*self._key, "train"), first_seed, self.ranks.key, self._owned)
+
+    def _put_back(self):
+        """Others than batches may draw from torch's generator next."""
+        self._of_batches.put_back()
 
     @staticmethod
     def _seed_gpus(seed):
