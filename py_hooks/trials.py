@@ -27,10 +27,12 @@ class Host:
         self._training = process.trial.intern(f"{name}.train")
         self._has_ended = False
 
-    @property
-    def _calls(self):
-        # It is made with the first framework; a trial of torch alone makes it here.
-        return recorder.CALLS or libraries.begin(self._process)
+    def __getattr__(self, name):
+        if name != "_calls":
+            raise AttributeError(name)
+        # It is made with the first framework; a trial of torch alone makes it here, when it is first asked for.
+        self._calls = recorder.CALLS or libraries.begin(self._process)
+        return self._calls
 
     @property
     def seed(self):
@@ -164,7 +166,7 @@ class Host:
         self._calls.at_validation.append((begins, ended))
 
     def train(self, live, skip):
-        """Trains a batch: makes `live()`, or `skip()` where it was made before. Returns what `live` returned."""
+        """Trains a batch: makes `live(number)`, or `skip()` where it was made before. Returns what `live` returned."""
         calls = self._calls
         if calls.replaying:
             skip()
@@ -174,7 +176,7 @@ class Host:
             return value
         calls.depth += 1
         try:
-            value = live()
+            value = live(calls.batches)
         finally:
             calls.depth -= 1
         calls.record(recorder.TRAIN, self._training, 0, value)

@@ -99,11 +99,11 @@ class Ranks:
         raise NotImplementedError
 
     def guarded(self, function):
-        """A function that calls this one, which takes no arguments, within `guard`."""
+        """A function that calls this one within `guard`."""
 
-        def call():
+        def call(*args):
             with self.guard():
-                return function()
+                return function(*args)
 
         return call
 

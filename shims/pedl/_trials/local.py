@@ -108,7 +108,7 @@ class _Local:
     # -- computing ------------------------------------------------------------------------------------------------------
 
     def train(self, live, _skip):
-        return live()
+        return live(self.batches)
 
     def validate(self, live):
         return live()

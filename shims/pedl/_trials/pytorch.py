@@ -191,15 +191,14 @@ class _Loop:
     def _skip_batch(self):
         self._data.skip()
 
-    def _train_batch(self):
-        number, data, way = self._host.batches, self._data, self._way
+    def _train_batch(self, number):
+        data, way = self._data, self._way
         with self._training.of_batch(number) as drawing:
             batch = data.take()
             drawing.begin()
             if data.has_begun_late:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
-            batch = self._on_device(batch)
-            measured = self._checked(way.train(batch, self._trained, data.epoch, number), way.training)
+            measured = self._checked(way.train(self._on_device(batch), self._trained, data.epoch, number), way.training)
             self._make_step(_loss_of(measured, way.training, self._torch))
             return self._ranks.level(self._model, self._trained, _plain(measured))
 
