@@ -89,6 +89,12 @@ def test_a_trial_that_was_killed_twice_ends_as_the_undisturbed_one(trial, way):
         assert metrics_of(run, "validation") == metrics_of(whole, "validation")
 
 
+def test_what_callbacks_draw_is_a_stream_of_its_own(trial):
+    printed = trial(definition="pytorch_draws", entrypoint=":Trial").run().check().stdout.splitlines()
+    assert len(printed) == 5 + 3 * 2
+    assert [line for line in printed if not line.endswith("as expected")] == []
+
+
 def test_a_killed_trial_trains_no_batch_before_its_checkpoint_again(trial):
     run = trial(*CHECKPOINTS, workers=2)
     kill_behind(run, 12)
