@@ -1,8 +1,8 @@
 """The first of ours that runs in a trial process: before the script, and before anything else is imported.
 
-Installs the import hook, notes which files the script makes and what the clock tells it, and nothing more: a script
-that imports no framework runs as it would under python. Where a trial is started again, the files that it made are
-withdrawn; and where a checkpoint is there to be resumed, the script's output is dropped from here on until the resume
+Installs the import hook, notes which files the script makes and what the clock tells it, puts a layer below its output,
+which does nothing as yet, and nothing more: a script that imports no framework runs as it would under python. Where a
+trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the script's output is dropped from here on until the resume
 point.
 """
 import os
@@ -10,6 +10,7 @@ import sys
 
 import _pedl
 
+from py_hooks.advice import raw_streams
 from py_hooks.engine import import_hook
 from py_hooks.registry import GENERATIONS
 
@@ -51,7 +52,7 @@ class _Process:
         return self._output
 
     def give_output_back_last(self, module):
-        """`atexit` was imported: our handler, registered before all others, runs after them."""
+        """`atexit` was imported: our handler, registered before all of the script's, runs after them."""
         module.register(self._give_output_back)
 
     def _give_output_back(self):
@@ -258,6 +259,8 @@ def start(launch_text):
             "name one of these, or leave the option out",
         )
         os._exit(64)
+    # While there is no thread that prints.
+    raw_streams.put_below_own()
     finder = import_hook.install()
     finder.when_imported("atexit", process.give_output_back_last)
     if not set(libraries).intersection(process.trial.no_hooks):

@@ -26,13 +26,14 @@ class Host:
         # By which training calls are recorded.
         self._training = process.trial.intern(f"{name}.train")
         self._has_ended = False
+        self._recorder = None
 
-    def __getattr__(self, name):
-        if name != "_calls":
-            raise AttributeError(name)
-        # It is made with the first framework; a trial of torch alone makes it here, when it is first asked for.
-        self._calls = recorder.CALLS or libraries.begin(self._process)
-        return self._calls
+    @property
+    def _calls(self):
+        if self._recorder is None:
+            # It is made with the first framework; a trial of torch alone makes it here.
+            self._recorder = recorder.CALLS or libraries.begin(self._process)
+        return self._recorder
 
     @property
     def seed(self):

@@ -355,6 +355,20 @@ def test_no_gradient_is_left_of_what_a_model_gets_while_it_trains():
     assert model[2].grad == "an attribute of the user's own"
 
 
+def test_no_gradient_is_left_where_the_optimizer_has_no_parameters_yet():
+    import torch
+    from pedl._trials.pytorch import _Gradients
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    optimizer.param_groups.clear()
+    gradients = _Gradients(model, optimizer)
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    gradients.forget()
+    assert [one.grad for one in model.parameters()] == [None, None]
+
+
 def test_a_scheduler_steps_when_it_was_told():
     import torch
     from pedl.frameworks.pytorch import LRScheduler

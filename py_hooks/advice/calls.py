@@ -103,7 +103,8 @@ class Calls:
         main_thread: identity of the thread whose calls are recorded.
         stand_ins: identities of threads in which a framework traces what the main thread has it trace, and waits for.
         validation_due: the model is to be validated before the next batch.
-        at_due: called after a call behind which something is due: before that, and before code of the script's own runs.
+        at_due: called first where something is due after a call that was made: before callbacks of a step, the handler of a
+            signal, a checkpoint.
         at_save: called before each checkpoint, to make files that belong to it.
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it

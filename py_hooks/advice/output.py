@@ -1,7 +1,7 @@
 """stdout and stderr once: what the world has seen is not printed again by a replay.
 
-The two streams get a raw layer of ours below python's own text and buffer layers, which stay the objects they are:
-whoever holds one of them, from before, prints through the layer too. It
+The two streams have a raw layer of ours below python's own text and buffer layers (`raw_streams.py`), so that whoever
+holds one of these, from before, prints through the layer too. From the first import of a framework on it
 
 - copies what the script prints into `stdout.log` and `stderr.log` of the trial directory, once the trial has begun;
 - drops everything while a replay runs;
@@ -17,8 +17,10 @@ import contextlib
 import io
 import os
 import sys
+import weakref
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import raw_streams
 
 _NAMES = ("stdout", "stderr")
 
@@ -26,13 +28,17 @@ _NAMES = ("stdout", "stderr")
 _MOST_HELD_BYTES = 1 << 20
 
 
-class _Stream(io.FileIO):
-    """The raw layer of one stream, in the place of `replaced`, which keeps the descriptor open."""
+class _Stream(raw_streams.RawStream):
+    """The raw layer of one stream. It is never made: a layer that is there becomes one (`take`)."""
 
-    def __init__(self, replaced, name):
-        io.FileIO.__init__(self, replaced.fileno(), "w", closefd=False)
-        self.name = f"<{name}>"
-        self.replaced = replaced
+    @classmethod
+    def take(cls, raw):
+        """Makes a raw layer one of these, at once for all threads; returns it."""
+        cls._prepare(raw)
+        raw.__class__ = cls
+        return raw
+
+    def _prepare(self):
         self._copy = None
         self._path = None
         self._make_way = None
@@ -161,13 +167,14 @@ class Output:
 
     def __init__(self):
         self._streams = {}
-        self._texts = {}
+        # Held weakly: see `raw_streams.PUT`.
+        self._texts = []
         for descriptor, name in enumerate(_NAMES, 1):
-            text = _python_own(name, descriptor)
-            if text is not None:
-                self._streams[name] = _Stream(_raw(text), name)
-                self._texts[name] = text
-                _put_below(text, self._streams[name])
+            raw = _raw_layer(name, descriptor)
+            if raw is not None:
+                self._streams[name] = _Stream.take(raw)
+            own = getattr(sys, name), getattr(sys, f"__{name}__")
+            self._texts += [weakref.ref(text) for text in own if isinstance(text, io.TextIOWrapper)]
 
     def drop(self):
         """Nothing is printed until the resume point."""
@@ -192,15 +199,13 @@ class Output:
             stream.end(os.path.join(directory, name + ".log"))
 
     def give_back(self):
-        """Takes the layers out, with nothing left in them. What destructors print after the script's end is not copied.
+        """The layers do nothing any more, with nothing left in them. What destructors print after this is not copied.
 
         The last thing to do before python takes its modules apart: then no code of ours can run any more.
         """
         self._flush()
-        for name, text in self._texts.items():
-            with contextlib.suppress(ValueError, OSError, RuntimeError):
-                if _raw(text) is self._streams[name]:
-                    _put_below(text, self._streams[name].replaced)
+        for stream in self._streams.values():
+            stream.__class__ = raw_streams.RawStream
 
     def only_repeats(self, name):
         """Whether a stream got nothing since the resume point that had not been printed before."""
@@ -220,48 +225,20 @@ class Output:
     def _flush(self):
         """Everything printed so far gets to the raw layers: also where the script put a stream of its own above them."""
         recorder.flush_streams()
-        for text in self._texts.values():
-            # A stream that the script closed has nothing left to flush.
-            with contextlib.suppress(ValueError, OSError, RuntimeError):
-                text.flush()
+        for text in self._texts:
+            # A stream that is closed, or gone, has nothing left to flush.
+            with contextlib.suppress(ValueError, OSError, RuntimeError, AttributeError):
+                text().flush()
 
 
-def _python_own(name, descriptor):
-    """The text layer that writes to the process's descriptor 1 or 2, `sys.stdout` or what it was; None without one."""
-    for text in (getattr(sys, name), getattr(sys, f"__{name}__")):
-        # What the script has detached, closed or made otherwise is none of ours.
-        with contextlib.suppress(ValueError, OSError):
-            if type(text) is not io.TextIOWrapper or type(text.buffer) not in (io.BufferedWriter, io.FileIO):
-                continue
-            if type(_raw(text)) is io.FileIO and text.fileno() == descriptor:
-                return text
-    return None
-
-
-def _raw(text):
-    """The lowest layer below a text layer."""
-    return getattr(text.buffer, "raw", text.buffer)
-
-
-def _put_below(text, raw):
-    """Puts a raw layer below a text layer and its buffer, in the place of the one that is there.
-
-    Both are made anew as the objects they are. Each is one call of C: no other thread meets them half made.
-    """
-    text.flush()
-    buffer = raw
-    if type(text.buffer) is io.BufferedWriter:
-        buffer = text.buffer
-        io.BufferedWriter.__init__(buffer, raw)
-    io.TextIOWrapper.__init__(
-        text,
-        buffer,
-        encoding=text.encoding,
-        errors=text.errors,
-        newline="\n",
-        line_buffering=text.line_buffering,
-        write_through=getattr(text, "write_through", False),
-    )
+def _raw_layer(name, descriptor):
+    """The raw layer below what writes to the process's descriptor 1 or 2; None without one."""
+    text = getattr(sys, name)
+    # A stream that the script has made for the same descriptor. A thread that prints must not meet it half made.
+    if raw_streams.is_plain(text, descriptor) and len(sys._current_frames()) == 1:
+        return raw_streams.put_below(text)
+    raw = raw_streams.PUT.get(name)
+    return None if raw is None or raw.closed else raw
 
 
 def _write_all(descriptor, data):

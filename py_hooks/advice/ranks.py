@@ -50,7 +50,7 @@ class One:
         """Nothing."""
         return contextlib.nullcontext()
 
-    def guarded(self, function):
+    def with_guard(self, function):
         """The function itself."""
         return function
 
@@ -98,7 +98,7 @@ class Ranks:
         """`with`: within it, a rank that is lost ends this one too, with a message."""
         raise NotImplementedError
 
-    def guarded(self, function):
+    def with_guard(self, function):
         """A function that calls this one within `guard`."""
 
         def call(*args):

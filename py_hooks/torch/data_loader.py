@@ -194,9 +194,9 @@ class LoaderBatches:
         rank, size = self._share
         seed = in_row(self._first_seed, place * size + rank) >> 1
         generator = torch.default_generator
-        # Where it is built, or only looked at, by the process that trains.
+        # Where it is built, or only looked at, by the process that trains; but for a batch of it, which sets it itself.
         is_here = not self._workers or _number() is None
-        before = generator.get_state() if is_here and not BatchDrawing.is_awaited else None
+        before = generator.get_state() if is_here and not BatchDrawing.is_taking_data else None
         generator.manual_seed(seed)
         try:
             if self._fetch is not None:

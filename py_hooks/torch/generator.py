@@ -1,7 +1,8 @@
 """torch's global generator on the CPU: what a call of the trial's draws from it, and what the script itself does.
 
 Of a call that a replay does not make the global generator would not be drawn from. So each runs from a state of its own, and
-the generator is put back afterwards: it sees only what the script itself draws, and is compared at the resume point.
+the generator is put back before anything else draws: it sees only what the script itself draws, and is compared at the resume
+point. What GPUs draw is set, where there are any, and not put back.
 """
 from py_hooks.advice import owned_generators
 from py_hooks.advice.random_streams import CallStream, PrivateStream, StreamDiffers, hash_of, in_row, mix
@@ -16,17 +17,19 @@ class Drawing:
         stream: a `PrivateStream`, of the global functions of `random` and numpy.
         seed: of torch's global generator, a number of 64 bits.
         owned: generators besides the global ones.
+        has_gpu: there are global generators of GPUs, too.
 
     Attributes:
         seed: as given.
     """
 
-    __slots__ = ("_stream", "seed", "_owned", "_generator", "_state")
+    __slots__ = ("_stream", "seed", "_owned", "_has_gpu", "_generator", "_state")
 
-    def __init__(self, stream, seed, owned=()):
+    def __init__(self, stream, seed, owned=(), has_gpu=False):
         self._stream = stream
         self.seed = seed
         self._owned = owned_generators.Keyed(owned, stream.key) if owned else None
+        self._has_gpu = has_gpu
 
     def __enter__(self):
         import torch
@@ -35,9 +38,16 @@ class Drawing:
             # First: what it cannot take the state of raises.
             self._owned.__enter__()
         self._stream.__enter__()
-        self._generator = generator = torch.default_generator
-        self._state = generator.get_state()
-        generator.manual_seed(self.seed >> 1)
+        self._generator = torch.default_generator
+        self._state = self._generator.get_state()
+        self._set()
+
+    def _set(self):
+        self._generator.manual_seed(self.seed >> 1)
+        if self._has_gpu:
+            import torch
+
+            torch.cuda.manual_seed_all(self.seed >> 1)
 
     def __exit__(self, *exception):
         self._generator.set_state(self._state)
@@ -51,24 +61,27 @@ class BatchDrawing(Drawing):
 
     To set torch's global generator, or to take its state, takes longer than all the rest. So it is set once its data is
     there, by `begin`: what data draws goes by places in a pass. And from one batch to the next it is left as it is; before
-    anything else draws from it, `put_back` is called.
+    anything else draws from it, `put_back` is called. In the loop of a `PyTorchTrial` that is what `Calls.at_due` tells of, and
+    what `Training.alone` is for.
 
     Args:
         key: of the streams of all batches.
         first_seed: of the row of seeds of torch's generator (`in_row`).
         key_of_rank: follows the number of the batch in the key.
         owned: generators besides the global ones.
+        has_gpu: as of `Drawing`.
 
     Attributes:
-        is_awaited: a batch takes its data. Who sets the global generator then need not set it back.
+        is_taking_data: a batch takes its data. Who sets the global generator then need not set it back.
     """
 
-    __slots__ = ("_generators", "_key", "_key_of_rank", "_first_seed")
+    __slots__ = ("_generators", "_key", "_key_of_rank", "_first_seed", "_is_running")
 
-    is_awaited = False
+    is_taking_data = False
 
-    def __init__(self, key, first_seed, key_of_rank, owned):
-        super().__init__(PrivateStream(), first_seed)
+    def __init__(self, key, first_seed, key_of_rank, owned, has_gpu=False):
+        super().__init__(PrivateStream(), first_seed, has_gpu=has_gpu)
+        self._is_running = False
         # Of the generator before the first of the batches that have left it as they did.
         self._state = None
         self._key = key
@@ -88,21 +101,25 @@ class BatchDrawing(Drawing):
         import torch
 
         if self._owned is not None:
-            self._owned.__enter__()
+            try:
+                self._owned.__enter__()
+            except BaseException:
+                self.put_back()
+                raise
         self._stream.__enter__()
         self._generator = torch.default_generator
         if self._state is None:
             self._state = self._generator.get_state()
-        BatchDrawing.is_awaited = True
+        self._is_running = BatchDrawing.is_taking_data = True
         return self
 
     def begin(self):
         """The data is there: from here on the batch draws from torch's global generator."""
-        BatchDrawing.is_awaited = False
-        self._generator.manual_seed(self.seed >> 1)
+        BatchDrawing.is_taking_data = False
+        self._set()
 
     def __exit__(self, kind, *exception):
-        BatchDrawing.is_awaited = False
+        self._is_running = BatchDrawing.is_taking_data = False
         self._stream.__exit__(kind, *exception)
         if self._owned is not None:
             self._owned.__exit__(kind, *exception)
@@ -110,8 +127,8 @@ class BatchDrawing(Drawing):
             self.put_back()
 
     def put_back(self):
-        """Between two batches: torch's global generator is as it was before the first of them."""
-        if self._state is not None and not BatchDrawing.is_awaited:
+        """Has torch's global generator as it was before the first batch, unless one is under way."""
+        if self._state is not None and not self._is_running:
             state, self._state = self._state, None
             self._generator.set_state(state)
 

@@ -79,31 +79,19 @@ class Training:
         """Within it all draws are of streams of the key."""
         self._put_back()
         key = (*self._key, *key)
-        seed = mix("torch", *key)
-        if self._has_gpu:
-            self._seed_gpus(seed)
-        return Drawing(PrivateStream(*key), seed, self._owned)
+        return Drawing(PrivateStream(*key), mix("torch", *key), self._owned, self._has_gpu)
 
     def of_batch(self, number):
         """A `BatchDrawing`: within it all draws are of streams of this batch, in this rank."""
-        drawing = self._of_batches.of(number)
-        if self._has_gpu:
-            self._seed_gpus(drawing.seed)
-        return drawing
+        return self._of_batches.of(number)
 
     def _drawing_of_batches(self):
         first_seed = mix("torch", *self._key, "train", *self.ranks.key)
-        return BatchDrawing((*self._key, "train"), first_seed, self.ranks.key, self._owned)
+        return BatchDrawing((*self._key, "train"), first_seed, self.ranks.key, self._owned, self._has_gpu)
 
     def _put_back(self):
         """Others than batches may draw from torch's generator next."""
         self._of_batches.put_back()
-
-    @staticmethod
-    def _seed_gpus(seed):
-        import torch
-
-        torch.cuda.manual_seed_all(seed >> 1)
 
     def passes(self, loader, is_shared=False):
         """The passes over a loader: a `Passes`.

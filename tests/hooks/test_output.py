@@ -13,6 +13,9 @@ import pytest
 START = """
 import atexit
 import sys
+from py_hooks.advice import raw_streams
+
+raw_streams.put_below_own()
 {before}
 from py_hooks.advice.output import Output
 
@@ -27,7 +30,7 @@ directory = {directory!r}
 def start(tmp_path):
     """A function that runs lines of a script with our layer below its streams; returns what they print on stdout.
 
-    Its second argument are lines that run before there is a layer.
+    Its second argument are lines that run before the layer does anything.
     """
 
     def run(script, before=""):
@@ -108,6 +111,11 @@ HELD = {
         sys.stdout = io.TextIOWrapper(sys.stdout.detach(), "utf-8")
         write = sys.stdout.write
         """,
+    "a file of its own for the same descriptor": """
+        import os
+        sys.stdout = os.fdopen(sys.stdout.fileno(), "w", 1)
+        write = sys.stdout.write
+        """,
     "a logger": """
         import logging
         logging.basicConfig(stream=sys.stdout, format="%(message)s")
@@ -138,6 +146,36 @@ def test_a_destructor_that_prints_when_all_is_over_prints(start):
     last.itself = last
     """
     assert start(lines) == "first\nlast\n"
+
+
+def test_threads_print_while_the_layer_begins_and_ends(start):
+    before = """
+    import threading
+    failed, is_over = [], threading.Event()
+    def prints():
+        try:
+            while not is_over.is_set():
+                print("from a thread", flush=True)
+        except BaseException as error:
+            failed.append(error)
+    threads = [threading.Thread(target=prints) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    """
+    lines = """
+    output.begin(directory, False)
+    for _ in range(200):
+        output.give_back()
+        output = Output()
+    print("through the layer")
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    """
+    lines = set(start(lines, before).splitlines())
+    # Of several threads' lines the ends may stand together, as under python.
+    assert {line.replace("from a thread", "") for line in lines} == {"", "through the layer"}
 
 
 def test_what_the_script_holds_of_its_streams_stays_what_it_was(start):

@@ -174,7 +174,7 @@ class One:
     def guard(self):
         return contextlib.nullcontext()
 
-    def guarded(self, function):
+    def with_guard(self, function):
         return function
 
     def scope(self):

@@ -170,7 +170,7 @@ class _Loop:
     def train(self):
         """Trains the batches that the plan has left."""
         host, steps = self._host, self._steps
-        train_batch = self._ranks.guarded(self._train_batch)
+        train_batch = self._ranks.with_guard(self._train_batch)
         self._model.train()
         while host.batches_left != 0:
             steps.batch_begins()
@@ -321,9 +321,7 @@ class _Gradients:
     def __init__(self, model, optimizer):
         self._model = model
         self._optimizer = optimizer
-        self._tables = []
-        # All that modules and groups hold, and the parameters of it.
-        self._held = self._parameters = []
+        self._look()
 
     def forget(self):
         """There are none from here on."""
@@ -340,6 +338,7 @@ class _Gradients:
         return held
 
     def _look(self):
+        # All that modules and groups hold, and the parameters of it.
         modules = list(self._model.modules())
         self._tables = [table for module in modules for table in (module._modules, module._parameters)]
         self._held = self._now_held()
