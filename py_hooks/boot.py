@@ -2,8 +2,8 @@
 
 Installs the import hook, notes which files the script makes and what the clock tells it, puts a layer below its output,
 which does nothing as yet, and nothing more: a script that imports no framework runs as it would under python. Where a
-trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the script's output is dropped from here on until the resume
-point.
+trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the script's
+output is dropped from here on until the resume point.
 """
 import os
 import sys
