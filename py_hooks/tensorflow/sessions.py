@@ -281,12 +281,13 @@ def runs_one_at_a_time(session):
     return (given or os.environ.get("TF_NUM_INTEROP_THREADS")) in (1, "1")
 
 
-def deleted(original, session_or_callable):
+def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
     """`__del__` of sessions and their callables: not in a forked child, where it would wait for threads for ever.
 
-    CPython frees the other threads' locals in the child, and Keras keeps its session in one.
+    CPython frees the other threads' locals in the child, and Keras keeps its session in one. What this needs is
+    among its arguments: the last of the sessions go when CPython has emptied its modules.
     """
-    if os.getpid() == _PROCESS:
+    if getpid() == process:
         original(session_or_callable)
 
 

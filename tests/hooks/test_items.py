@@ -42,6 +42,7 @@ def causes(monkeypatch, native):
         replaying=False,
         refuse_exactness=found.append,
         position=lambda: 0,
+        depth=0,
         recordable=lambda: True,
     )
     monkeypatch.setattr(recorder, "CALLS", calls)
