@@ -63,7 +63,7 @@ class Host:
     @property
     def is_validation_due(self):
         """Whether the model is to be validated before the next batch."""
-        return self._calls.validation_due
+        return (self._recorder or self._calls).validation_due
 
     def refuse(self, message, hint=None):
         """Ends the process for a mistake in the model definition."""
@@ -168,7 +168,7 @@ class Host:
 
     def train(self, live, skip):
         """Trains a batch: makes `live(number)`, or `skip()` where it was made before. Returns what `live` returned."""
-        calls = self._calls
+        calls = self._recorder or self._calls
         if calls.replaying:
             skip()
             value = calls.answer(recorder.TRAIN, self._training, 0)

@@ -184,6 +184,8 @@ class Items:
                     return self._watched(index)
                 with _OWNED, self._keyed(stream.key):
                     return self._watched(index)
+        except StopIteration as error:
+            raise RuntimeError(_STOPPED) from error
         finally:
             _LOCAL.item = outer
 
@@ -219,11 +221,14 @@ class Items:
             before = self._before = self._attributes()
         if self._owned is None:
             self._owned = owned_generators.find(self.dataset)
-        if not self._owned:
-            item = self._item(index)
-        else:
-            with self._keyed(stream.key):
-                item = self._item(index)
+        try:
+            if not self._owned:
+                item = self.dataset[index]
+            else:
+                with self._keyed(stream.key):
+                    item = self.dataset[index]
+        except StopIteration as error:
+            raise RuntimeError(_STOPPED) from error
         changed = self._first_change(before, self._known)
         if changed is not _SAME:
             self._before = None
@@ -294,7 +299,7 @@ class Items:
         elif self.workers and not self.must_be_built and self._first_change(self._at_begin):
             # Threads build ahead, nobody knows how far, of what somebody else changes.
             self.notice_differences(self._changes(self._at_begin))
-        item = self._item(index)
+        item = self.dataset[index]
         changed = self._first_change(before, source)
         if changed is not _SAME or not self.is_known:
             self.notice(changed or None)
@@ -302,13 +307,6 @@ class Items:
             # What it computes, or writes, has its records.
             self.must_be_built = True
         return item
-
-    def _item(self, index):
-        try:
-            return self.dataset[index]
-        except StopIteration as error:
-            # Else it would be the end of the epoch. Of Keras's generators it comes as the same.
-            raise RuntimeError("generator raised StopIteration") from error
 
     def notice(self, changed):
         """An item was built.
@@ -369,6 +367,9 @@ def _plain(attributes):
 def _is_of_jax(value):
     return type(value).__module__.startswith("jax") and hasattr(value, "shape")
 
+
+# A data set raises StopIteration for an item, which would be the end of the epoch. Of Keras's generators it comes as this.
+_STOPPED = "generator raised StopIteration"
 
 # The epoch of items that are built before the first one.
 _PROBE = -2

@@ -23,12 +23,13 @@ from py_hooks.advice import places
 from py_hooks.refusal import Refusal
 
 
-class _Local(threading.local):
+class _Thread(threading.local):
     # The private stream that a thread draws from.
     stream = None
 
 
-_LOCAL = _Local()
+# This thread.
+THREAD = _Thread()
 _PYTHON_NAMES = (
     "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits", "getstate",
     "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "sample", "seed",
@@ -74,12 +75,12 @@ class PrivateStream:
         self._numpy = self._python = None
 
     def __enter__(self):
-        self._outer = _LOCAL.stream
-        _LOCAL.stream = self
+        self._outer = THREAD.stream
+        THREAD.stream = self
         return self
 
     def __exit__(self, *exception):
-        _LOCAL.stream = self._outer
+        THREAD.stream = self._outer
 
     @property
     def is_drawn_from(self):
@@ -361,7 +362,7 @@ class Streams:
 
         By place, because calls that a replay does not make (saving a model) draw entropy too, for temporary names.
         """
-        stream = _LOCAL.stream
+        stream = THREAD.stream
         if stream is not None:
             return stream.python.getrandbits(bits)
         if threading.get_ident() != self._main_thread:
@@ -433,7 +434,7 @@ class Streams:
         target = target or name
 
         def dispatch(*args, **kwargs):
-            stream = _LOCAL.stream
+            stream = THREAD.stream
             if stream is not None:
                 return getattr(generator_of(stream), target)(*args, **kwargs)
             if threading.get_ident() == self._main_thread:

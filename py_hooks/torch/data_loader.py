@@ -189,14 +189,22 @@ class LoaderBatches:
         return len(self._order)
 
     def __getitem__(self, place):
-        import torch
-
         rank, size = self._share
         seed = in_row(self._first_seed, place * size + rank) >> 1
+        of_data = BatchDrawing.of_data
+        if of_data is None or self._fetch is None:
+            return self._built_aside(place, seed)
+        # For a batch of the process that trains, which sets the generator itself before it computes.
+        of_data.manual_seed(seed)
+        return self._fetch(self._order[place])
+
+    def _built_aside(self, place, seed):
+        """A batch; in the process that trains, torch's generator is put back."""
+        import torch
+
         generator = torch.default_generator
-        # Where it is built, or only looked at, by the process that trains; but for a batch of it, which sets it itself.
         is_here = not self._workers or _number() is None
-        before = generator.get_state() if is_here and not BatchDrawing.is_taking_data else None
+        before = generator.get_state() if is_here else None
         generator.manual_seed(seed)
         try:
             if self._fetch is not None:

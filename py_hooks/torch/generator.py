@@ -5,7 +5,7 @@ the generator is put back before anything else draws: it sees only what the scri
 point. What GPUs draw is set, where there are any, and not put back.
 """
 from py_hooks.advice import owned_generators
-from py_hooks.advice.random_streams import CallStream, PrivateStream, StreamDiffers, hash_of, in_row, mix
+from py_hooks.advice.random_streams import THREAD, CallStream, PrivateStream, StreamDiffers, hash_of, in_row, mix
 
 
 class Drawing:
@@ -18,16 +18,13 @@ class Drawing:
         seed: of torch's global generator, a number of 64 bits.
         owned: generators besides the global ones.
         has_gpu: there are global generators of GPUs, too.
-
-    Attributes:
-        seed: as given.
     """
 
-    __slots__ = ("_stream", "seed", "_owned", "_has_gpu", "_generator", "_state")
+    __slots__ = ("_stream", "_seed", "_owned", "_has_gpu", "_generator", "_state")
 
     def __init__(self, stream, seed, owned=(), has_gpu=False):
         self._stream = stream
-        self.seed = seed
+        self._seed = seed >> 1
         self._owned = owned_generators.Keyed(owned, stream.key) if owned else None
         self._has_gpu = has_gpu
 
@@ -40,14 +37,9 @@ class Drawing:
         self._stream.__enter__()
         self._generator = torch.default_generator
         self._state = self._generator.get_state()
-        self._set()
-
-    def _set(self):
-        self._generator.manual_seed(self.seed >> 1)
+        self._generator.manual_seed(self._seed)
         if self._has_gpu:
-            import torch
-
-            torch.cuda.manual_seed_all(self.seed >> 1)
+            torch.cuda.manual_seed_all(self._seed)
 
     def __exit__(self, *exception):
         self._generator.set_state(self._state)
@@ -56,11 +48,14 @@ class Drawing:
             self._owned.__exit__(*exception)
 
 
-class BatchDrawing(Drawing):
+class BatchDrawing(PrivateStream):
     """`with drawing.of(number)`: a batch is trained, whose draws are of streams of its number.
 
+    It is the stream of the global functions of `random` and numpy itself, and calls as little as it can: between two batches
+    each call takes longer than where it is made again and again.
+
     To set torch's global generator, or to take its state, takes longer than all the rest. So it is set once its data is
-    there, by `begin`: what data draws goes by places in a pass. And from one batch to the next it is left as it is; before
+    there, by `compute`: what data draws goes by places in a pass. And from one batch to the next it is left as it is; before
     anything else draws from it, `put_back` is called. In the loop of a `PyTorchTrial` that is what `Calls.at_due` tells of, and
     what `Training.alone` is for.
 
@@ -72,58 +67,76 @@ class BatchDrawing(Drawing):
         has_gpu: as of `Drawing`.
 
     Attributes:
-        is_taking_data: a batch takes its data. Who sets the global generator then need not set it back.
+        of_data: torch's global generator, while a batch takes its data; else None. Who sets it then need not set it back.
     """
 
-    __slots__ = ("_generators", "_key", "_key_of_rank", "_first_seed", "_is_running")
+    __slots__ = (
+        "_generator", "_state", "_is_running", "_seed", "_first_seed", "_of_batches", "_of_rank", "_generators", "_owned",
+        "_has_gpu",
+    )
 
-    is_taking_data = False
+    of_data = None
 
     def __init__(self, key, first_seed, key_of_rank, owned, has_gpu=False):
-        super().__init__(PrivateStream(), first_seed, has_gpu=has_gpu)
-        self._is_running = False
+        import torch
+
+        super().__init__(*key)
+        self._generator = torch.default_generator
         # Of the generator before the first of the batches that have left it as they did.
         self._state = None
-        self._key = key
-        self._key_of_rank = key_of_rank
-        self._first_seed = first_seed
+        self._is_running = False
+        self._seed = self._first_seed = first_seed
+        self._of_batches = key
+        self._of_rank = key_of_rank
         self._generators = owned
+        self._owned = None
+        self._has_gpu = has_gpu
 
     def of(self, number):
         """The next batch is the one of this number."""
-        self.seed = in_row(self._first_seed, number)
-        self._stream.begin((*self._key, number, *self._key_of_rank))
-        if self._generators:
-            self._owned = owned_generators.Keyed(self._generators, self._stream.key)
+        self._seed = in_row(self._first_seed, number) >> 1
+        self.begin((*self._of_batches, number, *self._of_rank))
         return self
 
     def __enter__(self):
-        import torch
-
-        if self._owned is not None:
-            try:
-                self._owned.__enter__()
-            except BaseException:
-                self.put_back()
-                raise
-        self._stream.__enter__()
-        self._generator = torch.default_generator
+        if self._generators:
+            self._enter_owned()
+        self._outer = THREAD.stream
+        THREAD.stream = self
+        generator = self._generator
         if self._state is None:
-            self._state = self._generator.get_state()
-        self._is_running = BatchDrawing.is_taking_data = True
+            self._state = generator.get_state()
+        self._is_running = True
+        BatchDrawing.of_data = generator
         return self
 
-    def begin(self):
+    def _enter_owned(self):
+        self._owned = owned_generators.Keyed(self._generators, self.key)
+        try:
+            self._owned.__enter__()
+        except BaseException:
+            self.put_back()
+            raise
+
+    def compute(self):
         """The data is there: from here on the batch draws from torch's global generator."""
-        BatchDrawing.is_taking_data = False
-        self._set()
+        BatchDrawing.of_data = None
+        self._generator.manual_seed(self._seed)
+        if self._has_gpu:
+            self._seed_gpus()
+
+    def _seed_gpus(self):
+        import torch
+
+        torch.cuda.manual_seed_all(self._seed)
 
     def __exit__(self, kind, *exception):
-        self._is_running = BatchDrawing.is_taking_data = False
-        self._stream.__exit__(kind, *exception)
-        if self._owned is not None:
+        THREAD.stream = self._outer
+        self._is_running = False
+        if self._generators:
             self._owned.__exit__(kind, *exception)
         if kind is not None:
+            BatchDrawing.of_data = None
             self.put_back()
 
     def put_back(self):

@@ -30,6 +30,8 @@ class Training:
 
     Attributes:
         ranks: those of `ranks.py`.
+        of_batch: called with the number of a batch: a `BatchDrawing`, within which all draws are of streams of this batch, in
+            this rank.
     """
 
     def __init__(self, calls, ranks=None):
@@ -44,7 +46,7 @@ class Training:
         calls.at_due.append(self._put_back)
         self._impose_threads()
         self._key = (*calls.streams.new_key(), self._generator.hash())
-        self._of_batches = self._drawing_of_batches()
+        self._draw_batches()
 
     def _impose_threads(self):
         """How many threads compute changes floats: as many as when the checkpoint was taken."""
@@ -71,7 +73,7 @@ class Training:
     def provide(self, trial, model, optimizer, scheduler, others):
         """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""
         self._owned = owned_generators.find(trial)
-        self._of_batches = self._drawing_of_batches()
+        self._draw_batches()
         self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
         self._calls.state_providers.append(("models", ModelState(model, STATE)))
 
@@ -81,13 +83,10 @@ class Training:
         key = (*self._key, *key)
         return Drawing(PrivateStream(*key), mix("torch", *key), self._owned, self._has_gpu)
 
-    def of_batch(self, number):
-        """A `BatchDrawing`: within it all draws are of streams of this batch, in this rank."""
-        return self._of_batches.of(number)
-
-    def _drawing_of_batches(self):
+    def _draw_batches(self):
         first_seed = mix("torch", *self._key, "train", *self.ranks.key)
-        return BatchDrawing((*self._key, "train"), first_seed, self.ranks.key, self._owned, self._has_gpu)
+        self._of_batches = BatchDrawing((*self._key, "train"), first_seed, self.ranks.key, self._owned, self._has_gpu)
+        self.of_batch = self._of_batches.of
 
     def _put_back(self):
         """Others than batches may draw from torch's generator next."""

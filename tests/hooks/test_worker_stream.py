@@ -46,7 +46,7 @@ def past_them_and_then_by_them(index):
 
     if index < 2:
         return None
-    return [numpy.random.mtrand._rand.random_sample(), random_streams._LOCAL.stream.numpy.random_sample()]
+    return [numpy.random.mtrand._rand.random_sample(), random_streams.THREAD.stream.numpy.random_sample()]
 
 
 def one_gaussian(index):
@@ -58,7 +58,7 @@ def by_the_stream(_index):
     """As the dispatchers do, which ask for the stream of the thread."""
     from py_hooks.advice import random_streams
 
-    return random_streams._LOCAL.stream.numpy.random_sample(2).tolist()
+    return random_streams.THREAD.stream.numpy.random_sample(2).tolist()
 
 
 def _work(draw, is_seen, indices, connection):

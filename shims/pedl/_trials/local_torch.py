@@ -43,7 +43,7 @@ class _Drawing:
     def __enter__(self):
         return self
 
-    def begin(self):
+    def compute(self):
         pass
 
     def __exit__(self, *_exception):

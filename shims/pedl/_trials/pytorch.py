@@ -4,6 +4,7 @@ A batch is one recorded call. In a replay it is answered, and its data is skippe
 of its scheduler is put in where the checkpoint was taken.
 """
 import importlib
+import itertools
 import operator
 import os
 
@@ -195,20 +196,17 @@ class _Loop:
         data, way = self._data, self._way
         with self._training.of_batch(number) as drawing:
             batch = data.take()
-            drawing.begin()
+            drawing.compute()
             if data.has_begun_late:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
-            measured = self._checked(way.train(self._on_device(batch), self._trained, data.epoch, number), way.training)
+            measured = way.train(self._on_device(batch), self._trained, data.epoch, number)
+            if not isinstance(measured, dict):
+                measured = {"loss": measured}
+            metrics.checked(measured, way.training, self._names)
+            if self._names is None:
+                self._names = list(measured)
             self._make_step(_loss_of(measured, way.training, self._torch))
             return self._ranks.level(self._model, self._trained, _plain(measured))
-
-    def _checked(self, measured, method):
-        if not isinstance(measured, dict):
-            measured = {"loss": measured}
-        measured = metrics.checked(measured, method, self._names)
-        if self._names is None:
-            self._names = list(measured)
-        return measured
 
     def _make_step(self, loss):
         loss.backward()
@@ -263,9 +261,14 @@ class _Loop:
 
     def _on_device(self, batch):
         """A batch in any nesting of tuples, lists and dicts: arrays become tensors, which are on the model's device."""
-        torch = self._torch
+        torch, device = self._torch, self._device
         if isinstance(batch, torch.Tensor):
-            return batch if batch.device == self._device else batch.to(self._device)
+            return batch if batch.device == device else batch.to(device)
+        if type(batch) is list:
+            # As loaders make it: without a call for each of its tensors.
+            return [
+                one if isinstance(one, torch.Tensor) and one.device == device else self._on_device(one) for one in batch
+            ]
         if isinstance(batch, dict):
             return {name: self._on_device(one) for name, one in batch.items()}
         if isinstance(batch, tuple) and hasattr(batch, "_fields"):
@@ -273,7 +276,7 @@ class _Loop:
         if isinstance(batch, (list, tuple)):
             return type(batch)(map(self._on_device, batch))
         if getattr(getattr(batch, "dtype", None), "kind", "O") in "biufc":
-            return torch.as_tensor(batch).to(self._device)
+            return torch.as_tensor(batch).to(device)
         return batch
 
 
@@ -300,14 +303,14 @@ def _loss_of(measured, method, torch):
 
 def _plain(measured):
     """Metrics as numbers and arrays."""
-    return {name: _plain_value(value) for name, value in measured.items()}
-
-
-def _plain_value(value):
-    detach = getattr(value, "detach", None)
-    if detach is not None:
-        return detach().cpu().numpy().copy() if value.dim() else value.item()
-    return value.item() if getattr(value, "shape", None) == () else value
+    plain = {}
+    for name, value in measured.items():
+        if hasattr(value, "detach"):
+            value = value.detach().cpu().numpy().copy() if value.dim() else value.item()
+        elif getattr(value, "shape", None) == ():
+            value = value.item()
+        plain[name] = value
+    return plain
 
 
 class _Gradients:
@@ -325,23 +328,21 @@ class _Gradients:
 
     def forget(self):
         """There are none from here on."""
-        held = self._now_held()
+        held = list(self._now_held())
         if len(held) != len(self._held) or not all(map(operator.is_, held, self._held)):
             self._look()
         for parameter in self._parameters:
             parameter.grad = None
 
     def _now_held(self):
-        held = [value for table in self._tables for value in table.values()]
-        for group in self._optimizer.param_groups:
-            held += group["params"]
-        return held
+        groups = [group["params"] for group in self._optimizer.param_groups]
+        return itertools.chain(*[table.values() for table in self._tables], *groups)
 
     def _look(self):
         # All that modules and groups hold, and the parameters of it.
         modules = list(self._model.modules())
         self._tables = [table for module in modules for table in (module._modules, module._parameters)]
-        self._held = self._now_held()
+        self._held = list(self._now_held())
         parameters = [value for module in modules for value in module._parameters.values() if value is not None]
         for group in self._optimizer.param_groups:
             parameters += group["params"]
@@ -368,19 +369,16 @@ class _Epochs:
         """Whether the batch that was taken last is known to be the last of its pass."""
         return self._taken == self._passes.length
 
-    def take(self):
-        """The next batch."""
-        return self._next(next)
-
     def skip(self):
         """Leaves the next batch out."""
-        self._next(_skip)
+        self.take(_skip)
 
-    def _next(self, take):
+    def take(self, take=next):
+        """The next batch: what `take` makes of the pass."""
         self.has_begun_late = False
         if self._pass is None:
             self._pass = self._passes.begin()
-        elif self.is_at_end:
+        elif self._taken == self._passes.length:
             self._begin_next()
         try:
             batch = take(self._pass)
