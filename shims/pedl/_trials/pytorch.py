@@ -303,14 +303,13 @@ def _loss_of(measured, method, torch):
 
 def _plain(measured):
     """Metrics as numbers and arrays."""
-    plain = {}
-    for name, value in measured.items():
-        if hasattr(value, "detach"):
-            value = value.detach().cpu().numpy().copy() if value.dim() else value.item()
-        elif getattr(value, "shape", None) == ():
-            value = value.item()
-        plain[name] = value
-    return plain
+    return {
+        name: value.item() if getattr(value, "shape", None) == () else _array_of(value) for name, value in measured.items()
+    }
+
+
+def _array_of(value):
+    return value.detach().cpu().numpy().copy() if hasattr(value, "detach") else value
 
 
 class _Gradients:
