@@ -91,8 +91,9 @@ const DRAWN: [&str; 9] = [
 /// Runs of each kind that draws, for a number of batches.
 const BATCHES_OF_A_DRAW: u64 = 10;
 
-/// `ROWS` and `WARM_UP_BATCHES` of the script.
+/// `ROWS` and `WARM_UP_BATCHES` of the script, and `ROWS` of the trials.
 const ROWS: u64 = 16;
+const ROWS_OF_A_TRIAL: u64 = 64;
 const WARM_UP_BATCHES: u64 = 200;
 
 /// What is measured where the command line says nothing else.
@@ -239,7 +240,7 @@ fn measure_stack(
         fs::remove_dir_all(&directory).at("remove", &directory)?;
     }
     println!(
-        "\n{}: {} on Python {}; batches of {ROWS} rows, no checkpoint due",
+        "\n{}: {} on Python {}; no checkpoint due",
         stack.name,
         stack.summary(),
         interpreter.version
@@ -278,7 +279,8 @@ impl Bench<'_> {
     fn measure_trials(&mut self, names: &[&str]) -> Result<()> {
         let batches = (self.plan.batches / SHARE_OF_A_TRIAL / PARTS).max(1);
         println!(
-            "  {} pairs of {} batches of a perceptron, in {PARTS} turns: trial classes, and plain loops in python; µs a batch",
+            "  {} pairs of {} batches of {ROWS_OF_A_TRIAL} rows, a perceptron, in {PARTS} turns: trial classes, and plain loops in \
+             python; µs a batch",
             self.plan.pairs,
             batches * PARTS
         );
@@ -355,7 +357,7 @@ impl Bench<'_> {
             pairs.push(self.pair("measure", &batches, &[], &self.loops.clone())?);
         }
         println!(
-            "  {} pairs of {batches} batches, in {PARTS} turns each; all times in µs a batch",
+            "  {} pairs of {batches} batches of {ROWS} rows, in {PARTS} turns each; all times in µs a batch",
             self.plan.pairs
         );
         print_pairs(&pairs, &self.loops);
@@ -634,7 +636,9 @@ fn micros(seconds: f64) -> String {
 mod tests {
     use std::fs;
 
-    use super::{DRAWN, LOOPS, PARTS, ROWS, SCRIPT, TRIALS, WARM_UP_BATCHES, resumed_at};
+    use super::{
+        DRAWN, LOOPS, PARTS, ROWS, ROWS_OF_A_TRIAL, SCRIPT, TRIALS, WARM_UP_BATCHES, resumed_at,
+    };
     use crate::repository::Repository;
 
     #[test]
@@ -658,6 +662,9 @@ mod tests {
             .root()
             .join("tests/bench/measured/__init__.py");
         let measured = fs::read_to_string(measured).expect("it is there");
+        assert!(measured.contains(&format!(
+            "\nROWS, COLUMNS, HIDDEN, CLASSES = {ROWS_OF_A_TRIAL},"
+        )));
         for text in [&text, &measured] {
             assert!(text.contains(&format!("PARTS = {PARTS}\n")));
         }
