@@ -1,9 +1,9 @@
 """Makes of a checkpoint what the framework reads by itself: run by the host in an interpreter of its own.
 
-    main([FOLDER, TARGET, MODEL, WEIGHTS_ONLY])
+    main([FOLDER, TARGET, MODEL, WEIGHTS_ONLY, BATCH])
 
 FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is a number or empty, WEIGHTS_ONLY is 1 or
-0. By the ending of TARGET it becomes
+0, and BATCH is that of the checkpoint. By the ending of TARGET it becomes
 
     .npz, .safetensors    the weights by name; no framework is needed
     .weights.h5           the weights, for `load_weights`
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 def main(arguments):
     """Exports. Returns the exit code."""
-    folder, target, number, weights_only = arguments
+    folder, target, number, weights_only, batch = arguments
     try:
         if weights_only == "1" and not target.endswith(_WEIGHTS + _OF_TORCH):
             raise Refused(USAGE, f"`--weights` with `{target}`\n  expected: a file whose name ends in {_listed(_WEIGHTS)}")
@@ -91,7 +91,7 @@ def main(arguments):
     name = os.fsencode(target).decode("utf-8", "replace")
     is_whole = model["framework"] == "tensorflow" or target.endswith(_WEIGHTS + _OF_TORCH)
     without = "" if is_whole else ", without its optimizer: `compile` it to train it further"
-    sys.stdout.write(f"{_title(model)} was exported to `{name}`{without}\n")
+    sys.stdout.write(f"{_title(model)}, as it was after batch {batch}, was exported to `{name}`{without}\n")
     return 0
 
 
@@ -222,7 +222,9 @@ def _write(states, model, held, target):
         raise Refused(
             FRAMEWORK,
             f"{framework.__name__} {framework.__version__} cannot write `{target}`\n  {_in_words(error)}",
-            "export to another format, or with `--weights` to `.npz`",
+            "export to another format, or with `--weights` to `.npz`"
+            if target.endswith(_MODELS + _WEIGHTS)
+            else f"a name that ends in none of {_listed(_MODELS + _WEIGHTS)} is a folder, for a SavedModel of TensorFlow",
         ) from error
 
 

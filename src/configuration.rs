@@ -162,6 +162,14 @@ impl Configuration {
         }
         let (script, arguments) = match (&self.experiment.entrypoint, &directory) {
             (Some(Entrypoint::Trial(class)), _) => {
+                if let Program::Script(word) = &line.program
+                    && !Path::new(word).exists()
+                {
+                    return Err(wrong(format!("there is no `{}`", word.display()))
+                        .detail(format!(
+                            "expected: the model definition that has the class `{class}` of {name}, a directory or a file"
+                        )));
+                }
                 return Err(wrong(format!("`entrypoint` is `{class}` in {name}"))
                     .detail("expected behind `--config FILE`: the model definition that has the class, a directory or a file")
                     .hint("name it, as in `pedl-run --config FILE DIR`"));

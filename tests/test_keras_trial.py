@@ -104,6 +104,18 @@ def test_m1_c1_c9_k4_a_keras_trial_has_its_names_steps_and_validations(trial, in
 
 
 @KERAS
+def test_k4_a_metric_that_is_called_like_one_of_a_validation_is_one_of_batches_too(trial, in_a_copy):
+    run = trial("prefixed", metric="val_distance")
+    run.run().check()
+    check_steps(run, ["distance", "loss"], ["val_distance", "val_loss"])
+    validations = [event["metrics"] for event in run.trial.events if event["event"] == "validation"]
+    assert [one["val_distance"] for one in validations] == [5, 5, 5]
+    assert [line for line in callbacks_of(in_a_copy) if line.startswith("validated")] == [
+        f"validated {step} ['val_distance', 'val_loss']" for step in (2, 4, 5)
+    ]
+
+
+@KERAS
 @pytest.mark.parametrize("kind", ["plain", "functional"])
 def test_p2_a_killed_trial_is_the_undisturbed_one(trial, in_a_copy, kind):
     whole = trial(kind, "--exact").run().check()

@@ -37,6 +37,7 @@ class Fit:
     Attributes:
         is_over: the plan has no batch left.
         batch: index of the last batch in its epoch; None before the first.
+        logs: of that batch.
         is_validated: whether any validation was made in it.
     """
 
@@ -45,6 +46,7 @@ class Fit:
         self.arguments = arguments
         self.is_over = False
         self.batch = None
+        self.logs = {}
         self.is_validated = False
 
     def models(self):
@@ -231,7 +233,7 @@ def train_batch_end(original):
     def on_train_batch_end(callbacks, batch, logs=None):
         original(callbacks, batch, logs)
         if PLAN.fits:
-            _between_batches(callbacks, batch)
+            _between_batches(callbacks, batch, logs)
 
     return on_train_batch_end
 
@@ -243,7 +245,7 @@ def batch_hook(original):
     def call_batch_hook(callbacks, mode, hook, batch, logs=None):
         original(callbacks, mode, hook, batch, logs)
         if PLAN.fits and mode == "train" and hook == "end":
-            _between_batches(callbacks, batch)
+            _between_batches(callbacks, batch, logs)
 
     return call_batch_hook
 
@@ -255,7 +257,7 @@ def batch_end(original):
     def on_batch_end(callbacks, batch, logs=None):
         original(callbacks, batch, logs)
         if PLAN.fits:
-            _between_batches(callbacks, batch)
+            _between_batches(callbacks, batch, logs)
 
     return on_batch_end
 
@@ -285,11 +287,11 @@ def _is_of(fit, callbacks):
     return recorder.CALLS.recordable() and held_by(callbacks, "model") in fit.models()
 
 
-def _between_batches(callbacks, batch):
+def _between_batches(callbacks, batch, logs):
     calls, fit = recorder.CALLS, PLAN.fits[-1]
     if not _is_of(fit, callbacks):
         return
-    fit.batch = batch
+    fit.batch, fit.logs = batch, logs or {}
     # The epoch that ends now is validated as it is.
     if calls.validation_due and not fit.is_over and not PLAN.validation.is_last_of_epoch(fit, held_by(callbacks, "params")):
         _validate(calls, fit, callbacks)

@@ -32,8 +32,14 @@ def _named(names, values):
     return _numbers((_PREFIX + name, value) for name, value in zip(names, values))
 
 
-def _in_logs(logs):
-    return _numbers((name, value) for name, value in logs.items() if name.startswith(_PREFIX))
+def _in_logs(fit, logs):
+    """The metrics of the epoch's validation. Metrics of batches may be called like them: alone they are none."""
+    found = {name: value for name, value in logs.items() if name.startswith(_PREFIX)}
+    if all(name in fit.logs for name in found):
+        return []
+    # One that is in both stands for the validation's, which Keras puts over it, where that has it.
+    of_batches = {name for name in found if name in fit.logs and name[len(_PREFIX) :] not in fit.logs}
+    return _numbers((name, value) for name, value in found.items() if name not in of_batches)
 
 
 class EagerValidation:
@@ -41,7 +47,7 @@ class EagerValidation:
 
     def of_epoch(self, fit, callbacks, epoch, logs):
         """The metrics of the validation with which the epoch ended; empty where it had none."""
-        return _in_logs(logs)
+        return _in_logs(fit, logs)
 
     def is_last_of_epoch(self, fit, params):
         """Whether the batch was the last of its epoch, as far as the loop knows how many there are."""
@@ -170,7 +176,7 @@ class TensorFlowKerasValidation:
     def of_epoch(cls, fit, callbacks, logs):
         """See `GraphValidation`."""
         if not fit.is_over:
-            return _in_logs(logs)
+            return _in_logs(fit, logs)
         metrics = cls.evaluate(fit, callbacks) or []
         logs.update(metrics)
         return metrics
@@ -230,7 +236,7 @@ class Keras2Validation:
         params = held_by(callbacks, "params")
         # Arrays in steps are validated even where the loop was left.
         if _is_last_of_epoch(fit, params) or (_is_of_arrays(params) and params.get("steps")):
-            return _in_logs(logs)
+            return _in_logs(fit, logs)
         # What is in the logs is of the epoch before: `fit_generator` carries it along.
         metrics = (cls.evaluate(fit, callbacks) or []) if fit.is_over else []
         logs.update(metrics)

@@ -24,7 +24,8 @@ def get_hyperparameter(name):
         raise HyperparameterNotFound(
             f"this trial has no hyperparameter `{name}`\n"
             f"  known: {known}\n"
-            f"  give it on the command line: pedl-run --hp {name}=VALUE ..."
+            f"  give it on the command line: pedl-run --hp {name}=VALUE ...\n"
+            "  with `--config FILE`, add it to `hyperparameters` there"
         )
     return values[name]
 

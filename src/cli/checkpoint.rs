@@ -229,7 +229,15 @@ fn chosen<'entries>(
             ),
             None => format!("there is no checkpoint in `{}`", trial_dir.display()),
         };
-        return Err(Failure::new(Exit::Configuration, what).detail(format!("there is: {there}")));
+        let failure = Failure::new(Exit::Configuration, what).detail(format!("there is: {there}"));
+        return Err(if names.is_empty() {
+            failure.hint(
+                "run the training with `--checkpoint-seconds N` or `--checkpoint-batches N,N`, below its length: the end of a \
+                 script takes none",
+            )
+        } else {
+            failure
+        });
     };
     if let Some(manifest) = &entry.manifest {
         return Ok((entry, manifest));
@@ -439,12 +447,14 @@ fn export(asked: &Asked) -> Result<i32, Failure> {
 
     let folder = Unpacked::new()?;
     inspect::unpack(&trial_dir, entry.batch, &folder.0).map_err(failure_of)?;
+    let batch = entry.batch.to_string();
     let weights_only = if asked.weights_only { "1" } else { "0" };
     let words = [
         folder.0.as_os_str(),
         output,
         OsStr::new(&asked.model),
         OsStr::new(weights_only),
+        OsStr::new(&batch),
     ];
     let words = words.map(OsStr::to_owned);
     // Ctrl-C is for the interpreter too, which ends by it; what was unpacked is taken away then.

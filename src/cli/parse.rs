@@ -387,7 +387,7 @@ impl Parser {
             // typed to see what it does, usage is the better answer.
             if self.line.python_arguments.is_empty() && self.line.python_word.is_none() {
                 return Err(usage("no script is given").detail(
-                    "expected: a script, `-m MODULE`, `-c CODE`, or `-` for standard input",
+                    "expected: a script, `-m MODULE`, `-c CODE`, `-` for standard input, or with `--config FILE` a model definition",
                 ));
             }
         }

@@ -208,7 +208,7 @@ const VALIDATION: &str = "val_";
 /// What Keras has called accuracy: the short word up to 2.2, the long one from 2.3 on.
 const ACCURACY: [&str; 2] = ["acc", "accuracy"];
 
-/// The value of the metric that a search names: with or without `val_`, and in either spelling of accuracy.
+/// The value of the metric that a search names: as it is named, with or without `val_`, and in either spelling of accuracy.
 ///
 /// # Errors
 ///
@@ -219,6 +219,11 @@ pub(crate) fn validation_metric(metrics: &[(String, f64)], wanted: &str) -> erro
         let found = metrics.iter().find(|(known, _)| bare(known) == name);
         found.map(|(_, value)| *value)
     };
+    let called = |name: &str| metrics.iter().find(|(known, _)| known == name);
+    let behind_prefix = format!("{VALIDATION}{wanted}");
+    if let Some((_, value)) = called(wanted).or_else(|| called(&behind_prefix)) {
+        return Ok(*value);
+    }
     let wanted_bare = bare(wanted);
     let [short, long] = ACCURACY;
     let other_spelling = match wanted_bare.strip_suffix(long) {
@@ -351,6 +356,13 @@ mod tests {
             let found = validation_metric(&metrics, wanted).expect(wanted);
             assert_eq!(found.to_bits(), f64::to_bits(value), "{wanted}");
         }
+        let of_batches = [
+            ("val_loss".to_owned(), 0.5),
+            ("val_val_acc".to_owned(), 0.9),
+        ];
+        let found =
+            validation_metric(&of_batches, "val_acc").expect("a metric is called `val_acc`");
+        assert_eq!(found.to_bits(), f64::to_bits(0.9));
         let error = validation_metric(&metrics, "error").expect_err("none of this name");
         assert!(
             error.to_string().contains("`val_loss`, `val_acc`"),

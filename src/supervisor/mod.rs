@@ -144,6 +144,8 @@ pub(crate) fn run(
                 preempted.record(&prepared.directory);
             }
             preempted.tell(end);
+        } else if is_of_trial && end == End::Signal(Signal::INT.as_raw()) {
+            preemption::tell_of_interruption(now.checkpoint());
         }
         let is_own_end = preempted.is_none()
             && end == End::Code(0)

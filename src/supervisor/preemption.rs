@@ -105,6 +105,18 @@ impl Preemption {
     }
 }
 
+/// Says what the same command will do after Ctrl-C, which ends the script as it ends it under python: at once.
+pub(super) fn tell_of_interruption(checkpoint: Option<u64>) {
+    match checkpoint {
+        Some(batch) => {
+            tracing::warn!("interrupted; the same command continues after batch {batch}");
+        }
+        None => tracing::warn!(
+            "interrupted, and there is no checkpoint; the same command starts from the beginning"
+        ),
+    }
+}
+
 /// Whether the script came to its own end, which the signal had no part in.
 pub(super) fn has_outlived(events: &[Value]) -> bool {
     events.iter().any(|event| event["event"] == OUTLIVED)

@@ -81,7 +81,7 @@ fn a_wrong_value_is_shown_with_what_was_expected() {
 fn what_is_missing_or_too_much_is_said() {
     let hint = "hint: `pedl-run --help` lists the options\n";
     let no_script = "pedl: error: no script is given\n  \
-        expected: a script, `-m MODULE`, `-c CODE`, or `-` for standard input\n";
+        expected: a script, `-m MODULE`, `-c CODE`, `-` for standard input, or with `--config FILE` a model definition\n";
     assert_refused(&[], &format!("{no_script}{hint}"));
     assert_refused(&["--fresh"], &format!("{no_script}{hint}"));
     assert_refused(

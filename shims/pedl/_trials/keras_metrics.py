@@ -46,8 +46,19 @@ class Names:
         }
 
     def told(self, pairs):
-        """All metrics of a validation, as the journal and `searcher.metric` have them: the user's names behind a prefix."""
-        return [(_PREFIX + self._name(name[len(_PREFIX):]), value) for name, value in pairs]
+        """All metrics of a validation, as the journal and `searcher.metric` have them: the user's names behind a prefix.
+
+        One of the validation's own that has the prefix by itself gets no other, and stands before one of batches that would be
+        called like it.
+        """
+        told, own = {}, self._validation or ()
+        for logged, value in pairs:
+            name = self._name(logged[len(_PREFIX):])
+            is_own = name in own
+            shown = name if is_own and name.startswith(_PREFIX) else _PREFIX + name
+            if is_own or shown not in told:
+                told[shown] = value
+        return list(told.items())
 
     def _name(self, name):
         return name if self._by_log is None else self._by_log.get(name, name)
