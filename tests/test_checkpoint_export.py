@@ -69,7 +69,8 @@ def test_a_model_is_loaded_by_the_framework_alone(trained, name):
 def test_weights_are_arrays_by_name(trained):
     succeeds(trained.export("--output", "weights.npz", "--weights", "--checkpoint", str(BATCHES)))
     assert trained.loaded("weights.npz") == [trained.weights]
-    succeeds(trained.export("--output", "weights.safetensors"))
+    ended = succeeds(trained.export("--output", "weights.safetensors"))
+    assert f", as it was after batch {BATCHES}, was exported to `weights.safetensors`\n" in ended.stdout
     content = (trained.directory / "weights.safetensors").read_bytes()
     header = json.loads(content[8:8 + int.from_bytes(content[:8], "little")].decode())
     assert len(header) == 8, header

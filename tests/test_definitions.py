@@ -208,6 +208,12 @@ def test_an_error_in_the_definition_is_the_users(define):
     assert "ZeroDivisionError" in ended.stderr
 
 
+def test_a_definition_that_is_not_there_is_told(define):
+    ended = define({"__init__.py": (TRIAL, LOADERS)}, "entrypoint: 'model_def:Told'\n", target="../modle")
+    support.refused(ended, "there is no `")
+    assert "../modle`\n  expected: the model definition that has the class `model_def:Told`" in ended.stderr
+
+
 def test_k19_a_missing_method_is_told_before_training(define):
     text = "from pedl.frameworks.keras import KerasTrial\nclass Half(KerasTrial):\n    def loss(self): pass\n"
     support.refused(define({"__init__.py": text}), "`Half` lacks `build_model`, `optimizer`", "of `KerasTrial`")

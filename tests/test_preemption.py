@@ -158,6 +158,17 @@ def test_the_notice_of_slurm_does_the_same(met, learned):
 
 
 @pytest.mark.stack("keras3-jax")
+def test_ctrl_c_ends_it_as_python_does_and_what_the_same_command_does_is_said(met, learned):
+    here = met(options=["--checkpoint-batches", "20"])
+    ended = here.meet("batch-30", signal.SIGINT).check(-signal.SIGINT)
+    assert "KeyboardInterrupt\n" in ended.stderr
+    assert "interrupted; the same command continues after batch 20\n" in ended.stderr, ended
+    assert_continued(here, learned, 20)
+    early = met(options=["--fresh"]).meet("batch-10", signal.SIGINT).check(-signal.SIGINT)
+    assert "interrupted, and there is no checkpoint; the same command starts from the beginning\n" in early.stderr, early
+
+
+@pytest.mark.stack("keras3-jax")
 def test_a_script_with_a_handler_for_the_notice_is_left_alone(met, learned):
     here = met("--handler", "note", "--signal", "SIGUSR1")
     ended = here.meet("batch-30", signal.SIGUSR1).check()
