@@ -178,9 +178,8 @@ impl Configuration {
             (None, Some(directory)) => {
                 let directory = directory.display();
                 return Err(wrong(format!("there is no `entrypoint` in {name}"))
-                    .detail(format!(
-                        "`{directory}` is a directory without `__init__.py`; expected: what in it is run"
-                    ))
+                    .detail(format!("`{directory}` has no `__init__.py`, whose trial class could be taken"))
+                    .detail("expected: an `entrypoint`, which says what in it is run")
                     .hint(format!(
                         "add `entrypoint: {{script: train.py}}` or `entrypoint: module:TrialClass`, or run `{directory}/train.py`"
                     )));

@@ -144,8 +144,10 @@ pub(crate) fn run(
                 preempted.record(&prepared.directory);
             }
             preempted.tell(end);
-        } else if is_of_trial && end == End::Signal(Signal::INT.as_raw()) {
-            preemption::tell_of_interruption(now.checkpoint());
+        } else if let End::Signal(signal) = end
+            && is_of_trial
+        {
+            preemption::tell_of_death(signal, now.checkpoint());
         }
         let is_own_end = preempted.is_none()
             && end == End::Code(0)

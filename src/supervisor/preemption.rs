@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pedl_core::events::{OUTLIVED, PREEMPTED, TRAINED_ON, signal_name};
 use serde_json::{Map, Value};
-use signal_hook::consts::signal::{SIGKILL, SIGTERM, SIGUSR1};
+use signal_hook::consts::signal::{SIGINT, SIGKILL, SIGTERM, SIGUSR1};
 
 use super::child::End;
 use super::trial_dir::{Progress, TrialDir};
@@ -105,14 +105,21 @@ impl Preemption {
     }
 }
 
-/// Says what the same command will do after Ctrl-C, which ends the script as it ends it under python: at once.
-pub(super) fn tell_of_interruption(checkpoint: Option<u64>) {
+/// Says what the same command will do after a death by a signal that is no preemption, and that nothing was started again for.
+///
+/// Ctrl-C ends a script at once, as it does under python.
+pub(super) fn tell_of_death(signal: i32, checkpoint: Option<u64>) {
+    let what = if signal == SIGINT {
+        "interrupted".to_owned()
+    } else {
+        format!("the trial process was killed by {}", signal_name(signal))
+    };
     match checkpoint {
         Some(batch) => {
-            tracing::warn!("interrupted; the same command continues after batch {batch}");
+            tracing::warn!("{what}; the same command continues after batch {batch}");
         }
         None => tracing::warn!(
-            "interrupted, and there is no checkpoint; the same command starts from the beginning"
+            "{what}, and there is no checkpoint; the same command starts from the beginning"
         ),
     }
 }

@@ -67,7 +67,8 @@ fn p3_a_directory_needs_an_entrypoint() {
         &directory,
         &["--config", "c.yaml", "model"],
         "pedl: error: there is no `entrypoint` in c.yaml\n  \
-         `model` is a directory without `__init__.py`; expected: what in it is run\n\
+         `model` has no `__init__.py`, whose trial class could be taken\n  \
+         expected: an `entrypoint`, which says what in it is run\n\
          hint: add `entrypoint: {script: train.py}` or `entrypoint: module:TrialClass`, or run `model/train.py`\n",
     );
 }
