@@ -244,6 +244,18 @@ fn without_progress_a_crash_ends_the_run() {
 }
 
 #[test]
+fn what_the_same_command_does_after_a_crash_is_told() {
+    let directory = Dir::new();
+    begun_command(&directory, &[], "import os\nos.kill(os.getpid(), 9)\n")
+        .output()
+        .assert_signal(Signal::KILL)
+        .assert_stderr(
+            "pedl: the trial process was killed by SIGKILL, and there is no checkpoint; the same command starts from the \
+             beginning\n",
+        );
+}
+
+#[test]
 fn with_no_restarts_a_crash_ends_the_run_whatever_the_progress() {
     let (output, starts) = crash_with(&["--max-restarts", "0"], 2, Signal::KILL);
     assert_eq!(starts, 1);
