@@ -114,14 +114,13 @@ pub(super) fn tell_of_death(signal: i32, checkpoint: Option<u64>) {
     } else {
         format!("the trial process was killed by {}", signal_name(signal))
     };
-    match checkpoint {
-        Some(batch) => {
-            tracing::warn!("{what}; the same command continues after batch {batch}");
+    let next = match checkpoint {
+        Some(batch) => format!("; the same command continues after batch {batch}"),
+        None => {
+            ", and there is no checkpoint; the same command starts from the beginning".to_owned()
         }
-        None => tracing::warn!(
-            "{what}, and there is no checkpoint; the same command starts from the beginning"
-        ),
-    }
+    };
+    tracing::warn!("{what}{next}");
 }
 
 /// Whether the script came to its own end, which the signal had no part in.
