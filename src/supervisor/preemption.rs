@@ -2,7 +2,7 @@
 //!
 //! The trial process does the work: it takes a checkpoint at the end of the running batch, writes the event
 //! `preempted`, and lets the signal act (`src/native/preemption.rs`). Here is told what came of it, also where
-//! the process had no time to write anything.
+//! the process had no time to write anything. A death by another signal is told here too, in the same words.
 
 use std::time::Duration;
 
