@@ -118,6 +118,12 @@ class _Process:
 
         return json.loads(state).get("clock", {})
 
+    def watch_commands(self, module):
+        """`subprocess` was imported: commands that the script runs while it trains are run once."""
+        from py_hooks.advice import commands
+
+        commands.watch_subprocess(module)
+
     def watch_sqlite(self, module):
         self.files().watch_sqlite(module, _pedl.InPlace)
 
@@ -269,6 +275,7 @@ def start(launch_text):
         process.files().install(_pedl.InPlace)
         finder.when_imported("h5py._hl.files", process.files().watch_h5py)
         finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
+        finder.when_imported("subprocess", process.watch_commands)
         for library in ("time", "datetime", "uuid"):
             finder.when_imported(library, process.tell_time)
         process.watch_entropy()

@@ -78,9 +78,20 @@ def begin(process):
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
     calls.at_begin.append(lambda: files.expect(calls.checkpoint_states().get("files", {})))
     calls.files = files
+    _watch_outside(process, calls)
     calls.at_stop += [files.put_back, lambda: output.end(trial.directory)]
     files.install(process.in_place)
     return calls
+
+
+def _watch_outside(process, calls):
+    """What the script does to the world outside, and learns of it, while it trains."""
+    from py_hooks.advice import commands
+
+    journal = commands.attach(process.trial, calls)
+    commands.watch_os(process.in_place)
+    calls.at_begin.append(journal.begin)
+    calls.state_providers.append(("commands", journal))
 
 
 def _begin_output(trial, output, replaying):

@@ -374,6 +374,14 @@ class Files:
             found.extend(os.path.join(path, name) for name in _listed(path)[1])
         return found
 
+    def has_saved(self):
+        """Whether a recorded call has written a file."""
+        return bool(self._saved)
+
+    def written_paths(self):
+        """The files that the script has written, in its recorded calls too."""
+        return {path for path in self._written.union(self.saved_paths()) if not self._is_of_trial(path)}
+
     def replace_saved(self, file, is_folder=False):
         """A recorded call that wrote a file or a folder is answered: the checkpoint's version is put there.
 

@@ -1,0 +1,846 @@
+"""Commands that the script runs while it trains: each is run once, whatever is killed.
+
+A script copies its weights by `subprocess.run(["aws", "s3", "cp", ...])`, moves them by `os.system("mv ...")`, or
+appends to a log by a shell. In a replay the files that such a command reads are stand-ins, and what it did to the world
+is done. So a command that the script starts and waits for is an *activity*: its exit code and what it wrote into pipes
+are noted when it ends, and a replay gets these instead of another run of it.
+
+    {"started": n, "at": [position, m], "command": digest, "program": name}
+    {"ended": n, "code": c, "stdout": hash, "files": {path: hash, or null}, ...}
+
+`commands.jsonl` in the trial directory has these lines; what they refer to by hash lies in `commands/`. A command is
+found again by the number of recorded calls before it, and how many commands had run since that call (in another thread:
+by its digest). The lines are on the disk before the script sees the end of the command, so they hold for commands behind
+the newest checkpoint, too. There the command is answered if it is the same one, the files of the script that it names
+hold what they held, and no cause of inexact resume is known; else it runs again.
+
+A command changes files that the script writes itself, and that a replay writes again: it appends to the script's log, or
+moves the script's model away. What such a file held behind the command is noted, and put there when the command is
+answered. Files that only commands touch are left as they are.
+
+Not activities: commands before the first batch, unless a model has been saved (a download has to happen again on a new
+machine); commands that build an item of a data set, or run inside of a recorded call; those of forked children. A command that is
+still running when a checkpoint is taken is a cause. If it has no pipes it is started again at the resume point, and not
+in the replay.
+
+Source: CPython 3.7 to 3.13, Lib/subprocess.py (`_execute_child`, `_internal_poll`, `_try_wait`, `_handle_exitstatus`,
+`_communicate`), Lib/os.py (`_spawnvef`).
+"""
+import io
+import os
+import stat
+import sys
+import threading
+from _thread import get_ident
+
+from py_hooks.advice import places
+from py_hooks.advice import random_streams
+
+_FILE_NAME = "commands.jsonl"
+_FOLDER = "commands"
+
+# What one command may leave in pipes, or in files of the script, and all of them together.
+MAX_KEPT_BYTES = 64 << 20
+MAX_KEPT_BYTES_OF_ALL = 1 << 30
+
+# Above any process number of Linux (`pid_max` is at most 2**22): there is no process behind an answered command.
+_NO_PROCESS = (1 << 22) + 1
+
+# Positions of what `Popen.__init__` passes to `_execute_child` behind `args`, the same in all versions.
+_CWD, _SHELL = 4, 8
+_STDIN_READ, _STDIN_WRITE, _STDOUT_READ, _STDOUT_WRITE, _STDERR_READ, _STDERR_WRITE = range(9, 15)
+
+# What separates words for a shell, and options from their values.
+_SEPARATORS = r"[\s;&|<>()'\"=]+"
+
+
+class _Noted(io.FileIO):
+    """The raw layer of a pipe from a command: keeps what the script reads."""
+
+    def __init__(self, descriptor):
+        io.FileIO.__init__(self, descriptor, "r")
+        self.parts = []
+
+    def readinto(self, buffer):
+        count = io.FileIO.readinto(self, buffer)
+        if count:
+            self.parts.append(bytes(memoryview(buffer)[:count]))
+        return count
+
+    def read(self, size=-1):
+        data = io.FileIO.read(self, size)
+        if data:
+            self.parts.append(data)
+        return data
+
+    def readall(self):
+        data = io.FileIO.readall(self)
+        if data:
+            self.parts.append(data)
+        return data
+
+
+class _Command:
+    """One run of a command.
+
+    Args:
+        commands: the journal.
+        number: of its `started` line.
+        at: its place in the run.
+        program: its name.
+        ended: the `ended` line that answers it; None if it runs.
+    """
+
+    def __init__(self, commands, number, at, program, ended=None):
+        self.number = number
+        self.at = at
+        self.program = program
+        self.ended = ended
+        self.has_pipes = False
+        self.timeouts = 0
+        # Starts it, if it waits for the resume point.
+        self.start = None
+        # A weak reference to the `Popen`, if there is one.
+        self.popen = _nothing
+        self.is_waited_for = False
+        # It runs, or has run. A program that is not there has an exit code as well, before there is an error.
+        self.has_started = False
+        self._commands = commands
+        self._pipes = {}
+        self._before = None
+        # Copies of descriptors of the script's files that it writes to, by their names.
+        self._given = {}
+
+    # -- a command that runs ---------------------------------------------------------------------------------------
+
+    def begins(self, given=()):
+        """It is about to run; `given` has pairs of a name and the descriptor of a file that it gets."""
+        self._before = self._commands.files_now()
+        for name, descriptor in given:
+            if _is_regular(descriptor):
+                self._given[name] = os.dup(descriptor)
+
+    def watch_pipes(self, popen):
+        """Notes what the script reads of its output."""
+        for name in ("stdout", "stderr"):
+            stream = getattr(popen, name)
+            if stream is None:
+                continue
+            self.has_pipes = True
+            noted = self._pipes[name] = _Noted(os.dup(stream.fileno()))
+            if isinstance(stream, io.FileIO):
+                setattr(popen, name, noted)
+                stream.close()
+                continue
+            # They are made anew, as the objects they are.
+            buffer = getattr(stream, "buffer", stream)
+            raw = buffer.raw
+            buffer.__init__(noted)
+            if buffer is not stream:
+                stream.__init__(buffer, encoding=stream.encoding, errors=stream.errors)
+            raw.close()
+
+    def ends(self, code, popen=None):
+        """It has ended: what it gave and did is noted."""
+        line = {"code": code}
+        if self.timeouts:
+            line["timeouts"] = self.timeouts
+        for name, noted in self._pipes.items():
+            read = getattr(popen, "_fileobj2output", {}).get(getattr(popen, name), [])
+            rest = _take_rest(noted)
+            if rest is None:
+                self._commands.say_inexact(f"a process that `{self.program}` started outlives it, and writes into its pipe")
+                return
+            line[name] = b"".join(noted.parts + list(read)) + rest
+        self._finish(line)
+
+    def failed(self, error):
+        """It could not be started."""
+        self._finish({"error": [error.errno, error.strerror, error.filename]})
+
+    def _finish(self, line):
+        line["offsets"] = {name: os.lseek(descriptor, 0, os.SEEK_CUR) for name, descriptor in self._given.items()}
+        self._close_given()
+        line["files"] = self._commands.changed_since(self._before)
+        self._commands.note_end(self, line)
+
+    def _close_given(self):
+        for descriptor in self._given.values():
+            os.close(descriptor)
+        self._given = {}
+
+    # -- a command that is answered --------------------------------------------------------------------------------
+
+    def stand_in(self, popen, rest):
+        """Makes a `Popen` that of a process which has ended.
+
+        Args:
+            popen: in the middle of its `__init__`.
+            rest: what `_execute_child` is given behind `args`.
+        """
+        if "error" in self.ended:
+            raise OSError(*self.ended["error"])
+        for name, read in (("stdout", rest[_STDOUT_READ]), ("stderr", rest[_STDERR_READ])):
+            if read != -1:
+                _put_content(read, self._commands.kept(self.ended.get(name)))
+        if rest[_STDIN_WRITE] != -1:
+            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            os.dup2(nowhere, rest[_STDIN_WRITE], inheritable=False)
+            os.close(nowhere)
+        for name, descriptor in _given_files(rest):
+            offset = self.ended.get("offsets", {}).get(name)
+            if offset is not None:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+        _close_ends_of_child(popen, rest)
+        self._look_started(popen)
+
+    def wait_for_resume(self, popen, start):
+        """In a replay, it was running when the checkpoint was taken: it starts at the resume point, by `start()`."""
+        self._look_started(popen)
+        self.start = start
+
+    def start_now(self):
+        """Starts what waited for the resume point."""
+        start, self.start = self.start, None
+        start()
+
+    @staticmethod
+    def _look_started(popen):
+        popen.pid = _NO_PROCESS
+        popen._child_created = True
+
+    def apply(self):
+        """Does to the files of the script what the command did to them."""
+        for name, content in self.ended.get("files", {}).items():
+            self._commands.put_file(name, content)
+
+    def raises_timeout(self, timeout):
+        """Whether a wait for it had ended by its timeout, the next time that there is one."""
+        if timeout is None or self.timeouts >= self.ended.get("timeouts", 0):
+            return False
+        self.timeouts += 1
+        return True
+
+
+class Commands:
+    """The commands of one trial. A provider of state.
+
+    Args:
+        trial: the native trial.
+        calls: the recorder.
+    """
+
+    def __init__(self, trial, calls):
+        self._directory = trial.directory
+        self._calls = calls
+        self._pid = os.getpid()
+        self._file = None
+        self._count = 0
+        self._kept_bytes = 0
+        # What earlier starts of the trial have noted, by place.
+        self._known = {}
+        # How many commands there were since the recorded call of this number; and in other threads, by digest.
+        self._position, self._since = -1, 0
+        self._in_threads = {}
+        self._running = set()
+        self._told = set()
+        # Held while a line is written. A handler of the script's own may run a command while it is held.
+        self._lock = threading.RLock()
+        self._resumed = threading.Event()
+
+    # -- the life of a trial -----------------------------------------------------------------------------------------
+
+    def begin(self):
+        """The trial has begun: reads what was noted."""
+        started = {}
+        for line in _lines(os.path.join(self._directory, _FILE_NAME)):
+            if "started" in line:
+                started[line["started"]] = line
+                self._count = max(self._count, line["started"] + 1)
+            elif line.get("ended") in started:
+                first = started[line["ended"]]
+                self._known[tuple(first["at"])] = dict(first, **line)
+        for line in started.values():
+            self._known.setdefault(tuple(line["at"]), line)
+        if not self._calls.replaying:
+            self._resumed.set()
+
+    def capture(self):
+        """Part of a checkpoint: nothing. What is still running then is a cause."""
+        for command in list(self._running):
+            popen = command.popen()
+            if popen is None or popen.poll() is not None:
+                continue
+            what = f"`{command.program}`, which the script started, runs while a checkpoint is taken"
+            if command.has_pipes or popen.stdin is not None:
+                self._calls.refuse_exactness(f"{what}, and talks to the script")
+            else:
+                self.say_inexact(f"{what}; a resume starts it again")
+        return [], None
+
+    def restore(self, tensors, state):
+        """The replay is over: what was running at the checkpoint is started."""
+        self._resumed.set()
+        for command in list(self._running):
+            if command.start is not None:
+                command.start_now()
+
+    # -- what becomes of a command -----------------------------------------------------------------------------------
+
+    def is_activity(self):
+        """Whether a command that is run now is noted, or answered."""
+        calls = self._calls
+        if not calls.begun or self._pid != os.getpid() or random_streams.THREAD.stream is not None:
+            return False
+        if not (calls.batches or calls.files.has_saved()):
+            return False
+        if get_ident() == calls.main_thread:
+            return not calls.depth
+        # A thread of C code builds items.
+        return calls.depth < 1 << 20 and not isinstance(threading.current_thread(), threading._DummyThread)
+
+    def meet(self, words, folder, is_users):
+        """The script runs a command.
+
+        Args:
+            words: of the command.
+            folder: the directory that it runs in.
+            is_users: whether a file of the user's runs it, and not a library for purposes of its own.
+
+        Returns:
+            A `_Command` with `ended` if it is answered, without if it is to run; None if it is no activity.
+        """
+        digest = _digest(words, folder)
+        program = os.path.basename(words[0] if len(words) > 1 else (words[0].split() or [""])[0])
+        at = self._place(digest, program)
+        with self._lock:
+            known = self._known.get(at)
+        if known is not None and known["program"] != program:
+            known = None
+        if not self._calls.replaying:
+            is_answered = known is not None and "ended" in known and self._is_as_before(known, digest, words, folder)
+            return self._answer(known, at) if is_answered else self._start(at, digest, program, words, folder)
+        if known is not None and ("ended" in known or at[0] != digest):
+            return self._answer(known, at)
+        if at[0] == digest:
+            # In a thread, for which the script did not wait before the checkpoint.
+            self._resumed.wait()
+            return self._start(at, digest, program, words, folder)
+        if is_users:
+            self._stop(at, program)
+        return None
+
+    def _place(self, digest, program):
+        if get_ident() != self._calls.main_thread:
+            self.say_inexact(f"a thread of the script runs commands (`{program}`)")
+            with self._lock:
+                count = self._in_threads[digest] = self._in_threads.get(digest, 0) + 1
+            return digest, count
+        position = self._calls.position()
+        if position != self._position:
+            self._position, self._since = position, 0
+        self._since += 1
+        return position, self._since
+
+    def _answer(self, known, at):
+        command = _Command(self, known["started"], at, known["program"], known if "ended" in known else None)
+        if command.ended is not None:
+            command.apply()
+        return command
+
+    def _is_as_before(self, known, digest, words, folder):
+        """Behind the resume point: whether a command would do again what it has done."""
+        if known["command"] != digest or self._calls.causes:
+            return False
+        return known.get("named", []) == self._named(words, folder)
+
+    def _start(self, at, digest, program, words, folder):
+        command = _Command(self, self._count, at, program)
+        self._count += 1
+        line = {"started": command.number, "at": list(at), "command": digest, "program": program}
+        named = self._named(words, folder)
+        if named:
+            line["named"] = named
+        self._write(line)
+        return command
+
+    def _stop(self, at, program):
+        from py_hooks.advice import calls as recorder
+
+        file, line = places.user_place(3)
+        known = self._known.get(at)
+        before = f"the command `{known['program']}`" if known else "no command"
+        recorder.stop(
+            self._calls,
+            76,
+            f"the replay differs from the record: another command is run after call {at[0]}\n"
+            f"  recorded: {before}\n"
+            f"  now: the command `{program}`, at {file}:{line}\n"
+            "  it was not run; the checkpoint and the log are kept",
+            "make the script run the same commands each time; `--fresh` begins a new trial",
+        )
+
+    def say_inexact(self, cause):
+        """Notes a cause for which checkpoints are taken all the same, once."""
+        from py_hooks.advice.calls import Unrepeatable
+
+        with self._lock:
+            if cause in self._told:
+                return
+            self._told.add(cause)
+        self._calls.refuse_exactness(Unrepeatable(cause))
+
+    def say_unkept(self, cause):
+        """Notes a cause for which no checkpoints are taken from here on."""
+        self._calls.refuse_exactness(cause)
+
+    def runs(self, command):
+        """It was started, and its end is not known."""
+        self._running.add(command)
+
+    def is_running(self, command):
+        """Whether its end is not known."""
+        return command in self._running
+
+    def is_replay(self):
+        """Whether recorded calls are answered."""
+        return self._calls.replaying
+
+    # -- the journal ---------------------------------------------------------------------------------------------------
+
+    def note_end(self, command, line):
+        """A command has ended."""
+        self._running.discard(command)
+        contents = [line[name] for name in ("stdout", "stderr") if line.get(name)]
+        contents += [content for content in line["files"].values() if content is not None]
+        size = sum(map(len, contents))
+        if size > MAX_KEPT_BYTES or self._kept_bytes + size > MAX_KEPT_BYTES_OF_ALL:
+            self._calls.refuse_exactness(
+                f"the command `{command.program}` leaves {size / 1e6:.0f} MB in pipes and in files of the script, more than is kept"
+            )
+            return
+        for name in ("stdout", "stderr"):
+            if name in line:
+                line[name] = self._keep(line[name])
+        files = self._calls.files.ledger()
+        line["files"] = {
+            files.stored(path): None if content is None else self._keep(content) for path, content in line["files"].items()
+        }
+        line["ended"] = command.number
+        self._write({name: value for name, value in line.items() if value not in ({}, None)}, is_durable=True)
+
+    def _write(self, line, is_durable=False):
+        import json
+
+        data = (json.dumps(line) + "\n").encode()
+        path = os.path.join(self._directory, _FILE_NAME)
+        with self._lock:
+            try:
+                if self._file is None:
+                    # What a start of before has torn stays a line by itself.
+                    torn = _is_torn(path)
+                    self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                    data = b"\n" + data if torn else data
+                os.write(self._file, data)
+                if is_durable:
+                    os.fdatasync(self._file)
+            except OSError as error:
+                from py_hooks.advice.calls import stop_for_file
+
+                stop_for_file(self._calls, path, error)
+
+    def _keep(self, data):
+        """Keeps bytes under their hash, which it returns; None for none."""
+        if not data:
+            return None
+        name = _hash(data)
+        path = os.path.join(self._directory, _FOLDER, name)
+        if not os.path.exists(path):
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                _write(path + ".new", data)
+                os.rename(path + ".new", path)
+            except OSError as error:
+                from py_hooks.advice.calls import stop_for_file
+
+                stop_for_file(self._calls, path, error)
+            self._kept_bytes += len(data)
+        return name
+
+    def kept(self, name):
+        """The bytes of a hash."""
+        if name is None:
+            return b""
+        with io.FileIO(os.path.join(self._directory, _FOLDER, os.path.basename(name))) as file:
+            return file.readall()
+
+    # -- files of the script -------------------------------------------------------------------------------------------
+
+    def files_now(self):
+        """What the files that the script has written are now, by path."""
+        return {path: _state(path) for path in self._calls.files.written_paths()}
+
+    @staticmethod
+    def changed_since(before):
+        """What the files hold that a command has changed, by path; None for those that it has removed."""
+        after = {path: _state(path) for path in before}
+        changed = [path for path, state in before.items() if after[path] != state and _OTHER not in (state, after[path])]
+        return {path: _content(path) for path in changed}
+
+    def put_file(self, name, content):
+        """A file of the script gets what a command has left in it, or goes."""
+        path = self._calls.files.ledger().resolved(name)
+        if content is not None:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            # In its place: the script may have it open.
+            _write(path, self.kept(content), "r+" if os.path.isfile(path) else "w")
+        elif os.path.isfile(path) or os.path.islink(path):
+            os.unlink(path)
+
+    def _named(self, words, folder):
+        """Hashes of what the files of the script that a command names hold, and files in folders that it names."""
+        import re
+
+        written = self._calls.files.written_paths()
+        named = set()
+        for word in words:
+            for part in {word, *re.split(_SEPARATORS, word)}:
+                path = os.path.abspath(os.path.join(folder, part)) if part else None
+                if path in written:
+                    named.add(path)
+                elif path is not None and os.path.isdir(path):
+                    named.update(each for each in written if each.startswith(path + os.sep))
+        return [_hash(content) for content in map(_content, sorted(named)) if content is not None]
+
+
+# -- what stands in the place of functions of Python ---------------------------------------------------------------------
+
+
+class _Installed:
+    """The journal of this process; None until the first library is intercepted."""
+
+    commands = None
+
+
+def attach(trial, calls):
+    """The first library is intercepted: makes the journal, and returns it."""
+    _Installed.commands = Commands(trial, calls)
+    return _Installed.commands
+
+
+def _meet(words, folder, depth):
+    """What becomes of a command: see `Commands.meet`."""
+    commands = _Installed.commands
+    if commands is None or not commands.is_activity():
+        return None
+    frame = sys._getframe(depth + 1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ("subprocess", "os", __name__):
+        frame = frame.f_back
+    if frame.f_globals.get("__name__", "").startswith("asyncio."):
+        commands.say_unkept("the script runs a command by `asyncio`")
+        return None
+    return commands.meet(words, folder, places.is_user_file(frame.f_code.co_filename))
+
+
+def watch_subprocess(module):
+    """`subprocess` was imported: its `Popen`, by which all of it starts commands."""
+    import weakref
+
+    kind = module.Popen
+    start_child, initialize, communicate, wait = kind._execute_child, kind.__init__, kind.communicate, kind.wait
+    look, wait_once, set_code = kind._internal_poll, kind._try_wait, kind._handle_exitstatus
+
+    def execute_child(popen, args, *rest):
+        command = _meet(_words(args), _folder(rest[_CWD]), 1)
+        if command is None:
+            return start_child(popen, args, *rest)
+        popen._pedl_command = command
+        command.popen = weakref.ref(popen)
+        if command.ended is not None:
+            return command.stand_in(popen, rest)
+
+        def start():
+            command.begins(_given_files(rest))
+            try:
+                start_child(popen, args, *rest)
+            except OSError as error:
+                command.failed(error)
+                raise
+            command.has_started = True
+
+        commands = _Installed.commands
+        commands.runs(command)
+        if commands.is_replay():
+            return command.wait_for_resume(popen, start)
+        return start()
+
+    def init(popen, *args, **kwargs):
+        initialize(popen, *args, **kwargs)
+        command = _command_of(popen)
+        if command is not None and command.ended is None and command.start is None:
+            command.watch_pipes(popen)
+
+    def internal_poll(popen, *args, **kwargs):
+        command = _command_of(popen)
+        if command is None or popen.returncode is not None or (command.ended is None and command.start is None):
+            return look(popen, *args, **kwargs)
+        if command.ended is not None:
+            popen.returncode = command.ended["code"]
+        return popen.returncode
+
+    def try_wait(popen, flags):
+        command = _command_of(popen)
+        if command is not None and command.start is not None:
+            command.start_now()
+        if command is None or command.ended is None:
+            return wait_once(popen, flags)
+        code = command.ended["code"]
+        return popen.pid, -code if code < 0 else code << 8
+
+    def handle_exitstatus(popen, *args, **kwargs):
+        set_code(popen, *args, **kwargs)
+        command = _command_of(popen)
+        if command is not None and command.has_started and _Installed.commands.is_running(command):
+            command.ends(popen.returncode, popen)
+
+    def waited(original, place):
+        def until(popen, *args, **kwargs):
+            command = _command_of(popen)
+            if command is None or command.is_waited_for:
+                return original(popen, *args, **kwargs)
+            timeout = kwargs.get("timeout", args[place] if len(args) > place else None)
+            if command.ended is not None and command.raises_timeout(timeout):
+                raise module.TimeoutExpired(popen.args, timeout)
+            # One of these calls the other.
+            command.is_waited_for = True
+            try:
+                return original(popen, *args, **kwargs)
+            except module.TimeoutExpired:
+                command.timeouts += 1
+                raise
+            finally:
+                command.is_waited_for = False
+
+        return _like(original, until)
+
+    kind._execute_child = _like(start_child, execute_child)
+    kind.__init__ = _like(initialize, init)
+    kind._internal_poll = _like(look, internal_poll)
+    kind._try_wait = _like(wait_once, try_wait)
+    kind._handle_exitstatus = _like(set_code, handle_exitstatus)
+    kind.wait, kind.communicate = waited(wait, 0), waited(communicate, 1)
+
+
+def _like(original, replaced):
+    import functools
+
+    return functools.wraps(original)(replaced)
+
+
+def _command_of(popen):
+    return popen.__dict__.get("_pedl_command")
+
+
+def watch_os(in_place):
+    """The functions of `os` that run a command and wait for it.
+
+    Args:
+        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+    """
+    system, spawn = os.system, os._spawnvef
+
+    def before_system(command=None, *wrong, **named):
+        if wrong or named or not isinstance(command, (str, bytes)):
+            return NotImplemented
+        met = _meet([os.fsdecode(command)], os.getcwd(), 1)
+        if met is None:
+            return NotImplemented
+        if met.ended is not None:
+            return met.ended["code"]
+        met.begins()
+        _Installed.commands.runs(met)
+        code = system(command)
+        met.ends(code)
+        return code
+
+    def spawnvef(mode, file, args, env, function):
+        met = None
+        if isinstance(args, (tuple, list)) and args:
+            if mode == os.P_WAIT:
+                met = _meet([os.fsdecode(word) for word in (file, *args)], os.getcwd(), 1)
+            else:
+                _say_not_waited_for(file)
+        if met is None:
+            return spawn(mode, file, args, env, function)
+        if met.ended is not None:
+            return met.ended["code"]
+        met.begins()
+        _Installed.commands.runs(met)
+        code = spawn(mode, file, args, env, function)
+        met.ends(code)
+        return code
+
+    def before_posix_spawn(file=None, *args, **kwargs):
+        # `subprocess` does that too, and is seen there.
+        if sys._getframe(1).f_globals.get("__name__") != "subprocess":
+            _say_not_waited_for(file)
+        return NotImplemented
+
+    os.system = in_place(system, "posix", before_system)
+    os._spawnvef = spawnvef
+    for name in ("posix_spawn", "posix_spawnp"):
+        if hasattr(os, name):
+            setattr(os, name, in_place(getattr(os, name), "posix", before_posix_spawn))
+
+
+def _say_not_waited_for(program):
+    commands = _Installed.commands
+    if commands is not None and commands.is_activity():
+        commands.say_unkept(f"the script starts `{os.path.basename(os.fsdecode(program))}` by `os`, and does not wait for it there")
+
+
+# -- helpers -------------------------------------------------------------------------------------------------------------
+
+
+def _nothing():
+    """What a weak reference to nothing says."""
+
+
+def _words(args):
+    if isinstance(args, (str, bytes, os.PathLike)):
+        return [os.fsdecode(args)]
+    return [os.fsdecode(word) for word in args] or [""]
+
+
+def _folder(folder):
+    return os.path.abspath(os.fsdecode(folder)) if folder is not None else os.getcwd()
+
+
+def _given_files(rest):
+    """Descriptors of the script's own files that a command gets, with their names."""
+    ends = (("stdin", _STDIN_READ, _STDIN_WRITE), ("stdout", _STDOUT_WRITE, _STDOUT_READ), ("stderr", _STDERR_WRITE, _STDERR_READ))
+    return [(name, rest[end]) for name, end, other in ends if rest[end] > 2 and rest[other] == -1 and _is_regular(rest[end])]
+
+
+def _is_regular(descriptor):
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
+def _close_ends_of_child(popen, rest):
+    """Closes what the child would have held, as `_execute_child` does at its end."""
+    devnull = getattr(popen, "_devnull", None)
+    for end, other in ((_STDIN_READ, _STDIN_WRITE), (_STDOUT_WRITE, _STDOUT_READ), (_STDERR_WRITE, _STDERR_READ)):
+        if rest[end] != -1 and rest[other] != -1 and rest[end] != devnull:
+            os.close(rest[end])
+    if devnull is not None:
+        os.close(devnull)
+    popen._closed_child_pipe_fds = True
+
+
+def _put_content(descriptor, data):
+    """Makes a descriptor one from which these bytes are read."""
+    # Not in a pipe, which holds 64 KiB.
+    import tempfile
+
+    with tempfile.TemporaryFile(buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view):]
+        file.seek(0)
+        os.dup2(file.fileno(), descriptor, inheritable=False)
+
+
+def _take_rest(pipe):
+    """What is left in the pipe of a process that has ended, which the script can still read; None if others write into it."""
+    if pipe.closed:
+        return b""
+    import select
+
+    descriptor, parts = pipe.fileno(), []
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    while True:
+        events = poll.poll(0)
+        if not events:
+            return None
+        part = os.read(descriptor, 1 << 16)
+        if not part:
+            break
+        parts.append(part)
+    rest = b"".join(parts)
+    if rest:
+        _put_content(descriptor, rest)
+        # The script reads it from here on, and it is noted already.
+        pipe.__class__ = _Rest
+    return rest
+
+
+class _Rest(_Noted):
+    """A pipe whose rest was noted."""
+
+    readinto = io.FileIO.readinto
+    read = io.FileIO.read
+    readall = io.FileIO.readall
+
+
+def _hash(data):
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest(words, folder):
+    import json
+
+    return _hash(json.dumps([folder, words]).encode())[:32]
+
+
+# What a folder or a link is: not compared.
+_OTHER = "other"
+
+
+def _state(path):
+    """What tells whether a file was changed; None if there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return _OTHER
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+
+
+def _content(path):
+    """The bytes of a file; None if there is none."""
+    try:
+        with io.FileIO(path) as file:
+            return file.readall()
+    except OSError:
+        return None
+
+
+def _write(path, data, mode="w"):
+    """Writes bytes durably, past the `open` that scripts see."""
+    with io.FileIO(path, mode) as file:
+        file.truncate(len(data))
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view):]
+        os.fsync(file.fileno())
+
+
+def _is_torn(path):
+    data = _content(path)
+    return bool(data) and not data.endswith(b"\n")
+
+
+def _lines(path):
+    import json
+
+    for line in (_content(path) or b"").split(b"\n"):
+        try:
+            found = json.loads(line.decode())
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found
