@@ -10,7 +10,7 @@ import sys
 
 import _pedl
 
-from py_hooks.advice import raw_streams
+from py_hooks.advice import exec_again, raw_streams
 from py_hooks.engine import import_hook
 from py_hooks.registry import GENERATIONS
 
@@ -25,6 +25,8 @@ class _Process:
         self._output = None
         self._files = None
         self._offer = None
+        # A command that the script has started, and that is python.
+        self._child = None
         self.clock = None
         # Those of the script, in their order; None where there are none.
         self.callbacks = None
@@ -49,6 +51,7 @@ class _Process:
             from py_hooks.advice.output import Output
 
             self._output = Output()
+            self._output.watch_descriptors(self.in_place)
         return self._output
 
     def give_output_back_last(self, module):
@@ -122,7 +125,30 @@ class _Process:
         """`subprocess` was imported: commands that the script runs while it trains are run once."""
         from py_hooks.advice import commands
 
-        commands.watch_subprocess(module)
+        commands.watch_subprocess(module, self)
+
+    def has_begun(self):
+        """Whether a call was recorded, or answered."""
+        recorder = sys.modules.get("py_hooks.advice.calls")
+        return recorder is not None and recorder.CALLS is not None and recorder.CALLS.begun
+
+    def tell_of_child(self, command):
+        """The script runs python, and has trained nothing: where that stays so, it is told at the end what to run instead."""
+        if self._child is None and not self.has_begun():
+            import atexit
+
+            self._child = command
+            atexit.register(self._tell_of_child, os.getpid())
+
+    def _tell_of_child(self, pid):
+        if os.getpid() != pid or self.has_begun():
+            return
+        what = f"nothing was trained in this process; it ran `{self._child}`, where nothing is intercepted"
+        hint = f"run `pedl-run {self._child}` in its place, and what trains there has checkpoints"
+        if self.trial.exact:
+            self.trial.log_error(f"`--exact` was given, and {what}", hint)
+            os._exit(77)
+        self.trial.log(f"{what}\n  {hint}")
 
     def watch_sqlite(self, module):
         self.files().watch_sqlite(module, _pedl.InPlace)
@@ -276,6 +302,7 @@ def start(launch_text):
         finder.when_imported("h5py._hl.files", process.files().watch_h5py)
         finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
         finder.when_imported("subprocess", process.watch_commands)
+        exec_again.install(process, launch_text, _pedl.InPlace)
         for library in ("time", "datetime", "uuid"):
             finder.when_imported(library, process.tell_time)
         process.watch_entropy()

@@ -78,20 +78,23 @@ def begin(process):
     calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
     calls.at_begin.append(lambda: files.expect(calls.checkpoint_states().get("files", {})))
     calls.files = files
-    _watch_outside(process, calls)
     calls.at_stop += [files.put_back, lambda: output.end(trial.directory)]
     files.install(process.in_place)
+    _watch_outside(process, calls)
     return calls
 
 
 def _watch_outside(process, calls):
     """What the script does to the world outside, and learns of it, while it trains."""
-    from py_hooks.advice import commands
+    from py_hooks.advice import commands, observations
 
     journal = commands.attach(process.trial, calls)
     commands.watch_os(process.in_place)
     calls.at_begin.append(journal.begin)
     calls.state_providers.append(("commands", journal))
+    observed = observations.Observations(calls, calls.files, journal.kept)
+    observations.install(observed, process.in_place)
+    calls.at_begin.append(lambda: observed.begin(process.trial.directory))
 
 
 def _begin_output(trial, output, replaying):

@@ -8,7 +8,7 @@ are noted when it ends, and a replay gets these instead of another run of it.
     {"started": n, "at": [position, m], "command": digest, "program": name}
     {"ended": n, "code": c, "stdout": hash, "files": {path: hash, or null}, ...}
 
-`commands.jsonl` in the trial directory has these lines; what they refer to by hash lies in `commands/`. A command is
+`commands.jsonl` in the trial directory has these lines; what they refer to by hash is kept (`kept.py`). A command is
 found again by the number of recorded calls before it, and how many commands had run since that call (in another thread:
 by its digest). The lines are on the disk before the script sees the end of the command, so they hold for commands behind
 the newest checkpoint, too. There the command is answered if it is the same one, the files of the script that it names
@@ -18,7 +18,7 @@ A command changes files that the script writes itself, and that a replay writes 
 moves the script's model away. What such a file held behind the command is noted, and put there when the command is
 answered. Files that only commands touch are left as they are.
 
-Not activities: commands before the first batch, unless a model has been saved (a download has to happen again on a new
+Not activities: commands before the first training call, unless a model has been saved (a download has to happen again on a new
 machine); commands that build an item of a data set, or run inside of a recorded call; those of forked children. A command that is
 still running when a checkpoint is taken is a cause. If it has no pipes it is started again at the resume point, and not
 in the replay.
@@ -33,15 +33,12 @@ import sys
 import threading
 from _thread import get_ident
 
-from py_hooks.advice import places
-from py_hooks.advice import random_streams
+from py_hooks.advice import kept, places, random_streams
 
 _FILE_NAME = "commands.jsonl"
-_FOLDER = "commands"
 
-# What one command may leave in pipes, or in files of the script, and all of them together.
-MAX_KEPT_BYTES = 64 << 20
-MAX_KEPT_BYTES_OF_ALL = 1 << 30
+# What one command may leave in pipes, or in files of the script.
+MAX_BYTES = 64 << 20
 
 # Above any process number of Linux (`pid_max` is at most 2**22): there is no process behind an answered command.
 _NO_PROCESS = (1 << 22) + 1
@@ -182,7 +179,7 @@ class _Command:
             raise OSError(*self.ended["error"])
         for name, read in (("stdout", rest[_STDOUT_READ]), ("stderr", rest[_STDERR_READ])):
             if read != -1:
-                _put_content(read, self._commands.kept(self.ended.get(name)))
+                _put_content(read, self._commands.kept.read(self.ended.get(name)))
         if rest[_STDIN_WRITE] != -1:
             nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
             os.dup2(nowhere, rest[_STDIN_WRITE], inheritable=False)
@@ -228,15 +225,18 @@ class Commands:
     Args:
         trial: the native trial.
         calls: the recorder.
+
+    Attributes:
+        kept: the contents that the trial keeps.
     """
 
     def __init__(self, trial, calls):
-        self._directory = trial.directory
+        self.kept = kept.Kept(trial.directory, calls)
+        self._path = os.path.join(trial.directory, _FILE_NAME)
+        self._file = kept.Lines(self._path, calls)
         self._calls = calls
         self._pid = os.getpid()
-        self._file = None
         self._count = 0
-        self._kept_bytes = 0
         # What earlier starts of the trial have noted, by place.
         self._known = {}
         # How many commands there were since the recorded call of this number; and in other threads, by digest.
@@ -253,7 +253,7 @@ class Commands:
     def begin(self):
         """The trial has begun: reads what was noted."""
         started = {}
-        for line in _lines(os.path.join(self._directory, _FILE_NAME)):
+        for line in kept.lines(self._path):
             if "started" in line:
                 started[line["started"]] = line
                 self._count = max(self._count, line["started"] + 1)
@@ -292,7 +292,7 @@ class Commands:
         calls = self._calls
         if not calls.begun or self._pid != os.getpid() or random_streams.THREAD.stream is not None:
             return False
-        if not (calls.batches or calls.files.has_saved()):
+        if not (calls.batches or calls.entries or calls.files.has_saved()):
             return False
         if get_ident() == calls.main_thread:
             return not calls.depth
@@ -361,7 +361,8 @@ class Commands:
         named = self._named(words, folder)
         if named:
             line["named"] = named
-        self._write(line)
+        with self._lock:
+            self._file.add(line)
         return command
 
     def _stop(self, at, program):
@@ -414,65 +415,21 @@ class Commands:
         contents = [line[name] for name in ("stdout", "stderr") if line.get(name)]
         contents += [content for content in line["files"].values() if content is not None]
         size = sum(map(len, contents))
-        if size > MAX_KEPT_BYTES or self._kept_bytes + size > MAX_KEPT_BYTES_OF_ALL:
+        if size > MAX_BYTES or not self.kept.has_room(size):
             self._calls.refuse_exactness(
                 f"the command `{command.program}` leaves {size / 1e6:.0f} MB in pipes and in files of the script, more than is kept"
             )
             return
         for name in ("stdout", "stderr"):
             if name in line:
-                line[name] = self._keep(line[name])
+                line[name] = self.kept.keep(line[name])
         files = self._calls.files.ledger()
         line["files"] = {
-            files.stored(path): None if content is None else self._keep(content) for path, content in line["files"].items()
+            files.stored(path): None if content is None else self.kept.keep(content) for path, content in line["files"].items()
         }
         line["ended"] = command.number
-        self._write({name: value for name, value in line.items() if value not in ({}, None)}, is_durable=True)
-
-    def _write(self, line, is_durable=False):
-        import json
-
-        data = (json.dumps(line) + "\n").encode()
-        path = os.path.join(self._directory, _FILE_NAME)
         with self._lock:
-            try:
-                if self._file is None:
-                    # What a start of before has torn stays a line by itself.
-                    torn = _is_torn(path)
-                    self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-                    data = b"\n" + data if torn else data
-                os.write(self._file, data)
-                if is_durable:
-                    os.fdatasync(self._file)
-            except OSError as error:
-                from py_hooks.advice.calls import stop_for_file
-
-                stop_for_file(self._calls, path, error)
-
-    def _keep(self, data):
-        """Keeps bytes under their hash, which it returns; None for none."""
-        if not data:
-            return None
-        name = _hash(data)
-        path = os.path.join(self._directory, _FOLDER, name)
-        if not os.path.exists(path):
-            try:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                _write(path + ".new", data)
-                os.rename(path + ".new", path)
-            except OSError as error:
-                from py_hooks.advice.calls import stop_for_file
-
-                stop_for_file(self._calls, path, error)
-            self._kept_bytes += len(data)
-        return name
-
-    def kept(self, name):
-        """The bytes of a hash."""
-        if name is None:
-            return b""
-        with io.FileIO(os.path.join(self._directory, _FOLDER, os.path.basename(name))) as file:
-            return file.readall()
+            self._file.add({name: value for name, value in line.items() if value not in ({}, None)}, is_durable=True)
 
     # -- files of the script -------------------------------------------------------------------------------------------
 
@@ -493,7 +450,7 @@ class Commands:
         if content is not None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             # In its place: the script may have it open.
-            _write(path, self.kept(content), "r+" if os.path.isfile(path) else "w")
+            kept.write(path, self.kept.read(content), "r+" if os.path.isfile(path) else "w")
         elif os.path.isfile(path) or os.path.islink(path):
             os.unlink(path)
 
@@ -510,7 +467,7 @@ class Commands:
                     named.add(path)
                 elif path is not None and os.path.isdir(path):
                     named.update(each for each in written if each.startswith(path + os.sep))
-        return [_hash(content) for content in map(_content, sorted(named)) if content is not None]
+        return [kept.hash_of(content) for content in map(_content, sorted(named)) if content is not None]
 
 
 # -- what stands in the place of functions of Python ---------------------------------------------------------------------
@@ -542,8 +499,13 @@ def _meet(words, folder, depth):
     return commands.meet(words, folder, places.is_user_file(frame.f_code.co_filename))
 
 
-def watch_subprocess(module):
-    """`subprocess` was imported: its `Popen`, by which all of it starts commands."""
+def watch_subprocess(module, process):
+    """`subprocess` was imported: its `Popen`, by which all of it starts commands.
+
+    Args:
+        module: `subprocess`.
+        process: what `boot` knows of this process.
+    """
     import weakref
 
     kind = module.Popen
@@ -553,6 +515,9 @@ def watch_subprocess(module):
     def execute_child(popen, args, *rest):
         command = _meet(_words(args), _folder(rest[_CWD]), 1)
         if command is None:
+            script = _python_script(args)
+            if script is not None:
+                process.tell_of_child(script)
             return start_child(popen, args, *rest)
         popen._pedl_command = command
         command.popen = weakref.ref(popen)
@@ -702,6 +667,17 @@ def _say_not_waited_for(program):
 # -- helpers -------------------------------------------------------------------------------------------------------------
 
 
+def _python_script(args):
+    """`python SCRIPT ...` as one types it, if a command is that; None if it is another."""
+    words = _words(args)
+    if len(words) == 1:
+        words = words[0].split()
+    if not words or not os.path.basename(words[0]).startswith("python"):
+        return None
+    rest = [word for word in words[1:] if not word.startswith("-")] if "-m" not in words and "-c" not in words else []
+    return f"python {rest[0]}" if rest and rest[0].endswith(".py") else None
+
+
 def _nothing():
     """What a weak reference to nothing says."""
 
@@ -783,16 +759,10 @@ class _Rest(_Noted):
     readall = io.FileIO.readall
 
 
-def _hash(data):
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()
-
-
 def _digest(words, folder):
     import json
 
-    return _hash(json.dumps([folder, words]).encode())[:32]
+    return kept.hash_of(json.dumps([folder, words]).encode())[:32]
 
 
 # What a folder or a link is: not compared.
@@ -817,30 +787,3 @@ def _content(path):
             return file.readall()
     except OSError:
         return None
-
-
-def _write(path, data, mode="w"):
-    """Writes bytes durably, past the `open` that scripts see."""
-    with io.FileIO(path, mode) as file:
-        file.truncate(len(data))
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view):]
-        os.fsync(file.fileno())
-
-
-def _is_torn(path):
-    data = _content(path)
-    return bool(data) and not data.endswith(b"\n")
-
-
-def _lines(path):
-    import json
-
-    for line in (_content(path) or b"").split(b"\n"):
-        try:
-            found = json.loads(line.decode())
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            yield found

@@ -98,10 +98,10 @@ class Files:
             return
         self._is_installed = True
         builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
-        _replace("open", in_place, self._note_os_open)
-        _replace("mkdir", in_place, self._note_mkdir)
+        replace_in_os("open", in_place, self._note_os_open)
+        replace_in_os("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
-            _replace(name, in_place, self._note_of_rename(getattr(os, name)))
+            replace_in_os(name, in_place, self._note_of_rename(getattr(os, name)))
 
     def attach(self, calls):
         """The first library is intercepted: from here on what the script reads is noted, too.
@@ -374,9 +374,13 @@ class Files:
             found.extend(os.path.join(path, name) for name in _listed(path)[1])
         return found
 
-    def has_saved(self):
-        """Whether a recorded call has written a file."""
-        return bool(self._saved)
+    def has_saved(self, path=None):
+        """Whether a recorded call has written a file; or the one of this absolute path, or a copy of one."""
+        return bool(self._saved) if path is None else bool(self._saved) and self._is_saved(path)
+
+    def writes(self, path):
+        """Whether the script has written the file of this absolute path, or the trial has."""
+        return path in self._written or path in self._noted or self._is_of_trial(path)
 
     def written_paths(self):
         """The files that the script has written, in its recorded calls too."""
@@ -457,7 +461,7 @@ class Files:
         """The replay is over, and every saved file is as the checkpoint has it."""
 
 
-def _replace(name, in_place, note):
+def replace_in_os(name, in_place, note):
     """Replaces a function of `os`; what it can do is still said of it there."""
     original = getattr(os, name)
     replaced = in_place(original, "os", note)

@@ -44,7 +44,7 @@ class Inputs:
 
     def reading(self, path):
         """The script is about to read the file of this absolute path."""
-        if path in self._read or len(self._read) >= MAX_FILES or self._pid != os.getpid() or _is_left_out(path):
+        if path in self._read or len(self._read) >= MAX_FILES or self._pid != os.getpid() or is_left_out(path):
             return
         with self._lock:
             place = _place()
@@ -95,7 +95,8 @@ class Inputs:
         )
 
 
-def _is_left_out(path):
+def is_left_out(path):
+    """Whether a file is none of the script's inputs: of a cache, the interpreter, a package, or the system."""
     if path.endswith((".py", ".pyc")) or path.startswith(_PREFIXES):
         return True
     return places.is_in_cache(path) or not places.is_user_file(path)

@@ -8,7 +8,9 @@ holds one of these, from before, prints through the layer too. From the first im
 - after the resume point drops what repeats the copy (printed between the checkpoint and the crash), up to the first
   line that differs: progress bars hold times, so a count of bytes would not do;
 - where the process ends in its replay, prints by the same rule what it dropped: that is where the reason stands;
-- on a terminal tells our own line there to make way for what it prints.
+- on a terminal tells our own line there to make way for what it prints;
+- lets everything pass while the script has led the descriptor elsewhere (`os.dup2`, into a file of its own): that file is written
+  again by a replay, as all its files are.
 
 A checkpoint flushes the streams and stores the lengths of the copies. What C code and child processes print does not
 come through here and is printed again.
@@ -44,6 +46,7 @@ class _Stream(raw_streams.RawStream):
         self._make_way = None
         self._pid = os.getpid()
         self._dropping = False
+        self._is_led_away = False
         self._held = b""
         self._forgotten = 0
         self._expected = b""
@@ -60,9 +63,10 @@ class _Stream(raw_streams.RawStream):
         if not data:
             # As Python does where it has no buffer; it is nothing that was printed.
             return 0
-        if self._pid != os.getpid():
-            if not self._dropping:
-                _write_all(self.fileno(), data)
+        if self._is_led_away or (self._pid != os.getpid() and not self._dropping):
+            _write_all(self.fileno(), data)
+        elif self._pid != os.getpid():
+            pass
         elif self._dropping:
             self._hold(data)
         elif self._expected:
@@ -110,6 +114,10 @@ class _Stream(raw_streams.RawStream):
         os.ftruncate(self._copy, self._length)
         os.lseek(self._copy, self._length, os.SEEK_SET)
         self._print(line + data[same:])
+
+    def look_where_it_leads(self):
+        """The descriptor may lead elsewhere than it did when the process began, or there again."""
+        self._is_led_away = raw_streams.leads_to(self.fileno()) != self.leads_to
 
     # -- the life of a trial ---------------------------------------------------------------------------------------
 
@@ -175,6 +183,32 @@ class Output:
                 self._streams[name] = _Stream.take(raw)
             own = getattr(sys, name), getattr(sys, f"__{name}__")
             self._texts += [weakref.ref(text) for text in own if isinstance(text, io.TextIOWrapper)]
+
+    def watch_descriptors(self, in_place):
+        """The script may lead its descriptors elsewhere.
+
+        Args:
+            in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+        """
+        original = os.dup2
+
+        def before_dup2(fd=None, fd2=None, *args, **kwargs):
+            if fd2 not in (1, 2):
+                return NotImplemented
+            try:
+                answer = original(fd, fd2, *args, **kwargs)
+            except (OSError, TypeError):
+                # It fails again, without us between.
+                return NotImplemented
+            self._look_where_they_lead()
+            return answer
+
+        os.dup2 = in_place(original, "posix", before_dup2)
+        self._look_where_they_lead()
+
+    def _look_where_they_lead(self):
+        for stream in self._streams.values():
+            stream.look_where_it_leads()
 
     def drop(self):
         """Nothing is printed until the resume point."""

@@ -7,6 +7,7 @@ or as after; to put a layer in, which makes the layers above anew, is only done 
 Imports nothing that python has not imported before any script.
 """
 import io
+import os
 import sys
 
 # Those that were put, by the stream's name. Whoever holds layers above them for good holds them in a cycle, since these have
@@ -21,6 +22,13 @@ class RawStream(io.FileIO):
         io.FileIO.__init__(self, replaced.fileno(), "w", closefd=False)
         self.name = replaced.name
         self.replaced = replaced
+        self.leads_to = leads_to(self.fileno())
+
+
+def leads_to(descriptor):
+    """What a descriptor leads to: two that lead to the same have the same numbers."""
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino, found.st_rdev
 
 
 def put_below_own():

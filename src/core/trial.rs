@@ -106,6 +106,20 @@ pub struct Launch {
     pub library: PathBuf,
     /// `embed` or `exec`.
     pub mode: String,
+    /// How a script that replaces itself by another run of itself (`os.execv`) stays the trial process.
+    #[serde(default)]
+    pub again: Option<Again>,
+}
+
+/// What makes a process of this executable the trial process once more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Again {
+    /// The process of the supervisor, whose executable it is.
+    pub supervisor: i32,
+    /// Name and value of the environment variable for the Rust side of a trial process.
+    pub start: (String, String),
+    /// What has to be first on `PYTHONPATH`, if anything has.
+    pub boot_site: Option<PathBuf>,
 }
 
 /// The grace where nobody says how long it is: below the 30 s after which Kubernetes and Slurm send SIGKILL.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use pedl_core::trial::{LAUNCH_VARIABLE, Launch};
+use pedl_core::trial::{Again, LAUNCH_VARIABLE, Launch};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use serde_json::{Value, json};
@@ -145,12 +145,23 @@ fn python(
         interpreter: interpreter.clone(),
         library: library.directory.clone(),
     };
+    let start_text = to_variable(START_VARIABLE, &start)?;
+    let launch = Launch {
+        again: Some(Again {
+            supervisor: start.supervisor,
+            start: (START_VARIABLE.to_owned(), start_text.clone()),
+            boot_site: interpreter
+                .boots_from_path()
+                .then(|| library.boot_site()),
+        }),
+        ..launch.clone()
+    };
     let mut command = Command::new(THIS_EXECUTABLE);
     command
         .arg0(&interpreter.executable)
-        .env(START_VARIABLE, to_variable(START_VARIABLE, &start)?)
+        .env(START_VARIABLE, start_text)
         .envs(prepared.environment.iter().cloned())
-        .env(LAUNCH_VARIABLE, to_variable(LAUNCH_VARIABLE, launch)?)
+        .env(LAUNCH_VARIABLE, to_variable(LAUNCH_VARIABLE, &launch)?)
         .env(
             CONTEXT_VARIABLE,
             to_variable(CONTEXT_VARIABLE, &context(prepared))?,

@@ -173,6 +173,7 @@ pub(super) fn prepare(
         attempt: 0,
         library: library.directory.clone(),
         mode: interpreter.mode().to_owned(),
+        again: None,
     };
     Ok(Prepared {
         launch,

@@ -1,0 +1,58 @@
+"""A script that replaces itself by another run of itself stays the trial.
+
+Hash seeds count from the start of a process, so scripts set `PYTHONHASHSEED` and call `os.execv(sys.executable, ...)`. An exec of the
+trial's interpreter before the first recorded call becomes the trial process again, by the same launch message. Any other
+exec is what it is under python.
+"""
+import os
+import sys
+
+
+def install(process, launch_text, in_place):
+    """Watches `os.execv` and `os.execve`, by which the others of `os` are made.
+
+    Args:
+        process: what `boot` knows of this process.
+        launch_text: its launch message.
+        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+    """
+    execve, own = os.execve, os.getpid()
+
+    def become_again(path, arguments, environment):
+        if os.getpid() != own or process.has_begun() or not _is_interpreter(path):
+            return NotImplemented
+        import json
+
+        launch = json.loads(launch_text)
+        again = launch.get("again")
+        if again is None or launch.get("serves") is not None:
+            return NotImplemented
+        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+        name, start = again["start"]
+        environment.update({name: start, "PEDL_LAUNCH": launch_text})
+        environment.setdefault("PYTHONHASHSEED", str(launch["hash_seed"]))
+        if again["boot_site"] is not None:
+            paths = [again["boot_site"], environment.get("PYTHONPATH")]
+            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        # The path of the environment's python, by which it is found.
+        return execve(f"/proc/{again['supervisor']}/exe", [sys.executable, *arguments[1:]], environment)
+
+    def before_execv(path=None, arguments=None, *wrong, **named):
+        if wrong or named or not arguments:
+            return NotImplemented
+        return become_again(path, arguments, os.environ)
+
+    def before_execve(path=None, arguments=None, environment=None, **named):
+        if named or not arguments or environment is None:
+            return NotImplemented
+        return become_again(path, arguments, environment)
+
+    os.execv = in_place(os.execv, "posix", before_execv)
+    os.execve = in_place(execve, "posix", before_execve)
+
+
+def _is_interpreter(path):
+    try:
+        return os.path.samefile(path, sys.executable)
+    except (OSError, TypeError, ValueError):
+        return False

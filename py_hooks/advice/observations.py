@@ -1,0 +1,566 @@
+"""What the script learns of the world outside while it trains: a replay learns the same.
+
+A script looks for a file `STOP` after each epoch, or reads its learning rate from `lr.txt`. Somebody else makes these files,
+and in a replay they are other ones. So from the first training call on the answers to the user's own code are noted, and a replay
+gives them again: `os.stat` and what asks it (`os.path.exists`, `Path.is_file`), `os.access`, `os.listdir`, `os.scandir` (with
+`glob` and `os.walk`), `os.readlink`, and `open` for reading files of up to `MAX_FILE_BYTES`. Of `os.remove`, `os.rename`,
+`os.mkdir`, and the like the outcome is noted: what is done already, because somebody else's file is not there again, counts as
+done.
+
+`observations.jsonl` in the trial directory has them, by the line that asks, the function and the path. They seldom change, so
+only changes are kept: after which recorded call, and how many other answers since that call. A replay that asks oftener or
+less often, because it goes by a timer, gets the answer of that time. If there is none, the world is asked.
+
+    {"at": [position, m], "of": question, "answer": answer}
+    {"from": [position, m]}              a start answers anew from here on: what stands above and is later does not count
+
+The lines hold behind the newest checkpoint, too, up to the last of them: what happened before the kill has happened. There
+they are given only if no cause of inexact resume is known.
+
+A larger file that was made or changed after the trial began, and that the script did not write, is a cause: there are no
+checkpoints behind it. Files that recorded calls have saved are not looked at here (`files.py`).
+
+Not seen: what libraries ask of their own accord, but for files that they open on behalf of the script; other threads, what C
+code reads, and what builds items of a data set.
+"""
+import _io
+import io
+import os
+import stat
+import sys
+from _thread import get_ident
+
+from py_hooks.advice import inputs, kept, places, random_streams
+
+# A larger file is not kept in checkpoints.
+MAX_FILE_BYTES = 64 << 10
+
+# Of answers that changed.
+MAX_CHANGES = 100_000
+
+# Of what the script reads of files that it writes itself. Beyond that a replay reads what it has written again.
+MAX_OWN_BYTES = 16 << 20
+
+# Modules that ask on behalf of who calls them.
+_ASKERS = frozenset(["os", "posixpath", "genericpath", "pathlib", "pathlib._local", "pathlib._abc", "glob", "io", "shutil"])
+
+# Of a `stat` that only tells what kind of thing is there.
+_KIND_ONLY = frozenset(["exists", "lexists", "isfile", "isdir", "islink", "is_file", "is_dir", "is_symlink"])
+
+_DONE = "done"
+
+# What of a failure says that something is done already.
+_DONE_BEFORE = (FileNotFoundError, FileExistsError)
+
+
+class _Question:
+    """What one line was answered.
+
+    Attributes:
+        changes: `(at, answer)`: from when on, as `Observations.now` has it.
+    """
+
+    __slots__ = ("changes", "_next")
+
+    def __init__(self):
+        self.changes = []
+        self._next = 0
+
+    def answer(self, at):
+        """The answer of that time; None if there is none."""
+        while self._next < len(self.changes) and self.changes[self._next][0] <= at:
+            self._next += 1
+        return self.changes[self._next - 1][1] if self._next else None
+
+    def is_last(self, answer):
+        """Whether the last answer was the same."""
+        return bool(self.changes) and self.changes[-1][1] == answer
+
+    def forget_from(self, at):
+        """Forgets what comes later than that."""
+        while self.changes and self.changes[-1][0] > at:
+            self.changes.pop()
+
+
+class Observations:
+    """What this process was answered.
+
+    Args:
+        calls: the recorder.
+        files: the files of the script.
+        kept: the contents that the trial keeps.
+    """
+
+    def __init__(self, calls, files, kept):
+        self._calls = calls
+        self._files = files
+        self._kept = kept
+        self._pid = os.getpid()
+        self._questions = {}
+        self._path = self._file = None
+        self._count = self._own_bytes = 0
+        # Where the last answer of earlier starts is, and where this one asks.
+        self._horizon = self._at = (-1, 0)
+        # When the trial began, in seconds since 1970.
+        self._began = None
+        self._is_told = False
+        # Nothing is asked of the world by what asks the world.
+        self._is_asking = False
+
+    # -- the life of a trial -----------------------------------------------------------------------------------------
+
+    def begin(self, directory):
+        """The trial has begun, in that directory: reads what was noted."""
+        import json
+        from calendar import timegm
+        from time import strptime
+
+        self._path = os.path.join(directory, "observations.jsonl")
+        for line in kept.lines(self._path):
+            self._load(line)
+        with io.FileIO(os.path.join(directory, "trial.json")) as file:
+            created = json.loads(file.readall().decode())["created"]
+        self._began = timegm(strptime(created.partition(".")[0], "%Y-%m-%dT%H:%M:%S")) + 1
+
+    def _load(self, line):
+        if "from" in line:
+            start = tuple(line["from"])
+            self._horizon = min(self._horizon, start)
+            for question in self._questions.values():
+                question.forget_from(start)
+        elif "of" in line:
+            at = tuple(line["at"])
+            self._horizon = max(self._horizon, at)
+            self._questions.setdefault(line["of"], _Question()).changes.append((at, line["answer"]))
+            self._count += 1
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def asker(self, depth, through_libraries=False):
+        """The frame of the user's line that asks; None if what asks is not to be noted.
+
+        Args:
+            depth: how many frames are between.
+            through_libraries: whether a library may ask for it.
+        """
+        calls = self._calls
+        if not (calls.batches or calls.entries) or calls.depth or self._is_asking or get_ident() != calls.main_thread:
+            return None
+        if random_streams.THREAD.stream is not None or self._pid != os.getpid():
+            return None
+        frame = sys._getframe(depth + 1)
+        if through_libraries:
+            return places.user_frame(frame)
+        while frame.f_back is not None and frame.f_globals.get("__name__") in _ASKERS:
+            frame = frame.f_back
+        return frame if places.is_user_file(frame.f_code.co_filename) else None
+
+    def now(self):
+        """Where the run is: the number of recorded calls so far, and of what was asked since the last of them."""
+        position, count = self._at
+        now = self._calls.position()
+        self._at = (now, 0) if now != position else (now, count + 1)
+        return self._at
+
+    def recorded(self, frame, function, path, at):
+        """What was answered then; None if the world is to be asked."""
+        calls = self._calls
+        if not calls.replaying and (calls.causes or at > self._horizon):
+            return None
+        question = self._questions.get(_key(frame, function, path))
+        return None if question is None else question.answer(at)
+
+    def note(self, frame, function, path, at, answer):
+        """Notes what the world has answered."""
+        key = _key(frame, function, path)
+        question = self._questions.get(key)
+        if question is None:
+            question = self._questions[key] = _Question()
+        if question.is_last(answer):
+            return
+        if self._file is None:
+            self._file = kept.Lines(self._path, self._calls)
+            self._file.add({"from": at})
+            for other in self._questions.values():
+                other.forget_from(at)
+        question.changes.append((at, answer))
+        self._file.add({"at": at, "of": key, "answer": answer})
+        self._count += 1
+        if self._count > MAX_CHANGES:
+            self._say_unkept("the script learns more of files that others make than is kept")
+
+    def keep(self, path, data):
+        """Keeps what a file holds; returns its hash, or None if that is left out."""
+        if self._files.writes(path):
+            self._own_bytes += len(data)
+            if self._own_bytes > MAX_OWN_BYTES:
+                return None
+        elif not self._kept.has_room(len(data)):
+            self._say_unkept("the script reads more of files that others make than is kept")
+            return None
+        return self._kept.keep(data)
+
+    def read(self, name):
+        """What was kept."""
+        return self._kept.read(name)
+
+    def _say_unkept(self, cause):
+        if not self._is_told:
+            self._is_told = True
+            self._calls.refuse_exactness(cause)
+
+    def asking(self):
+        """`with observations.asking()`: nothing is noted."""
+        return _Asking(self)
+
+    def is_left_out(self, path):
+        """Whether what is read of a file is noted elsewhere, or is nobody's business."""
+        return self._files.has_saved(path) or inputs.is_left_out(path)
+
+    def refuse_newer(self, path, found):
+        """A file that is too large to be kept is read: whether it was there before the trial is looked at."""
+        if found.st_mtime > self._began and not self._files.writes(path):
+            self._say_unkept(
+                f"the script reads `{places.display_path(path)}`, which was made or changed after the trial began, and has "
+                f"more than the {MAX_FILE_BYTES >> 10} KiB that are kept"
+            )
+
+
+class _Asking:
+    __slots__ = ("_observations",)
+
+    def __init__(self, observations):
+        self._observations = observations
+
+    def __enter__(self):
+        self._observations._is_asking = True
+
+    def __exit__(self, *exception):
+        self._observations._is_asking = False
+
+
+def _key(frame, function, path):
+    return f"{places.display_path(frame.f_code.co_filename)}:{frame.f_lineno} {function} {_named(path)}"
+
+
+def _named(path):
+    """A path as it is in keys. Names among temporary files are others each time."""
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    elif hasattr(path, "__fspath__"):
+        path = os.fspath(path)
+    if not isinstance(path, str):
+        return "."
+    return "a temporary file" if path.startswith(("/tmp/", "/var/tmp/")) else path
+
+
+# -- what stands in the place of functions of `os` ----------------------------------------------------------------------
+
+
+def install(observations, in_place):
+    """Has the script answered by `observations`.
+
+    Args:
+        observations: of this process.
+        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+    """
+    from py_hooks.advice.files import replace_in_os
+
+    for name, (encode, decode) in _CODECS.items():
+        replace_in_os(name, in_place, _question(observations, name, getattr(os, name), encode, decode))
+    for name in ("remove", "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"):
+        replace_in_os(name, in_place, _deed(observations, name, getattr(os, name)))
+    import builtins
+
+    builtins.open = io.open = in_place(builtins.open, "io", _opening(observations))
+    _rebind_pathlib()
+
+
+def _rebind_pathlib():
+    """Before Python 3.10 `pathlib` holds functions of `os` in a class of its own."""
+    accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
+    for name in () if accessor is None else [*_CODECS, "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"]:
+        if name in vars(accessor):
+            setattr(accessor, name, staticmethod(getattr(os, name)))
+
+
+def _question(observations, name, original, encode, decode):
+    """What is called before a function that asks something."""
+
+    def before(*args, **kwargs):
+        frame = observations.asker(1)
+        path = args[0] if args else "."
+        if frame is None or isinstance(path, int) or kwargs.get("dir_fd") is not None:
+            return NotImplemented
+        kind = name
+        asked_by = sys._getframe(1).f_code
+        if name in ("stat", "lstat") and asked_by.co_name in _KIND_ONLY and asked_by is not frame.f_code:
+            kind = "kind"
+        at = observations.now()
+        recorded = observations.recorded(frame, kind, path, at)
+        if recorded is not None:
+            return _told(recorded, decode, path)
+        with observations.asking():
+            try:
+                answer = original(*args, **kwargs)
+            except OSError as error:
+                observations.note(frame, kind, path, at, _failure(error))
+                return NotImplemented
+            if kind == "kind":
+                observations.note(frame, kind, path, at, [stat.S_IFMT(answer.st_mode), 0, 0, 1, 0, 0, 0, 0, 0, 0])
+                return answer
+            noted, answer = encode(answer)
+            observations.note(frame, kind, path, at, noted)
+            return answer
+
+    return before
+
+
+def _deed(observations, name, original):
+    """What is called before a function that changes something: if it is done already, it counts as done."""
+
+    def before(*args, **kwargs):
+        frame = observations.asker(1)
+        if frame is None or any(value is not None for option, value in kwargs.items() if option.endswith("dir_fd")):
+            return NotImplemented
+        path = args[0] if args else None
+        at = observations.now()
+        recorded = observations.recorded(frame, name, path, at)
+        with observations.asking():
+            if recorded is not None and recorded != _DONE:
+                raise _error(recorded)
+            try:
+                answer = original(*args, **kwargs)
+            except OSError as error:
+                if recorded is not None and isinstance(error, _DONE_BEFORE):
+                    return None
+                # It fails again, without us between.
+                observations.note(frame, name, path, at, _failure(error))
+                return NotImplemented
+        observations.note(frame, name, path, at, _DONE)
+        return answer
+
+    return before
+
+
+def _opening(observations):
+    """What is called before `open`."""
+
+    def before(file=None, mode="r", *args, **kwargs):
+        if not isinstance(mode, str) or not set(mode).issubset("rbtU") or kwargs.get("opener") is not None or len(args) > 4:
+            return NotImplemented
+        frame = observations.asker(1, through_libraries=True)
+        path = _path(file) if frame is not None else None
+        if path is None or observations.is_left_out(path):
+            return NotImplemented
+        at = observations.now()
+        recorded = observations.recorded(frame, "open", file, at)
+        if recorded is not None:
+            return _reopened(observations, recorded, file, mode, args, kwargs)
+        with observations.asking():
+            try:
+                answer = _read(observations, path)
+            except OSError as error:
+                answer = _failure(error)
+            if answer is None:
+                return NotImplemented
+            observations.note(frame, "open", file, at, answer)
+            if not isinstance(answer, str):
+                return NotImplemented
+            # Not by what compares files that are read with those of the checkpoint: this one may be another each time.
+            return _io.open(file, mode, *args, **kwargs)
+
+    return before
+
+
+def _path(file):
+    """The absolute path of what is to be opened; None if it has none."""
+    if isinstance(file, int):
+        return None
+    try:
+        return os.path.abspath(os.fsdecode(file))
+    except (TypeError, ValueError):
+        return None
+
+
+def _read(observations, path):
+    """The hash of what a file holds; None if it is not noted."""
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    data = _content(path) if found.st_size <= MAX_FILE_BYTES else None
+    if data is None:
+        observations.refuse_newer(path, found)
+        return None
+    return observations.keep(path, data)
+
+
+def _reopened(observations, recorded, file, mode, args, kwargs):
+    """A file with what it held the first time."""
+    if not isinstance(recorded, str):
+        raise _error(recorded)
+
+    def opener(path, flags):
+        import tempfile
+
+        with observations.asking(), tempfile.TemporaryFile(buffering=0) as copy:
+            copy.write(observations.read(recorded))
+            copy.seek(0)
+            return os.dup(copy.fileno())
+
+    return _io.open(file, mode, *args, opener=opener, **kwargs)
+
+
+def _content(path):
+    """What a file holds; None if it is larger than its size says, as files of the kernel are, or too large."""
+    with io.FileIO(path) as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    return data if len(data) <= MAX_FILE_BYTES else None
+
+
+def _failure(error):
+    return {"errno": error.errno, "strerror": error.strerror, "filename": _named(error.filename)}
+
+
+def _error(recorded):
+    return OSError(recorded["errno"], recorded["strerror"], recorded["filename"])
+
+
+def _told(recorded, decode, path):
+    if isinstance(recorded, dict):
+        raise _error(recorded)
+    return decode(recorded, path)
+
+
+# -- how answers are noted ------------------------------------------------------------------------------------------------
+
+
+def _stat_noted(found):
+    # When it was read last is nobody's business, and changes by being asked.
+    numbers, more = found.__reduce__()[1]
+    numbers = list(numbers)
+    numbers[7] = numbers[8]
+    more = dict(more, st_atime=more["st_mtime"], st_atime_ns=more["st_mtime_ns"])
+    return [numbers, {name: value for name, value in more.items() if value is not None}], found
+
+
+def _stat_told(recorded, path):
+    if isinstance(recorded[0], list):
+        return os.stat_result(tuple(recorded[0]), recorded[1])
+    return os.stat_result(tuple(recorded))
+
+
+def _access_noted(answer):
+    return bool(answer), answer
+
+
+def _access_told(recorded, path):
+    return recorded
+
+
+def _link_noted(target):
+    return os.fsdecode(target), target
+
+
+def _link_told(recorded, path):
+    return os.fsencode(recorded) if isinstance(path, bytes) else recorded
+
+
+def _names_noted(names):
+    return [os.fsdecode(name) for name in names], names
+
+
+def _names_told(recorded, path):
+    return [os.fsencode(name) for name in recorded] if isinstance(path, bytes) else list(recorded)
+
+
+class _Entries:
+    """What `os.scandir` returns."""
+
+    def __init__(self, entries):
+        self._entries = iter(entries)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._entries)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        """Nothing more comes."""
+        self._entries = iter(())
+
+
+class _Entry:
+    """An `os.DirEntry` of a replay."""
+
+    def __init__(self, name, folder, is_bytes, mode, inode):
+        self.name = os.fsencode(name) if is_bytes else name
+        self.path = os.path.join(folder, self.name)
+        self._mode = mode
+        self._inode = inode
+
+    def __fspath__(self):
+        return self.path
+
+    def __repr__(self):
+        return f"<DirEntry {self.name!r}>"
+
+    def inode(self):
+        """As of `os.DirEntry`."""
+        return self._inode
+
+    def is_dir(self, *, follow_symlinks=True):
+        """As of `os.DirEntry`."""
+        return self._kind(follow_symlinks) == "d"
+
+    def is_file(self, *, follow_symlinks=True):
+        """As of `os.DirEntry`."""
+        return self._kind(follow_symlinks) == "f"
+
+    def is_symlink(self):
+        """As of `os.DirEntry`."""
+        return self._mode.startswith("l")
+
+    def stat(self, *, follow_symlinks=True):
+        """As of `os.DirEntry`."""
+        return os.stat(self.path, follow_symlinks=follow_symlinks)
+
+    def _kind(self, follows):
+        return self._mode[-1] if follows or not self.is_symlink() else "l"
+
+
+def _entry_mode(entry):
+    try:
+        kind = "d" if entry.is_dir() else "f" if entry.is_file() else "-"
+    except OSError:
+        kind = "-"
+    return "l" + kind if entry.is_symlink() else kind
+
+
+def _entries_noted(iterator):
+    with iterator:
+        entries = list(iterator)
+    return [[os.fsdecode(entry.name), _entry_mode(entry), entry.inode()] for entry in entries], _Entries(entries)
+
+
+def _entries_told(recorded, path):
+    folder = os.fspath(path)
+    return _Entries([_Entry(name, folder, isinstance(folder, bytes), mode, inode) for name, mode, inode in recorded])
+
+
+# By function: what of an answer is noted, with the answer to be given, and the answer of what was noted.
+_CODECS = {
+    "stat": (_stat_noted, _stat_told),
+    "lstat": (_stat_noted, _stat_told),
+    "access": (_access_noted, _access_told),
+    "readlink": (_link_noted, _link_told),
+    "listdir": (_names_noted, _names_told),
+    "scandir": (_entries_noted, _entries_told),
+}
