@@ -310,6 +310,10 @@ class Commands:
         Returns:
             A `_Command` with `ended` if it is answered, without if it is to run; None if it is no activity.
         """
+        for other in list(self._running):
+            if other.popen() is not None:
+                # What the script does not wait for may have ended.
+                other.popen().poll()
         digest = _digest(words, folder)
         program = os.path.basename(words[0] if len(words) > 1 else (words[0].split() or [""])[0])
         at = self._place(digest, program)

@@ -244,14 +244,18 @@ def _key(frame, function, path):
 
 
 def _named(path):
-    """A path as it is in keys. Names among temporary files are others each time."""
+    """A path as it is in keys. Names that `tempfile` makes are others each time."""
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     elif hasattr(path, "__fspath__"):
         path = os.fspath(path)
     if not isinstance(path, str):
         return "."
-    return "a temporary file" if path.startswith(("/tmp/", "/var/tmp/")) else path
+    if "tmp" not in path:
+        return path
+    import re
+
+    return re.sub(r"\btmp[a-z0-9_]{8}\b", "tmp*", path)
 
 
 # -- what stands in the place of functions of `os` ----------------------------------------------------------------------

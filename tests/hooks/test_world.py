@@ -1,0 +1,401 @@
+"""What a script does to the world, and learns of it, while it trains: once, whatever is killed.
+
+Each start of a trial is a process of its own, with a stand-in for the recorder: `call()` is a recorded call, and a start
+resumes at the call that it is given.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+START = """
+import atexit, importlib.util, os, subprocess, sys, threading, types
+from py_hooks.advice import commands, files, observations
+
+specification = importlib.util.spec_from_file_location("_pedl", {native!r})
+native = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(native)
+in_place = native.InPlace
+
+class Calls:
+    begun, batches, depth, entries, in_composite, causes = True, 1, 0, (), False, []
+    main_thread = threading.main_thread().ident
+    at_stop = ()
+    resume_at, count = {resume_at}, 0
+    replaying = resume_at > 0
+    trial = types.SimpleNamespace(received_signal=0, log_error=lambda message, hint: print(message, file=sys.stderr))
+
+    def position(self):
+        return self.count
+
+    def recordable(self):
+        return True
+
+    def refuse_exactness(self, cause):
+        self.causes.append(str(cause))
+
+def call():
+    calls.count += 1
+    if calls.count == calls.resume_at:
+        calls.replaying = False
+        journal.restore([], None)
+
+calls = Calls()
+directory = os.path.abspath("trial")
+trial = types.SimpleNamespace(directory=directory, seed=1)
+calls.files = made = files.Files(trial)
+if os.path.isdir(directory):
+    made.withdraw()
+    atexit.register(made.put_back)
+made.install(in_place)
+made.attach(calls)
+os.makedirs(directory, exist_ok=True)
+if not os.path.exists("trial/trial.json"):
+    with open("trial/trial.json", "w") as file:
+        file.write('{{"created": "2026-01-01T00:00:00.000Z"}}')
+made.begin()
+process = types.SimpleNamespace(tell_of_child=lambda command: None)
+journal = commands.attach(trial, calls)
+commands.watch_subprocess(subprocess, process)
+commands.watch_os(in_place)
+journal.begin()
+observed = observations.Observations(calls, made, journal.kept)
+observations.install(observed, in_place)
+observed.begin(directory)
+sys.argv[0] = "script.py"
+exec(compile(open("script.py").read(), os.path.abspath("script.py"), "exec"))
+"""
+
+
+class Starts:
+    """Starts of one trial in a directory."""
+
+    def __init__(self, directory, native):
+        self.directory = directory
+        self.native = native
+
+    def run(self, script, resume_at=0, code=0):
+        """Runs a script from its first line; returns what it has printed."""
+        (self.directory / "script.py").write_text(script)
+        # As a user's file: it may not lie among those of an interpreter.
+        command = [sys.executable, "-c", START.format(resume_at=resume_at, native=self.native)]
+        environment = dict(os.environ, PYTHONPATH=":".join(sys.path))
+        done = subprocess.run(
+            command, cwd=str(self.directory), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
+        )
+        assert done.returncode == code, done.stderr.decode()
+        self.errors = done.stderr.decode()
+        return done.stdout.decode().splitlines()
+
+    def read(self, name):
+        return (self.directory / name).read_text()
+
+    def lines(self):
+        text = self.read("trial/commands.jsonl")
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def starts(tmp_path, native):
+    return Starts(tmp_path, native.__file__)
+
+
+DIES = "\nos._exit(9)\n"
+
+# Each epoch appends a line, in every way in which a command is run and waited for.
+APPENDS = """
+for epoch in range(3):
+    call()
+    line = "echo epoch %d >> log" % epoch
+    {run}
+    call()
+"""
+
+WAYS = {
+    "run": """
+    subprocess.run(line, shell=True)
+    """,
+    "call": """
+    assert subprocess.call(["sh", "-c", line]) == 0
+    """,
+    "check_output": """
+    assert subprocess.check_output(line + "; echo said", shell=True) == b"said\\n"
+    """,
+    "getoutput": """
+    assert subprocess.getoutput(line + "; echo said") == "said"
+    """,
+    "popen": """
+    with os.popen(line + "; echo said") as child:
+        assert child.read() == "said\\n"
+    """,
+    "system": """
+    assert os.system(line + "; exit 3") == 3 << 8
+    """,
+    "spawn": """
+    assert os.spawnlp(os.P_WAIT, "sh", "sh", "-c", line + "; exit 3") == 3
+    """,
+    "wait": """
+    assert subprocess.Popen(line + "; kill -9 $$", shell=True).wait() == -9
+    """,
+    "communicate": """
+    child = subprocess.Popen(line + "; cat; echo err >&2", shell=True, stdin=-1, stdout=-1, stderr=-1, universal_newlines=True)
+    assert child.communicate("in") == ("in", "err\\n")
+    """,
+    "read by lines": """
+    child = subprocess.Popen(line + "; seq 40000", shell=True, stdout=subprocess.PIPE, bufsize=0)
+    assert child.stdout.readline() == b"1\\n"
+    assert len(child.stdout.read()) > 200000
+    assert child.wait() == 0
+    """,
+    "read after the wait": """
+    child = subprocess.Popen(line + "; seq 400", shell=True, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"1\\n" and child.wait() == 0
+    assert child.stdout.read().endswith(b"400\\n")
+    """,
+    "with a time": """
+    try:
+        subprocess.run(line + "; sleep 100", shell=True, timeout=0.5)
+    except subprocess.TimeoutExpired:
+        call()
+    """,
+}
+
+
+def test_a_command_is_run_once(starts):
+    script = APPENDS.format(run="".join(WAYS.values()))
+    starts.run(script.replace("range(3)", "range(2)") + DIES, code=9)
+    once = [starts.read("log").count(f"epoch {epoch}\n") for epoch in range(2)]
+    assert once == [len(WAYS), len(WAYS)]
+    # Killed behind the first epoch, and again: what was done behind the checkpoint is done.
+    starts.run(script, resume_at=3)
+    assert starts.read("log") == "".join(f"epoch {epoch}\n" * len(WAYS) for epoch in range(3))
+    starts.run(script, resume_at=8)
+    assert starts.read("log") == "".join(f"epoch {epoch}\n" * len(WAYS) for epoch in range(3))
+
+
+def test_what_cannot_be_started_fails_in_a_replay_too(starts):
+    script = """
+call()
+try:
+    subprocess.run(["./tool"])
+except OSError as error:
+    print(repr(error), error.filename)
+call()
+"""
+    first = starts.run(script + DIES.replace("os._exit", "sys.stdout.flush(); os._exit"), code=9)
+    (starts.directory / "tool").write_text("#!/bin/sh\ntouch ran\n")
+    (starts.directory / "tool").chmod(0o755)
+    assert starts.run(script, resume_at=2) == first == ["FileNotFoundError(2, 'No such file or directory') ./tool"]
+    assert not (starts.directory / "ran").exists()
+
+
+def test_files_of_the_script_are_as_the_command_left_them(starts):
+    script = """
+os.makedirs("bucket", exist_ok=True)
+log = open("own.log", "a")
+for epoch in range(3):
+    call()
+    with open("weights", "w") as file:
+        file.write("weights of %d" % epoch)
+    subprocess.check_call("mv weights bucket/%d" % epoch, shell=True)
+    log.write("a%d\\n" % epoch)
+    log.flush()
+    subprocess.check_call("echo b%d >> own.log" % epoch, shell=True)
+    with open("given.log", "a" if epoch else "w") as file:
+        file.write("before\\n")
+        file.flush()
+        subprocess.check_call(["echo", "given"], stdout=file)
+        file.write("after\\n")
+    call()
+"""
+    starts.run(script.replace("range(3)", "range(2)") + DIES, code=9)
+    starts.run(script, resume_at=3)
+    assert starts.read("own.log") == "a0\nb0\na1\nb1\na2\nb2\n"
+    assert starts.read("given.log") == "before\ngiven\nafter\n" * 3
+    assert [starts.read(f"bucket/{epoch}") for epoch in range(3)] == [f"weights of {epoch}" for epoch in range(3)]
+    assert not (starts.directory / "weights").exists()
+
+
+def test_behind_the_checkpoint_a_command_on_another_file_runs_again(starts):
+    script = """
+call()
+with open("weights", "w") as file:
+    file.write({weights!r})
+subprocess.check_call("cp weights copy; echo ran >> log", shell=True)
+"""
+    starts.run(script.format(weights="1") + DIES, code=9)
+    starts.run(script.format(weights="1"), resume_at=1)
+    assert starts.read("log") == "ran\n"
+    starts.run(script.format(weights="2"), resume_at=1)
+    assert starts.read("copy") == "2"
+    assert starts.read("log") == "ran\nran\n"
+
+
+def test_another_command_in_a_replay_stops_it(starts):
+    script = "call()\nsubprocess.run([{program!r}, 'one'])\ncall()\n"
+    starts.run(script.format(program="echo") + DIES, code=9)
+    starts.run(script.format(program="touch"), resume_at=2, code=76)
+    assert "recorded: the command `echo`" in starts.errors
+    assert "now: the command `touch`, at script.py:2" in starts.errors
+    assert not (starts.directory / "one").exists()
+
+
+def test_before_the_training_a_command_runs_each_time(starts):
+    script = "calls.batches = 0\nsubprocess.run('echo ran >> log', shell=True)\ncall()\n"
+    starts.run(script + DIES, code=9)
+    starts.run(script, resume_at=1)
+    assert starts.read("log") == "ran\nran\n"
+
+
+def test_a_command_that_runs_at_a_checkpoint_is_a_cause_and_starts_again_behind_it(starts):
+    script = """
+call()
+child = subprocess.Popen("read x < fifo; echo ran >> log", shell=True)
+call()
+{capture}
+with open("fifo", "w") as file:
+    file.write("go\\n")
+child.wait()
+"""
+    os.mkfifo(str(starts.directory / "fifo"))
+    dies = "journal.capture(); print(calls.causes, flush=True); child.kill(); os._exit(9)"
+    (causes,) = starts.run(script.format(capture=dies), code=9)
+    assert causes == "['`read`, which the script started, runs while a checkpoint is taken; a resume starts it again']"
+    starts.run(script.format(capture=""), resume_at=2)
+    assert starts.read("log") == "ran\n"
+
+
+def test_a_command_of_a_thread_is_answered_and_is_a_cause(starts):
+    script = """
+call()
+thread = threading.Thread(target=lambda: subprocess.run("echo ran >> log", shell=True))
+thread.start()
+thread.join()
+print(calls.causes, flush=True)
+call()
+"""
+    (causes,) = starts.run(script + DIES, code=9)
+    assert causes == "['a thread of the script runs commands (`echo`)']"
+    starts.run(script, resume_at=2)
+    assert starts.read("log") == "ran\n"
+
+
+def test_a_command_that_builds_an_item_runs_each_time(starts):
+    script = """
+from py_hooks.advice.random_streams import PrivateStream
+call()
+with PrivateStream("item"):
+    subprocess.run("echo ran >> log", shell=True)
+call()
+"""
+    starts.run(script + DIES, code=9)
+    starts.run(script, resume_at=2)
+    assert starts.read("log") == "ran\nran\n"
+
+
+# -- what the script learns ------------------------------------------------------------------------------------------------
+
+QUESTIONS = {
+    "exists": 'os.path.exists("STOP")',
+    "isfile": 'os.path.isfile("STOP"), os.path.isdir("STOP"), os.path.islink("STOP"), os.path.lexists("STOP")',
+    "pathlib": '__import__("pathlib").Path("STOP").exists(), __import__("pathlib").Path("STOP").is_file()',
+    "size": 'os.path.getsize("lr.txt"), os.path.getmtime("lr.txt"), os.stat("lr.txt").st_ino',
+    "access": 'os.access("STOP", os.R_OK)',
+    "listdir": 'sorted(os.listdir("inbox"))',
+    "glob": 'sorted(__import__("glob").glob("inbox/*"))',
+    "walk": '[(folder, sorted(folders), sorted(names)) for folder, folders, names in os.walk("inbox")]',
+    "scandir": 'sorted((entry.name, entry.is_file(), entry.path) for entry in os.scandir("inbox"))',
+    "open": 'open("lr.txt").read(), open("lr.txt", "rb").read(), open("lr.txt").name',
+    "read_text": '__import__("pathlib").Path("lr.txt").read_text()',
+    "json": '__import__("json").load(open("lr.txt"))',
+    "readlink": 'os.readlink("link")',
+    "failure": "failure()",
+}
+
+
+def test_a_replay_is_answered_as_the_first_run_was(starts):
+    script = (
+        "def failure():\n    try:\n        return open('STOP').read()\n    except OSError as error:\n        return repr(error)\n"
+        "for epoch in range(3):\n    call()\n"
+    )
+    script += "".join(f"    print({name!r}, repr(({question})), flush=True)\n" for name, question in QUESTIONS.items())
+    inbox, learning_rate, link = (starts.directory / name for name in ("inbox", "lr.txt", "link"))
+    inbox.mkdir()
+    (inbox / "one").touch()
+    learning_rate.write_text("0.5")
+    link.symlink_to("one")
+    first = starts.run(script + DIES, code=9)
+    (starts.directory / "STOP").touch()
+    (inbox / "two").touch()
+    learning_rate.unlink()
+    learning_rate.write_text("0.25")
+    link.unlink()
+    link.symlink_to("two")
+    script = script.replace("range(3)", "range(4)")
+    later = starts.run(script + DIES, resume_at=3, code=9)
+    count = len(QUESTIONS)
+    assert later[:2 * count] == first[:2 * count]
+    assert [now for now, then in zip(later[-count:], first) if now == then] == []
+    # What the second start learned is answered as well.
+    (starts.directory / "STOP").unlink()
+    learning_rate.write_text("1")
+    (inbox / "three").touch()
+    link.unlink()
+    assert starts.run(script.replace("call()", "call()\n    if epoch == 3: os._exit(9)"), resume_at=4, code=9) == later[:3 * count]
+
+
+def test_a_file_that_a_command_makes_and_the_script_moves(starts):
+    script = """
+for epoch in range(4):
+    call()
+    subprocess.check_call("echo made %d > new" % epoch, shell=True)
+    os.rename("new", "kept%d" % epoch)
+    os.mkdir("folder%d" % epoch)
+    if epoch == 1:
+        os.remove("kept0")
+print(open("kept1").read().strip(), sorted(os.listdir(".")))
+"""
+    starts.run(script.replace("range(4)", "range(3)") + DIES, code=9)
+    expected = "['folder0', 'folder1', 'folder2', 'folder3', 'kept1', 'kept2', 'kept3', 'script.py', 'trial']"
+    assert starts.run(script, resume_at=3) == ["made 1 " + expected]
+    assert [starts.read(f"kept{epoch}") for epoch in (1, 2, 3)] == [f"made {epoch}\n" for epoch in (1, 2, 3)]
+
+
+def test_polls_that_go_by_a_timer_are_answered_by_their_time(starts):
+    script = """
+answers = []
+for batch in range(10):
+    call()
+    if batch % {every} == 0:
+        answers.append((batch, os.path.exists("STOP")))
+    if batch == 4 and not calls.resume_at:
+        subprocess.run(["touch", "STOP"])
+print(answers, flush=True)
+"""
+    starts.run(script.format(every=1) + DIES, code=9)
+    (starts.directory / "STOP").unlink()
+    assert starts.run(script.format(every=3).replace("batch == 4", "False"), resume_at=10) == [
+        "[(0, False), (3, False), (6, True), (9, False)]"
+    ]
+
+
+def test_a_large_file_that_is_newer_than_the_trial_is_a_cause(starts):
+    script = 'call()\nopen("large", "rb").close()\nopen("small", "rb").close()\nprint(calls.causes)\n'
+    (starts.directory / "large").write_bytes(bytes(1 << 17))
+    (starts.directory / "small").write_bytes(b"1")
+    (causes,) = starts.run(script)
+    assert "reads `large`, which was made or changed after the trial began" in causes
+
+
+def test_a_large_file_of_before_is_no_cause(starts):
+    (starts.directory / "large").write_bytes(bytes(1 << 17))
+    os.utime(str(starts.directory / "large"), (1e9, 1e9))
+    assert starts.run('call()\nopen("large", "rb").close()\nprint(calls.causes)\n') == ["[]"]
+
+
+def test_many_equal_answers_take_one_line(starts):
+    starts.run('for batch in range(1000):\n    call()\n    os.path.exists("STOP")\n')
+    assert len(starts.read("trial/observations.jsonl").splitlines()) == 2
