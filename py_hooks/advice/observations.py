@@ -171,7 +171,9 @@ class Observations:
         return None if question is None else question.answer(at)
 
     def note(self, frame, function, path, at, answer):
-        """Notes what the world has answered."""
+        """Notes what the world has answered; in a replay nothing, which only asks it what was not asked before."""
+        if self._calls.replaying:
+            return
         key = _key(frame, function, path)
         question = self._questions.get(key)
         if question is None:

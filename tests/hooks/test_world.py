@@ -157,7 +157,7 @@ WAYS = {
     """,
     "with a time": """
     try:
-        subprocess.run(line + "; sleep 100", shell=True, timeout=0.5)
+        subprocess.run(line + "; exec sleep 100", shell=True, timeout=0.5)
     except subprocess.TimeoutExpired:
         call()
     """,
@@ -344,7 +344,7 @@ def test_a_replay_is_answered_as_the_first_run_was(starts):
     learning_rate.write_text("1")
     (inbox / "three").touch()
     link.unlink()
-    assert starts.run(script.replace("call()", "call()\n    if epoch == 3: os._exit(9)"), resume_at=4, code=9) == later[:3 * count]
+    assert starts.run(script.replace("call()", "call(); epoch == 3 and os._exit(9)"), resume_at=4, code=9) == later[:3 * count]
 
 
 def test_a_file_that_a_command_makes_and_the_script_moves(starts):
