@@ -9,14 +9,16 @@ a call is muted in a replay, and the checkpoint's version is put where it wrote.
 checkpoint. Where the checkpoint has none, because the script had removed the file, an empty one stands for it.
 What Python reads from such a file is recorded, once for each version: in a replay the file holds it again.
 
-What stood there before the trial stays, and where the script has read it and then writes it, its first content is put
-back for the replay. Caches (`~/.keras/datasets`) are let alone: a download is not made twice. What Python opens, makes
-and renames is seen, through h5py too; what other C code writes by itself is not.
+What was there before the trial stays. If the script removes, moves or links it, changes its mode, appends to it, or writes
+it after reading it, it is for the replay as it was at first, and behind the replay as the script has left it. Caches
+(`~/.keras/datasets`) are let alone: a download is not made twice. What Python opens, makes, moves and removes is seen,
+through h5py too; what other C code writes by itself is not.
 """
 import _thread
 import builtins
 import io
 import os
+import stat
 import sys
 
 from py_hooks.advice import places
@@ -26,6 +28,11 @@ MAX_WAITING = 100_000
 
 # In the trial directory: what the framework writes on behalf of a trial class, as if its code did.
 _WORK = "work"
+
+# A folder that was there before and is moved: so much of what is in it is put back.
+MAX_MOVED = 10_000
+
+_ABSENT = frozenset(["created", "logged", "made"])
 
 # Flags of what is not opened to be read.
 _NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
@@ -46,6 +53,7 @@ class Files:
         self.calls = None
         self.inputs = None
         self._trial = trial
+        self._directories = {trial.directory, os.path.realpath(trial.directory)}
         self._ledger = None
         self._written = set()
         # Directories that the trial made, and that hold what is not its own.
@@ -54,7 +62,18 @@ class Files:
         self._databases = set()
         self._causes = []
         self._waiting = []
-        self._noted = set()
+        # What the journal has of each path: the number of the line, by its kind.
+        self._noted = {}
+        # Of these, what the replay has not done again.
+        self._withdrawn = {}
+        # Folders that were moved to where they are, by the script that made them.
+        self._whole = set()
+        # Files of before that have, or had, another name: `(device, inode)`.
+        self._inodes = set()
+        # Where folders really are, by their paths.
+        self._folders_found = {}
+        # What stands for `originals/` until the trial begins.
+        self._kept = None
         # Paths of saved files and folders, and of those whose content was recorded since they were last saved.
         self._saved = set()
         self._told = set()
@@ -77,14 +96,20 @@ class Files:
         return self._ledger
 
     def withdraw(self):
-        """Takes away what earlier starts of this trial made."""
-        if self.ledger().exists():
-            self._left = self.ledger().withdraw()
+        """Takes back what earlier starts of this trial made and changed."""
+        ledger = self.ledger()
+        if ledger.exists():
+            self._left = ledger.withdraw()
+            ledger.open()
+            for kind, path, number in ledger.lines():
+                self._noted.setdefault(path, {}).setdefault(kind, number)
+            self._withdrawn = dict(self._noted)
 
     def put_back(self):
-        """Puts back what was withdrawn, where the replay has not made it again."""
-        if self._pid == os.getpid():
-            self.ledger().put_back(but=self._written)
+        """Makes again what was taken back, if the replay has not done so."""
+        if self._pid != os.getpid():
+            return
+        self.ledger().put_back(but=self._written)
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -102,6 +127,15 @@ class Files:
         _replace("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
             _replace(name, in_place, self._note_of_rename(getattr(os, name)))
+        for name in ("remove", "unlink", "rmdir"):
+            _replace(name, in_place, self._note_remove)
+        _replace("symlink", in_place, self._note_symlink)
+        _replace("link", in_place, self._note_link)
+        _replace("truncate", in_place, self._note_truncate)
+        for name in ("mkfifo", "mknod"):
+            _replace(name, in_place, self._note_node)
+        for name in ("chmod", "chown", "utime", "fchmod", "fchown"):
+            _replace(name, in_place, self._note_change)
 
     def attach(self, calls):
         """The first library is intercepted: from here on what the script reads is noted, too.
@@ -152,8 +186,37 @@ class Files:
         if dir_fd is None and self._is_left(path):
             # As it was when the script first made it, as far as it is known here.
             return None
-        if dir_fd is None:
-            self.making(path)
+        self.making(_at(path, dir_fd))
+        return NotImplemented
+
+    def _note_remove(self, path=None, *args, dir_fd=None, **kwargs):
+        self.removing(_at(path, dir_fd))
+        return NotImplemented
+
+    def _note_symlink(self, src=None, dst=None, *args, dir_fd=None, **kwargs):
+        self.entering(_at(dst, dir_fd))
+        return NotImplemented
+
+    def _note_node(self, path=None, *args, dir_fd=None, **kwargs):
+        self.entering(_at(path, dir_fd))
+        return NotImplemented
+
+    def _note_link(self, src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
+        source = self._entry(_absolute(_at(src, src_dir_fd)))
+        if source is not None and self.entering(_at(dst, dst_dir_fd)):
+            self._expect_writes(source)
+        return NotImplemented
+
+    def _note_truncate(self, path=None, *args, **kwargs):
+        if not isinstance(path, int):
+            self.opening(path, "r+")
+        return NotImplemented
+
+    def _note_change(self, path=None, *args, fd=None, dir_fd=None, follow_symlinks=True, **kwargs):
+        if isinstance(path, int) or isinstance(fd, int):
+            path = _path_of(path if fd is None else fd)
+        if follow_symlinks:
+            self.changing(_at(path, dir_fd))
         return NotImplemented
 
     def _is_left(self, directory):
@@ -169,10 +232,12 @@ class Files:
         # Files of `tempfile` have names of their own each time.
         if dir_fd is not None or not isinstance(flags, int) or (caller and caller.f_globals.get("__name__") == "tempfile"):
             return NotImplemented
-        if flags & (os.O_CREAT | os.O_TRUNC):
-            self.opening(path, "a" if flags & os.O_APPEND and not flags & os.O_TRUNC else "w")
+        if flags & os.O_TRUNC:
+            self.opening(path, "w")
         elif flags & os.O_APPEND:
             self.opening(path, "a")
+        elif flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+            self.opening(path, "r+")
         elif not flags & _NOT_READ and self.inputs is not None:
             self.reading(path)
         return NotImplemented
@@ -202,10 +267,7 @@ class Files:
             return
         self._databases.add(path)
         cause = f"the script opens the database `{places.display_path(path)}`, into which a replay writes again"
-        if self.calls is not None and self.calls.begun:
-            self._say_inexact(cause)
-        else:
-            self._causes.append(cause)
+        self._say_cause(cause, is_repeatable=True)
 
     def _say_inexact(self, cause):
         from py_hooks.advice.calls import Unrepeatable
@@ -213,13 +275,12 @@ class Files:
         self.calls.refuse_exactness(Unrepeatable(cause))
 
     def _note_of_rename(self, original):
-        def note(src=None, dst=None, *args, dst_dir_fd=None, **kwargs):
-            if dst_dir_fd is not None:
-                return NotImplemented
-            self.opening(dst, "w")
+        def note(src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
+            self.moving(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
             source, target = _absolute(src), _absolute(dst)
             moved = [path for path in self._saved if source is not None and _is_in(path, source)]
-            if not moved or args or kwargs or target is None or not self._is_scripts():
+            is_relative = src_dir_fd is not None or dst_dir_fd is not None
+            if not moved or is_relative or args or kwargs or target is None or not self._is_scripts():
                 return NotImplemented
             original(src, dst)
             for path in moved:
@@ -263,35 +324,66 @@ class Files:
 
     def begin(self):
         """The trial has begun: what waited goes to the disk."""
-        self.ledger().open()
-        self._noted.update(self._ledger.paths())
         waiting, self._waiting = self._waiting, []
         if len(waiting) == MAX_WAITING:
             self.calls.refuse_exactness(f"the script made {MAX_WAITING} files, or more, before it trained")
-        for kind, path, more in waiting:
-            if path not in self._noted:
-                self._note(kind, path, more)
-        for cause in self._causes:
-            self._say_inexact(cause)
+        ledger = self.ledger()
+        if not ledger.is_open():
+            ledger.open()
+        if waiting:
+            ledger.adopt(self._kept, waiting)
+            self._kept = None
+        causes, self._causes = self._causes, []
+        for cause, is_repeatable in causes:
+            self._say_inexact(cause) if is_repeatable else self.calls.refuse_exactness(cause)
 
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
-        path = _absolute(file)
-        if path is None or len(self._waiting) == MAX_WAITING:
+        given = _absolute(file)
+        if given is None or len(self._waiting) == MAX_WAITING:
             return
+        path = self._followed(given)
         self._written.add(path)
-        if path in self._noted:
+        known = self._noted.get(path, ())
+        if path in self._withdrawn:
+            self._do_again(path)
+        is_appended = "a" in mode
+        if "overwritten" in known or (is_appended and "appended" in known):
             return
-        if not os.path.lexists(path):
-            self._announce("created", path)
-        elif "a" in mode and os.path.isfile(path):
-            self._announce("appended", path, bytes=os.path.getsize(path))
-        elif self.inputs is not None and self.inputs.has_read(path):
-            from py_hooks.advice.ledger import content
+        try:
+            found = os.stat(path)
+        except OSError:
+            if not known and not os.path.lexists(path):
+                self._announce("created", path, given)
+            return
+        if not stat.S_ISREG(found.st_mode) or ("removed" in known and path not in self._withdrawn):
+            return
+        if _ABSENT.intersection(known) and (found.st_dev, found.st_ino) not in self._inodes:
+            return
+        is_kept = is_appended or not set("wx").intersection(mode) or self._was_read(given, path)
+        if "removed" in known:
+            # It went home for the replay, and the first time it was removed as it was.
+            if is_kept and self._keep(lambda ledger: ledger.keep_again(path, known["removed"], is_copied=True), path):
+                self._withdrawn.pop(path)
+        elif is_appended:
+            self._announce("appended", path, given, bytes=found.st_size)
+        elif is_kept:
+            self._keep_content(path, given)
 
-            original = content(path)
-            if original is not None:
-                self._announce("overwritten", path, original=original)
+    def _was_read(self, *paths):
+        return self.inputs is not None and any(self.inputs.has_read(path) for path in paths)
+
+    def _keep_content(self, path, given):
+        from py_hooks.advice.ledger import MAX_ORIGINAL_BYTES, content
+
+        if not self._is_noted("overwritten", path, given):
+            return
+        original = content(path)
+        if original is None:
+            what = f"the script overwrites `{places.display_path(path)}`, which was there before"
+            self._say_cause(f"{what} and holds more than {MAX_ORIGINAL_BYTES >> 20} MiB", is_repeatable=True)
+        else:
+            self._announce("overwritten", path, given, original=original)
 
     def reading(self, file):
         """The script is about to open a file for reading: noted as an input, unless the trial has written it."""
@@ -300,19 +392,201 @@ class Files:
             return
         if self._saved and self._is_saved(path):
             self.reading_saved(path)
-        elif path not in self._written and path not in self._noted and not self._is_of_trial(path):
-            self.inputs.reading(path)
+            return
+        found = self._followed(path)
+        if found in self._written or self._is_of_trial(found) or found in self._noted:
+            return
+        self.inputs.reading(path)
 
     def making(self, directory):
         """The script is about to make a directory."""
-        path = _absolute(directory)
-        if path is not None and not os.path.lexists(path):
-            self._announce("made", path)
+        self.entering(directory, "made")
+
+    def entering(self, file, kind="created"):
+        """The script is about to make a link or a directory.
+
+        Returns:
+            Whether there is nothing yet.
+        """
+        given = _absolute(file)
+        path = self._entry(given)
+        if path is None or os.path.lexists(path):
+            return False
+        self._written.add(path)
+        if path not in self._noted:
+            self._announce(kind, path, given)
+        self._folders_found.clear()
+        return True
+
+    def removing(self, file):
+        """The script is about to remove a file, a link or an empty directory."""
+        given = _absolute(file)
+        path = self._entry(given)
+        if path is None or not os.path.lexists(path) or self._pid != os.getpid():
+            return
+        self._folders_found.clear()
+        known = self._noted.get(path, ())
+        if "removed" in known:
+            self._withdrawn.pop(path, None)
+            self._keep(lambda ledger: ledger.keep_again(path, known["removed"]), path)
+            self._expect_writes(path)
+        elif not _ABSENT.intersection(known):
+            self._remove(path, given)
+            self._expect_writes(path)
+
+    def _remove(self, path, given):
+        if not self._is_noted("removed", path, given):
+            return
+        ledger = self.ledger()
+        with self._lock:
+            if ledger.is_open():
+                is_kept = self._keep(lambda ledger: ledger.keep(path, ledger.count), path)
+            else:
+                is_kept = self._keep(lambda ledger: ledger.keep(path, len(self._waiting), self._keeping(ledger)), path)
+            if is_kept:
+                self._announce("removed", path, given)
+
+    def _keep(self, keep, path):
+        """Whether a thing of before was kept that the script removes or moves."""
+        from py_hooks.advice.ledger import TooLarge
+
+        try:
+            keep(self.ledger())
+            return True
+        except TooLarge as error:
+            why = str(error)
+        except OSError as error:
+            why = error.strerror or "it cannot be kept"
+        self._say_cause(f"the script removes `{places.display_path(path)}`, which was there before ({why})")
+        return False
+
+    def _say_cause(self, cause, is_repeatable=False):
+        """Says why the run cannot be resumed exactly; once the trial has begun."""
+        if self.calls is None or not self.calls.begun:
+            self._causes.append((cause, is_repeatable))
+        elif is_repeatable:
+            self._say_inexact(cause)
+        else:
+            self.calls.refuse_exactness(cause)
+
+    def _keeping(self, ledger):
+        if self._kept is None:
+            import atexit
+
+            self._kept = ledger.make_keeping()
+            atexit.register(self._drop_kept)
+        return self._kept
+
+    def _drop_kept(self):
+        """The script has trained nothing: there is no trial that what it removed would be kept for."""
+        if self._kept is not None and self._pid == os.getpid():
+            self.ledger().drop_keeping(self._kept)
+            self._kept = None
+
+    def moving(self, src, dst):
+        """The script is about to rename something."""
+        given, given_target = _absolute(src), _absolute(dst)
+        source, target = self._entry(given), self._entry(given_target)
+        if source is None or target is None or not os.path.lexists(source) or self._pid != os.getpid():
+            return
+        is_folder = os.path.isdir(source) and not os.path.islink(source)
+        is_new = target not in self._noted and not os.path.lexists(target)
+        if is_folder:
+            self._move_folder(source, target, is_new)
+        else:
+            self.removing(source)
+        if os.path.lexists(target):
+            self.removing(target)
+        elif is_new:
+            self._announce("created", target, given_target)
+        if is_folder and is_new:
+            self._whole.add(target)
+        self._written.add(target)
+        self._folders_found.clear()
+
+    def _move_folder(self, source, target, is_new):
+        """What is in a folder is removed with it; and made with it, if the target has been something else before."""
+        if _ABSENT.intersection(self._noted.get(source, ())) and (is_new or "created" in self._noted.get(target, ())):
+            return
+        found = []
+        for place, folders, names in os.walk(source):
+            links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+            found.append((place, [os.path.join(place, name) for name in names + links]))
+            if sum(len(paths) + 1 for _, paths in found) > MAX_MOVED:
+                what = f"the script moves `{places.display_path(source)}`, which was there before"
+                self._say_cause(f"{what} and holds more than {MAX_MOVED} files")
+                return
+        if not is_new:
+            for place, paths in found:
+                self._enter_moved(source, target, place, paths)
+        for place, paths in reversed(found):
+            for path in [*paths, place]:
+                self.removing(path)
+
+    def _enter_moved(self, source, target, place, paths):
+        for path in [place, *paths]:
+            moved = target + path[len(source):]
+            self._written.add(moved)
+            if moved not in self._noted and not os.path.lexists(moved):
+                self._announce("made" if path == place else "created", moved, moved)
+
+    def changing(self, file):
+        """The script is about to change the mode, the owner or the times of a file or a directory."""
+        given = _absolute(file)
+        if given is None or len(self._waiting) == MAX_WAITING:
+            return
+        path = self._followed(given)
+        known = self._noted.get(path, ())
+        if path in self._withdrawn:
+            self._do_again(path, ("changed",))
+        if "changed" in known or ("removed" in known and path not in self._withdrawn):
+            return
+        try:
+            found = os.stat(path)
+        except OSError:
+            return
+        if not _ABSENT.intersection(known) or (found.st_dev, found.st_ino) in self._inodes:
+            from py_hooks.advice.ledger import times_of
+
+            self._announce("changed", path, given, mode=stat.S_IMODE(found.st_mode), times=times_of(found))
+
+    def _do_again(self, path, kinds=("appended", "overwritten")):
+        """The replay does again what was taken back."""
+        known = self._withdrawn.get(path, {}) if self._pid == os.getpid() else {}
+        for kind in set(kinds).intersection(known):
+            self.ledger().again(kind, known[kind])
+
+    def _expect_writes(self, path):
+        """A file of before has another name, under which it may be written."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return
+        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in self._inodes:
+            if not _ABSENT.intersection(self._noted.get(path, ())):
+                self._inodes.add((found.st_dev, found.st_ino))
+
+    def _entry(self, path):
+        """The path of an entry in its real directory."""
+        if path is None:
+            return None
+        folder, name = os.path.split(path)
+        real = self._folders_found.get(folder)
+        if real is None:
+            if len(self._folders_found) > MAX_MOVED:
+                self._folders_found.clear()
+            real = self._folders_found[folder] = os.path.realpath(folder)
+        return os.path.join(real, name)
+
+    def _followed(self, path):
+        """The path of the file that is opened by a path."""
+        path = self._entry(path)
+        return os.path.realpath(path) if os.path.islink(path) else path
 
     def logging(self, path):
         """A file was begun that grows with the training, and that a replay does not write again."""
         self._written.add(path)
-        self._announce("logged", path, is_kept_in_caches=True)
+        self._announce("logged", path, path, is_kept_in_caches=True)
 
     def restore_logged(self, lengths):
         """Brings back those files, as long as they were at the checkpoint, and forgets later ones.
@@ -327,33 +601,39 @@ class Files:
         self._written.update(restored)
         return restored
 
-    def _announce(self, kind, path, is_kept_in_caches=False, **more):
-        if path in self._noted or self._is_of_trial(path) or self._pid != os.getpid():
-            return
+    def _is_noted(self, kind, path, given, is_kept_in_caches=False):
+        """Whether a change is one that goes into the journal."""
+        if kind in self._noted.get(path, ()) or self._is_of_trial(path) or self._pid != os.getpid():
+            return False
+        if kind in _ABSENT and self._whole and any(_is_in(path, folder) and path != folder for folder in self._whole):
+            return False
         is_kept = is_kept_in_caches or self._is_work(path)
-        if (not is_kept and places.is_in_cache(path)) or (self.calls is not None and self.calls.in_composite):
+        return not ((not is_kept and places.is_in_cache(given)) or (self.calls is not None and self.calls.in_composite))
+
+    def _announce(self, kind, path, given, is_kept_in_caches=False, original=None, **more):
+        if not self._is_noted(kind, path, given, is_kept_in_caches):
             return
         with self._lock:
             if self._ledger is not None and self._ledger.is_open():
                 try:
-                    self._note(kind, path, more)
+                    number = self._ledger.add(kind, path, original=original, **more)
                 except OSError as error:
                     # Of the ledger's own file, and not of the one that the script opens.
                     from py_hooks.advice.calls import stop_for_file
 
                     stop_for_file(self.calls, self._ledger.path, error)
             elif len(self._waiting) < MAX_WAITING:
-                self._waiting.append((kind, path, more))
-
-    def _note(self, kind, path, more):
-        self._noted.add(path)
-        self._ledger.add(kind, path, **more)
+                number = len(self._waiting)
+                self._waiting.append((kind, path, original, more))
+            else:
+                return
+            self._noted.setdefault(path, {})[kind] = number
 
     def _is_of_trial(self, path):
-        return _is_in(path, self._trial.directory) and not self._is_work(path)
+        return any(_is_in(path, directory) for directory in self._directories) and not self._is_work(path)
 
     def _is_work(self, path):
-        return _is_in(path, os.path.join(self._trial.directory, _WORK))
+        return any(_is_in(path, os.path.join(directory, _WORK)) for directory in self._directories)
 
     # -- files of recorded calls -----------------------------------------------------------------------------------
 
@@ -384,7 +664,9 @@ class Files:
         path = _absolute(file)
         if path is None:
             return
-        self._written.add(path)
+        changed = self._followed(path)
+        self._written.update((path, changed))
+        self._do_again(changed)
         self._saved.add(path)
         self._told.discard(path)
         folders, names = self._folders.get(path, ((), ()))
@@ -459,6 +741,25 @@ def _replace(name, in_place, note):
     setattr(os, name, replaced)
 
 
+def _at(path, dir_fd):
+    """A path that is relative to an open directory."""
+    if dir_fd is None or not isinstance(dir_fd, int):
+        return path
+    folder, name = _path_of(dir_fd), _absolute(path)
+    if folder is None or name is None:
+        return None
+    return os.path.join(folder, os.fsdecode(path))
+
+
+def _path_of(descriptor):
+    """What an open descriptor is called; None for what has no name."""
+    try:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return None
+    return path if path.startswith("/") and os.path.lexists(path) else None
+
+
 def _is_in(path, folder):
     return path == folder or path.startswith(folder + os.sep)
 
@@ -474,7 +775,7 @@ def _listed(folder):
 
 
 def _absolute(file):
-    """The absolute path of a file argument, None for a descriptor or a stream. Devices and /proc are nobody's files."""
+    """The absolute path of a file argument, None for a descriptor or a stream. Devices and /proc are nobody's."""
     if isinstance(file, bytes):
         file = os.fsdecode(file)
     elif hasattr(file, "__fspath__"):
@@ -482,4 +783,4 @@ def _absolute(file):
     if not isinstance(file, str):
         return None
     path = os.path.abspath(file)
-    return None if path.startswith(("/dev/", "/proc/", "/sys/")) else path
+    return None if path.startswith(("/dev/", "/proc/", "/sys/")) and not path.startswith("/dev/shm/") else path

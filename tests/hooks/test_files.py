@@ -23,12 +23,13 @@ START = """
 import atexit, os, sys, types
 from py_hooks.advice import files
 
-def in_place(original, module, before):
-    def replaced(*args, **kwargs):
-        answer = before(*args, **kwargs)
-        return original(*args, **kwargs) if answer is NotImplemented else answer
+class in_place:
+    def __init__(self, original, module, before):
+        self.original, self.before = original, before
 
-    return replaced
+    def __call__(self, *args, **kwargs):
+        answer = self.before(*args, **kwargs)
+        return self.original(*args, **kwargs) if answer is NotImplemented else answer
 
 directory = {directory!r}
 trial = types.SimpleNamespace(directory=directory)
@@ -136,7 +137,8 @@ except FileExistsError: os.open("held", os.O_RDWR)
 """
     start(script)
     names = [next(iter(entry.items())) for entry in ledger(tmp_path)]
-    assert names == [("created", "../lock"), ("appended", "../log.csv"), ("overwritten", "../emptied")]
+    expected = [("created", "../lock"), ("appended", "../log.csv"), ("overwritten", "../emptied"), ("overwritten", "../held")]
+    assert names == expected
     start(script)
     assert (tmp_path / "log.csv").read_text() == "before\nline\n"
     assert (tmp_path / "emptied").read_text() == "new"
