@@ -24,6 +24,7 @@ Each step can be repeated, and we may die between any two. What lies in `origina
 a removal is taken back. A file in `aside/` says the same of the other lines. If we die between a line and what it
 announces, the line names something that is as it was, which withdrawing leaves alone. A torn line is none.
 """
+import errno
 import io
 import json
 import os
@@ -45,6 +46,9 @@ _RULES = "rules-2"
 
 # In `aside/`, behind a number: what was set aside before a replay appended again.
 _LONGER = ".longer"
+
+# Behind a path: what is not yet whole.
+_NEW = ".pedl-new"
 
 _COPIED_AT_ONCE = 1 << 20
 
@@ -154,6 +158,8 @@ class Ledger:
             return
         for number, path, entry in entries:
             aside, kind = self._place("aside", number), _kind(entry)
+            if not os.path.lexists(aside):
+                continue
             if kind == "appended" and os.path.isfile(path) and os.path.getsize(path) == entry["bytes"]:
                 _write(path, _read(aside) or b"", "a")
             elif kind == "overwritten" and _read(path) == _read(self._place("originals", number)):
@@ -501,7 +507,7 @@ def _read(path):
 
 def _write(path, data, mode="w"):
     """Writes or appends bytes, durably; a file that is written anew is whole or not there."""
-    target = path if mode == "a" else path + ".pedl-new"
+    target = path if mode == "a" else path + _NEW
     with io.FileIO(target, mode) as file:
         view = memoryview(data)
         while view:
@@ -525,7 +531,7 @@ def _copy(source, target):
 
 def _copy_whole(source, target):
     """Copies a file to a path, which then holds all of it or nothing; with its mode and times, and its owner if we may."""
-    new = target + ".pedl-new"
+    new = target + _NEW
     _copy(source, new)
     found = posix.stat(source)
     if posix.geteuid() == 0:
@@ -543,15 +549,33 @@ def _move(source, target):
         _discard(target)
     try:
         posix.rename(source, target)
-    except OSError:
-        found = posix.lstat(source)
-        if stat.S_ISREG(found.st_mode):
-            _copy_whole(source, target)
-            posix.unlink(source)
-        else:
-            import shutil
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_entry(source, target + _NEW)
+        posix.rename(target + _NEW, target)
+        if _is_folder(source):
+            # It is there, or it is not.
+            posix.rename(source, source + ".pedl-old")
+            source += ".pedl-old"
+        _discard(source)
 
-            shutil.move(source, target)
+
+def _copy_entry(source, target):
+    """Copies a file, a link or a folder to another file system."""
+    _discard(target)
+    mode = posix.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        posix.symlink(posix.readlink(source), target)
+    elif stat.S_ISDIR(mode):
+        posix.mkdir(target)
+        for name in os.listdir(source):
+            _copy_entry(os.path.join(source, name), os.path.join(target, name))
+        posix.chmod(target, stat.S_IMODE(mode))
+    elif stat.S_ISREG(mode):
+        _copy_whole(source, target)
+    else:
+        posix.mknod(target, mode)
 
 
 def _discard(path):
