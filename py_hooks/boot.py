@@ -269,6 +269,7 @@ def start(launch_text):
         process.files().install(_pedl.InPlace)
         finder.when_imported("h5py._hl.files", process.files().watch_h5py)
         finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
+        finder.when_imported("tempfile", process.files().watch_tempfile)
         for library in ("time", "datetime", "uuid"):
             finder.when_imported(library, process.tell_time)
         process.watch_entropy()

@@ -17,6 +17,7 @@ through h5py too; what other C code writes by itself is not.
 import _thread
 import builtins
 import io
+import itertools
 import os
 import stat
 import sys
@@ -72,6 +73,8 @@ class Files:
         self._inodes = set()
         # Where folders really are, by their paths.
         self._folders_found = {}
+        # The last name that `tempfile` gave to the script itself.
+        self._temporary = None
         # What stands for `originals/` until the trial begins.
         self._kept = None
         # Paths of saved files and folders, and of those whose content was recorded since they were last saved.
@@ -180,6 +183,29 @@ class Files:
         """
         module.connect = in_place(module.connect, "sqlite3", self._note_database)
 
+    def watch_tempfile(self, module):
+        """`tempfile` was imported: what the script itself makes with it has the names of the first time in a replay.
+
+        Args:
+            module: `tempfile`. Source: Python 3.7.16 and 3.13.0, `_RandomNameSequence`.
+        """
+        original = module._RandomNameSequence.__next__
+        thread, count = _thread.get_ident(), itertools.count()
+
+        def __next__(sequence):
+            frame = sys._getframe(1)
+            while frame is not None and frame.f_globals is vars(module):
+                frame = frame.f_back
+            is_user = frame is not None and places.is_user_file(frame.f_code.co_filename)
+            if not is_user or _thread.get_ident() != thread or os.getpid() != self._pid:
+                return original(sequence)
+            import hashlib
+
+            self._temporary = hashlib.sha256(f"{self._trial.seed} {next(count)}".encode()).hexdigest()[:8]
+            return self._temporary
+
+        module._RandomNameSequence.__next__ = __next__
+
     # Whatever is wrong with the arguments of a call, the function itself says so: each returns `NotImplemented`.
 
     def _note_mkdir(self, path=None, *args, dir_fd=None, **kwargs):
@@ -228,19 +254,24 @@ class Files:
         return os.path.isdir(path)
 
     def _note_os_open(self, path=None, flags=0, *args, dir_fd=None, **kwargs):
-        caller = sys._getframe().f_back
-        # Files of `tempfile` have names of their own each time.
-        if dir_fd is not None or not isinstance(flags, int) or (caller and caller.f_globals.get("__name__") == "tempfile"):
+        if not isinstance(flags, int) or self._is_temporary(path, sys._getframe().f_back):
             return NotImplemented
+        path = _at(path, dir_fd)
         if flags & os.O_TRUNC:
             self.opening(path, "w")
         elif flags & os.O_APPEND:
             self.opening(path, "a")
         elif flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
             self.opening(path, "r+")
-        elif not flags & _NOT_READ and self.inputs is not None:
+        elif not flags & _NOT_READ and self.inputs is not None and dir_fd is None:
             self.reading(path)
         return NotImplemented
+
+    def _is_temporary(self, path, caller):
+        """Whether `tempfile` opens a file of a library, whose name is another one each time."""
+        if caller is None or caller.f_globals.get("__name__") != "tempfile":
+            return False
+        return self._temporary is None or not isinstance(path, str) or self._temporary not in path
 
     def _note_database(self, database=None, *args, uri=False, **kwargs):
         path, only_reads = database, False
@@ -508,17 +539,32 @@ class Files:
         """What is in a folder is removed with it; and made with it, if the target has been something else before."""
         if _ABSENT.intersection(self._noted.get(source, ())) and (is_new or "created" in self._noted.get(target, ())):
             return
-        found = []
-        for place, folders, names in os.walk(source):
-            links = [name for name in folders if os.path.islink(os.path.join(place, name))]
-            found.append((place, [os.path.join(place, name) for name in names + links]))
-            if sum(len(paths) + 1 for _, paths in found) > MAX_MOVED:
-                what = f"the script moves `{places.display_path(source)}`, which was there before"
-                self._say_cause(f"{what} and holds more than {MAX_MOVED} files")
-                return
+        found = self._listed_to_remove(source)
         if not is_new:
             for place, paths in found:
                 self._enter_moved(source, target, place, paths)
+        self._remove_all(found)
+
+    def removing_folder(self, file):
+        """The script is about to remove a folder with all that is in it."""
+        path = self._entry(_absolute(file))
+        if path is not None and os.path.isdir(path) and not os.path.islink(path):
+            self._remove_all(self._listed_to_remove(path))
+
+    def _listed_to_remove(self, folder):
+        """`(folder, paths in it)` of a folder and of those in it, the outer ones first."""
+        found, count = [], 0
+        for place, folders, names in os.walk(folder):
+            links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+            found.append((place, [os.path.join(place, name) for name in names + links]))
+            count += len(found[-1][1]) + 1
+            if count > MAX_MOVED:
+                what = f"the script moves `{places.display_path(folder)}`, which was there before"
+                self._say_cause(f"{what} and holds more than {MAX_MOVED} files")
+                return []
+        return found
+
+    def _remove_all(self, found):
         for place, paths in reversed(found):
             for path in [*paths, place]:
                 self.removing(path)

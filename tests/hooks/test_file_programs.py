@@ -9,7 +9,6 @@ before an operation, after it, and between any two steps of the journal's own, t
 """
 
 import contextlib
-import itertools
 import json
 import mmap
 import os
@@ -26,6 +25,7 @@ import types
 import pytest
 
 from py_hooks.advice import files as files_module
+from py_hooks.advice import inputs as _  # noqa: F401 - once, and not in each start
 from py_hooks.advice import ledger as ledger_module
 
 hypothesis = pytest.importorskip("hypothesis", reason="only the stacks without a framework have hypothesis")
@@ -97,6 +97,8 @@ def _replace_whole(name, text):
 
 
 def _copy_folder(name, other):
+    if os.path.realpath(other).startswith(os.path.realpath(name) + os.sep):
+        raise ValueError("without an end")
     shutil.copytree(name, other, symlinks=True)
 
 
@@ -144,9 +146,9 @@ def operations(draw):
 # What is there before the trial: folders, files, other names of files, links.
 trees = strategies.fixed_dictionaries(
     {
-        "folders": strategies.sets(strategies.sampled_from(FOLDERS)),
+        "folders": strategies.sets(strategies.sampled_from(FOLDERS), min_size=2),
         "files": strategies.dictionaries(
-            strategies.sampled_from(NAMES), strategies.tuples(texts, strategies.sampled_from(MODES)), max_size=6
+            strategies.sampled_from(NAMES), strategies.tuples(texts, strategies.sampled_from(MODES)), min_size=3, max_size=8
         ),
         "links": strategies.lists(strategies.tuples(names, names), max_size=2),
         "symlinks": strategies.lists(strategies.tuples(names, names), max_size=2),
@@ -263,13 +265,13 @@ def as_process(folder, function):
     try:
         os.umask(0o022)
         os.chdir(folder)
-        tempfile._name_sequence = ("tmp%d" % number for number in itertools.count())
+        tempfile._RandomNameSequence.__next__ = lambda sequence: "tmp"
         function()
         code = 0
     except BaseException:  # noqa: BLE001 - whatever it is, the child says it and ends here
         import traceback
 
-        traceback.print_exc()
+        traceback.print_exc(limit=-6)
     finally:
         sys.stderr.flush()
         os._exit(code)
