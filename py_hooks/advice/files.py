@@ -107,12 +107,25 @@ class Files:
             for kind, path, number in ledger.lines():
                 self._noted.setdefault(path, {}).setdefault(kind, number)
             self._withdrawn = dict(self._noted)
+            for path in ledger.given_up():
+                what = "was changed by something else after the process had ended, and is left as it was"
+                self._say_cause(f"`{places.display_path(path)}` {what}", is_repeatable=True)
 
     def put_back(self):
         """Makes again what was taken back, if the replay has not done so."""
         if self._pid != os.getpid():
             return
         self.ledger().put_back(but=self._written)
+        self._note_seen()
+
+    def _note_seen(self):
+        """The process ends: what others change from here on is theirs."""
+        if self._ledger is not None and self._ledger.is_open() and self._pid == os.getpid():
+            try:
+                self._ledger.note_seen()
+            except OSError:
+                # A disk that is full, or a trial directory that is gone: the script has ended, and that is all.
+                return
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -125,6 +138,10 @@ class Files:
         if self._is_installed:
             return
         self._is_installed = True
+        import atexit
+
+        # Runs after the handlers of the script; `put_back`, if there was anything to withdraw, notes it again.
+        atexit.register(self._note_seen)
         builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
         _replace("open", in_place, self._note_os_open)
         _replace("mkdir", in_place, self._note_mkdir)
@@ -458,9 +475,9 @@ class Files:
         self._folders_found.clear()
         known = self._noted.get(path, ())
         if "removed" in known:
-            self._withdrawn.pop(path, None)
-            self._keep(lambda ledger: ledger.keep_again(path, known["removed"]), path)
-            self._expect_writes(path)
+            if self._withdrawn.pop(path, None) is not None:
+                self._keep(lambda ledger: ledger.keep_again(path, known["removed"]), path)
+                self._expect_writes(path)
         elif not _ABSENT.intersection(known):
             self._remove(path, given)
             self._expect_writes(path)

@@ -13,6 +13,8 @@
     {"overwritten": path}                its first content, kept in `originals/`, is written into it; what it holds
                                          goes to `aside/`
     {"changed": path, "mode": m, "times": [a, b]}   its mode and its times: set again, those that it has go to `aside/`
+    {"given_up": path}                   something else has changed it between two starts: it is left as it is, and the
+                                         lines before this one are none
 
 A start takes the changes back from the last line to the first (`withdraw`). What the replay does not make again is made
 again from the first line to the last (`put_back`): when the process ends, or at the next start. A path may have
@@ -53,7 +55,13 @@ _NEW = ".pedl-new"
 _COPIED_AT_ONCE = 1 << 20
 
 ABSENT = frozenset(["created", "logged", "made"])
-KINDS = ABSENT | {"removed", "appended", "overwritten", "changed"}
+KINDS = ABSENT | {"removed", "appended", "overwritten", "changed", "given_up"}
+
+# What the files were when a process ended.
+_SEEN_NAME = "files_seen.json"
+
+# So many are looked at when a process ends.
+_MAX_SEEN = 1000
 
 
 class TooLarge(Exception):
@@ -97,6 +105,7 @@ class Ledger:
             The directories that had to stay: something is in them that the journal does not name.
         """
         self._adopt()
+        self._give_up_changed()
         entries = self._entries()
         if not entries:
             return set()
@@ -117,6 +126,33 @@ class Ledger:
         for number, path, entry in self._entries():
             places = self._place("aside", number), self._place("originals", number)
             _REDO[_kind(entry)](path, *places, entry=entry, is_written=path in but)
+
+    def given_up(self):
+        """The paths that something else has changed between two starts."""
+        return [self.resolved(entry["given_up"]) for _, entry in self._all() if "given_up" in entry]
+
+    def note_seen(self):
+        """The process ends: notes what its files are, and where none is."""
+        seen, held = {}, _held()
+        for number, path, entry in self._entries():
+            if _kind(entry) not in ("made", "logged", "changed") and path not in held and len(seen) < _MAX_SEEN:
+                seen[number] = _state(path)
+        if seen:
+            _write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
+
+    def _give_up_changed(self):
+        """Files that something else has changed since the process ended are the user's."""
+        name = os.path.join(self._directory, _SEEN_NAME)
+        seen = json.loads((_read(name) or b"{}").decode())
+        paths = []
+        for number, path, _ in self._entries():
+            if str(number) in seen and path not in paths and _has_changed(path, seen[str(number)]):
+                paths.append(path)
+        if paths:
+            self.open()
+            for path in paths:
+                self.add("given_up", path)
+        _discard(name)
 
     def again(self, kind, number):
         """The replay is about to make a change again: what was set aside of it is of no more use."""
@@ -285,7 +321,18 @@ class Ledger:
         return os.path.join(self._directory, folder, str(number))
 
     def _entries(self):
-        """`(number of the line, path, entry)` of each line."""
+        """`(number of the line, path, entry)` of each line that counts."""
+        found = []
+        for number, entry in self._all():
+            kind = _kind(entry)
+            path = self.resolved(entry[kind])
+            if kind == "given_up":
+                found = [line for line in found if line[1] != path]
+            else:
+                found.append((number, path, entry))
+        return found
+
+    def _all(self):
         found = []
         for number, line in enumerate((_read(self.path) or b"").split(b"\n")[:-1]):
             try:
@@ -293,10 +340,9 @@ class Ledger:
             except ValueError:
                 continue
             kind = _kind(entry) if isinstance(entry, dict) else None
-            if kind is None or not isinstance(entry[kind], str):
-                # Not a line of ours.
-                continue
-            found.append((number, self.resolved(entry[kind]), entry))
+            if kind is not None and isinstance(entry[kind], str):
+                # Another line is none of ours.
+                found.append((number, entry))
         return found
 
     def resolved(self, name):
@@ -456,6 +502,37 @@ def times_of(found):
 def _set(path, entry):
     posix.chmod(path, entry["mode"])
     posix.utime(path, ns=tuple(entry["times"]))
+
+
+def _held():
+    """The files that this process has open: what they hold is not settled yet."""
+    held = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            held.add(posix.readlink(f"/proc/self/fd/{name}"))
+        except OSError:
+            continue
+    return held
+
+
+def _state(path):
+    """Size, time and checksum of a file; whether there is anything else."""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return os.path.lexists(path)
+    from py_hooks.advice.inputs import checksum
+
+    found = posix.stat(path)
+    return [found.st_size, found.st_mtime_ns, checksum(path)]
+
+
+def _has_changed(path, state):
+    """Whether there is something now that was not what it is when the process ended. A copy has another time."""
+    if not os.path.lexists(path) or state is True:
+        return False
+    if state is False:
+        return True
+    found = _state(path)
+    return found is True or (found[:2] != state[:2] and (found[0] != state[0] or found[2] != state[2]))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
