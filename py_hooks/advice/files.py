@@ -537,6 +537,9 @@ class Files:
         source, target = self._entry(given), self._entry(given_target)
         if source is None or target is None or not os.path.lexists(source) or self._pid != os.getpid():
             return
+        if os.path.lexists(target) and os.path.samestat(os.lstat(source), os.lstat(target)):
+            # Nothing is done to two names of one file.
+            return
         is_folder = os.path.isdir(source) and not os.path.islink(source)
         is_new = target not in self._noted and not os.path.lexists(target)
         if is_folder:

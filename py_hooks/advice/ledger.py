@@ -306,6 +306,8 @@ class Ledger:
                 posix.symlink(posix.readlink(path), kept)
             elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_ORIGINAL_BYTES:
                 raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system")
+            elif found.st_nlink > 1 and not is_copied:
+                raise TooLarge("it has other names, on another file system than the trial")
             else:
                 _copy_whole(path, kept)
 
