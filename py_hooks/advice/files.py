@@ -75,6 +75,8 @@ class Files:
         self._folders_found = {}
         # The last name that `tempfile` gave to the script itself.
         self._temporary = None
+        # Paths and modes of what was opened, and of which all is noted.
+        self._settled = set()
         # What stands for `originals/` until the trial begins.
         self._kept = None
         # Paths of saved files and folders, and of those whose content was recorded since they were last saved.
@@ -388,8 +390,9 @@ class Files:
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
         given = _absolute(file)
-        if given is None or len(self._waiting) == MAX_WAITING:
+        if given is None or (given, mode) in self._settled or len(self._waiting) == MAX_WAITING:
             return
+        self._settle(given, mode)
         path = self._followed(given)
         self._written.add(path)
         known = self._noted.get(path, ())
@@ -436,11 +439,12 @@ class Files:
     def reading(self, file):
         """The script is about to open a file for reading: noted as an input, unless the trial has written it."""
         path = _absolute(file)
-        if path is None:
+        if path is None or (path, "read") in self._settled:
             return
         if self._saved and self._is_saved(path):
             self.reading_saved(path)
             return
+        self._settle(path, "read")
         found = self._followed(path)
         if found in self._written or self._is_of_trial(found) or found in self._noted:
             return
@@ -463,7 +467,7 @@ class Files:
         self._written.add(path)
         if path not in self._noted:
             self._announce(kind, path, given)
-        self._folders_found.clear()
+        self._forget_paths(kind != "made")
         return True
 
     def removing(self, file):
@@ -472,7 +476,7 @@ class Files:
         path = self._entry(given)
         if path is None or not os.path.lexists(path) or self._pid != os.getpid():
             return
-        self._folders_found.clear()
+        self._forget_paths(os.path.islink(path))
         known = self._noted.get(path, ())
         if "removed" in known:
             if self._withdrawn.pop(path, None) is not None:
@@ -553,7 +557,7 @@ class Files:
         if is_folder and is_new:
             self._whole.add(target)
         self._written.add(target)
-        self._folders_found.clear()
+        self._forget_paths()
 
     def _move_folder(self, source, target, is_new):
         """What is in a folder is removed with it; and made with it, if the target has been something else before."""
@@ -632,6 +636,17 @@ class Files:
             if not _ABSENT.intersection(self._noted.get(path, ())):
                 self._inodes.add((found.st_dev, found.st_ino))
 
+    def _settle(self, path, mode):
+        """What is opened again in the same way needs no more, until entries of directories change."""
+        if len(self._settled) >= MAX_WAITING:
+            self._settled.clear()
+        self._settled.add((path, mode))
+
+    def _forget_paths(self, are_links_changed=True):
+        if are_links_changed:
+            self._folders_found.clear()
+        self._settled.clear()
+
     def _entry(self, path):
         """The path of an entry in its real directory."""
         if path is None:
@@ -709,6 +724,7 @@ class Files:
         if path is not None:
             self.opening(path, "w")
             self._saved.add(path)
+            self._settled.clear()
             self._told.discard(path)
 
     def saved_paths(self):
@@ -733,6 +749,7 @@ class Files:
         changed = self._followed(path)
         self._written.update((path, changed))
         self._do_again(changed)
+        self._settled.clear()
         self._saved.add(path)
         self._told.discard(path)
         folders, names = self._folders.get(path, ((), ()))
@@ -748,6 +765,7 @@ class Files:
 
     def _save(self, path):
         """Something saved was copied or moved to a path: there it belongs to the checkpoints, too."""
+        self._settled.clear()
         if self.calls.replaying:
             self.replace_saved(path)
         else:
