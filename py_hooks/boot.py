@@ -303,6 +303,7 @@ def start(launch_text):
         finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
         finder.when_imported("subprocess", process.watch_commands)
         exec_again.install(process, launch_text, _pedl.InPlace)
+        finder.when_imported("tempfile", process.files().watch_tempfile)
         for library in ("time", "datetime", "uuid"):
             finder.when_imported(library, process.tell_time)
         process.watch_entropy()

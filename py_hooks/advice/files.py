@@ -9,14 +9,17 @@ a call is muted in a replay, and the checkpoint's version is put where it wrote.
 checkpoint. Where the checkpoint has none, because the script had removed the file, an empty one stands for it.
 What Python reads from such a file is recorded, once for each version: in a replay the file holds it again.
 
-What stood there before the trial stays, and where the script has read it and then writes it, its first content is put
-back for the replay. Caches (`~/.keras/datasets`) are let alone: a download is not made twice. What Python opens, makes
-and renames is seen, through h5py too; what other C code writes by itself is not.
+What was there before the trial stays. If the script removes, moves or links it, changes its mode, appends to it, or writes
+it after reading it, it is for the replay as it was at first, and behind the replay as the script has left it. Caches
+(`~/.keras/datasets`) are let alone: a download is not made twice. What Python opens, makes, moves and removes is seen,
+through h5py too; what other C code writes by itself is not.
 """
 import _thread
 import builtins
 import io
+import itertools
 import os
+import stat
 import sys
 
 from py_hooks.advice import places
@@ -26,6 +29,11 @@ MAX_WAITING = 100_000
 
 # In the trial directory: what the framework writes on behalf of a trial class, as if its code did.
 _WORK = "work"
+
+# A folder that was there before and is moved: so much of what is in it is put back.
+MAX_MOVED = 10_000
+
+_ABSENT = frozenset(["created", "logged", "made"])
 
 # Flags of what is not opened to be read.
 _NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
@@ -46,6 +54,7 @@ class Files:
         self.calls = None
         self.inputs = None
         self._trial = trial
+        self._directories = {trial.directory, os.path.realpath(trial.directory)}
         self._ledger = None
         self._written = set()
         # Directories that the trial made, and that hold what is not its own.
@@ -54,7 +63,22 @@ class Files:
         self._databases = set()
         self._causes = []
         self._waiting = []
-        self._noted = set()
+        # What the journal has of each path: the number of the line, by its kind.
+        self._noted = {}
+        # Of these, what the replay has not done again.
+        self._withdrawn = {}
+        # Folders that were moved to where they are, by the script that made them.
+        self._whole = set()
+        # Files of before that have, or had, another name: `(device, inode)`.
+        self._inodes = set()
+        # Where folders really are, by their paths.
+        self._folders_found = {}
+        # The last name that `tempfile` gave to the script itself.
+        self._temporary = None
+        # Paths and modes of what was opened, and of which all is noted.
+        self._settled = set()
+        # What stands for `originals/` until the trial begins.
+        self._kept = None
         # Paths of saved files and folders, and of those whose content was recorded since they were last saved.
         self._saved = set()
         self._told = set()
@@ -77,14 +101,40 @@ class Files:
         return self._ledger
 
     def withdraw(self):
-        """Takes away what earlier starts of this trial made."""
-        if self.ledger().exists():
-            self._left = self.ledger().withdraw()
+        """Takes back what earlier starts of this trial made and changed."""
+        ledger = self.ledger()
+        if ledger.exists():
+            self._left = ledger.withdraw()
+            ledger.open()
+            for kind, path, number in ledger.lines():
+                self._noted.setdefault(path, {}).setdefault(kind, number)
+            self._withdrawn = dict(self._noted)
+            for path in ledger.given_up():
+                what = "was changed by something else after the process had ended, and is left as it was"
+                self._say_cause(f"`{places.display_path(path)}` {what}", is_repeatable=True)
 
     def put_back(self):
-        """Puts back what was withdrawn, where the replay has not made it again."""
-        if self._pid == os.getpid():
-            self.ledger().put_back(but=self._written)
+        """Makes again what was taken back, if the replay has not done so."""
+        if self._pid != os.getpid():
+            return
+        self.ledger().put_back(but=self._written)
+        self._note_seen()
+
+    def _note_seen(self):
+        """The process ends: what others change from here on is theirs."""
+        if self._ledger is not None and self._ledger.is_open() and self._pid == os.getpid():
+            try:
+                self._ledger.note_seen()
+            except OSError:
+                # A disk that is full, or a trial directory that is gone: the script has ended, and that is all.
+                return
+
+    def bring_back(self, file):
+        """A replay cannot make a file again, of which another process had made what it is made of: it is as it was left."""
+        path = self._entry(_absolute(file))
+        if path is not None and path not in self._written:
+            self.ledger().put_back(only=path)
+            self._written.add(path)
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -97,11 +147,24 @@ class Files:
         if self._is_installed:
             return
         self._is_installed = True
+        import atexit
+
+        # Runs after the handlers of the script; `put_back`, if there was anything to withdraw, notes it again.
+        atexit.register(self._note_seen)
         builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
         replace_in_os("open", in_place, self._note_os_open)
         replace_in_os("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
             replace_in_os(name, in_place, self._note_of_rename(getattr(os, name)))
+        for name in ("remove", "unlink", "rmdir"):
+            replace_in_os(name, in_place, self._note_remove)
+        replace_in_os("symlink", in_place, self._note_symlink)
+        replace_in_os("link", in_place, self._note_link)
+        replace_in_os("truncate", in_place, self._note_truncate)
+        for name in ("mkfifo", "mknod"):
+            replace_in_os(name, in_place, self._note_node)
+        for name in ("chmod", "chown", "utime", "fchmod", "fchown"):
+            replace_in_os(name, in_place, self._note_change)
 
     def attach(self, calls):
         """The first library is intercepted: from here on what the script reads is noted, too.
@@ -146,14 +209,66 @@ class Files:
         """
         module.connect = in_place(module.connect, "sqlite3", self._note_database)
 
+    def watch_tempfile(self, module):
+        """`tempfile` was imported: what the script itself makes with it has the names of the first time in a replay.
+
+        Args:
+            module: `tempfile`. Source: Python 3.7.16 and 3.13.0, `_RandomNameSequence`.
+        """
+        original = module._RandomNameSequence.__next__
+        thread, count = _thread.get_ident(), itertools.count()
+
+        def __next__(sequence):
+            frame = sys._getframe(1)
+            while frame is not None and frame.f_globals is vars(module):
+                frame = frame.f_back
+            is_user = frame is not None and places.is_user_file(frame.f_code.co_filename)
+            if not is_user or _thread.get_ident() != thread or os.getpid() != self._pid:
+                return original(sequence)
+            import hashlib
+
+            self._temporary = hashlib.sha256(f"{self._trial.seed} {next(count)}".encode()).hexdigest()[:8]
+            return self._temporary
+
+        module._RandomNameSequence.__next__ = __next__
+
     # Whatever is wrong with the arguments of a call, the function itself says so: each returns `NotImplemented`.
 
     def _note_mkdir(self, path=None, *args, dir_fd=None, **kwargs):
         if dir_fd is None and self._is_left(path):
             # As it was when the script first made it, as far as it is known here.
             return None
-        if dir_fd is None:
-            self.making(path)
+        self.making(_at(path, dir_fd))
+        return NotImplemented
+
+    def _note_remove(self, path=None, *args, dir_fd=None, **kwargs):
+        self.removing(_at(path, dir_fd))
+        return NotImplemented
+
+    def _note_symlink(self, src=None, dst=None, *args, dir_fd=None, **kwargs):
+        self.entering(_at(dst, dir_fd))
+        return NotImplemented
+
+    def _note_node(self, path=None, *args, dir_fd=None, **kwargs):
+        self.entering(_at(path, dir_fd))
+        return NotImplemented
+
+    def _note_link(self, src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
+        source = self._entry(_absolute(_at(src, src_dir_fd)))
+        if source is not None and self.entering(_at(dst, dst_dir_fd)):
+            self._expect_writes(source)
+        return NotImplemented
+
+    def _note_truncate(self, path=None, *args, **kwargs):
+        if not isinstance(path, int):
+            self.opening(path, "r+")
+        return NotImplemented
+
+    def _note_change(self, path=None, *args, fd=None, dir_fd=None, follow_symlinks=True, **kwargs):
+        if isinstance(path, int) or isinstance(fd, int):
+            path = _path_of(path if fd is None else fd)
+        if follow_symlinks:
+            self.changing(_at(path, dir_fd))
         return NotImplemented
 
     def _is_left(self, directory):
@@ -165,17 +280,24 @@ class Files:
         return os.path.isdir(path)
 
     def _note_os_open(self, path=None, flags=0, *args, dir_fd=None, **kwargs):
-        caller = sys._getframe().f_back
-        # Files of `tempfile` have names of their own each time.
-        if dir_fd is not None or not isinstance(flags, int) or (caller and caller.f_globals.get("__name__") == "tempfile"):
+        if not isinstance(flags, int) or self._is_temporary(path, sys._getframe().f_back):
             return NotImplemented
-        if flags & (os.O_CREAT | os.O_TRUNC):
-            self.opening(path, "a" if flags & os.O_APPEND and not flags & os.O_TRUNC else "w")
+        path = _at(path, dir_fd)
+        if flags & os.O_TRUNC:
+            self.opening(path, "w")
         elif flags & os.O_APPEND:
             self.opening(path, "a")
-        elif not flags & _NOT_READ and self.inputs is not None:
+        elif flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+            self.opening(path, "r+")
+        elif not flags & _NOT_READ and self.inputs is not None and dir_fd is None:
             self.reading(path)
         return NotImplemented
+
+    def _is_temporary(self, path, caller):
+        """Whether `tempfile` opens a file of a library, whose name is another one each time."""
+        if caller is None or caller.f_globals.get("__name__") != "tempfile":
+            return False
+        return self._temporary is None or not isinstance(path, str) or self._temporary not in path
 
     def _note_database(self, database=None, *args, uri=False, **kwargs):
         path, only_reads = database, False
@@ -202,10 +324,7 @@ class Files:
             return
         self._databases.add(path)
         cause = f"the script opens the database `{places.display_path(path)}`, into which a replay writes again"
-        if self.calls is not None and self.calls.begun:
-            self._say_inexact(cause)
-        else:
-            self._causes.append(cause)
+        self._say_cause(cause, is_repeatable=True)
 
     def _say_inexact(self, cause):
         from py_hooks.advice.calls import Unrepeatable
@@ -213,13 +332,12 @@ class Files:
         self.calls.refuse_exactness(Unrepeatable(cause))
 
     def _note_of_rename(self, original):
-        def note(src=None, dst=None, *args, dst_dir_fd=None, **kwargs):
-            if dst_dir_fd is not None:
-                return NotImplemented
-            self.opening(dst, "w")
+        def note(src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
+            self.moving(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
             source, target = _absolute(src), _absolute(dst)
             moved = [path for path in self._saved if source is not None and _is_in(path, source)]
-            if not moved or args or kwargs or target is None or not self._is_scripts():
+            is_relative = src_dir_fd is not None or dst_dir_fd is not None
+            if not moved or is_relative or args or kwargs or target is None or not self._is_scripts():
                 return NotImplemented
             original(src, dst)
             for path in moved:
@@ -263,56 +381,300 @@ class Files:
 
     def begin(self):
         """The trial has begun: what waited goes to the disk."""
-        self.ledger().open()
-        self._noted.update(self._ledger.paths())
         waiting, self._waiting = self._waiting, []
         if len(waiting) == MAX_WAITING:
             self.calls.refuse_exactness(f"the script made {MAX_WAITING} files, or more, before it trained")
-        for kind, path, more in waiting:
-            if path not in self._noted:
-                self._note(kind, path, more)
-        for cause in self._causes:
-            self._say_inexact(cause)
+        ledger = self.ledger()
+        if not ledger.is_open():
+            ledger.open()
+        if waiting:
+            ledger.adopt(self._kept, waiting)
+            self._kept = None
+        causes, self._causes = self._causes, []
+        for cause, is_repeatable in causes:
+            self._say_inexact(cause) if is_repeatable else self.calls.refuse_exactness(cause)
 
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
-        path = _absolute(file)
-        if path is None or len(self._waiting) == MAX_WAITING:
+        given = _absolute(file)
+        if given is None or (given, mode) in self._settled or len(self._waiting) == MAX_WAITING:
             return
+        self._settle(given, mode)
+        path = self._followed(given)
         self._written.add(path)
-        if path in self._noted:
+        known = self._noted.get(path, ())
+        if path in self._withdrawn:
+            self._do_again(path)
+        is_appended = "a" in mode
+        if "overwritten" in known or (is_appended and "appended" in known):
             return
-        if not os.path.lexists(path):
-            self._announce("created", path)
-        elif "a" in mode and os.path.isfile(path):
-            self._announce("appended", path, bytes=os.path.getsize(path))
-        elif self.inputs is not None and self.inputs.has_read(path):
-            from py_hooks.advice.ledger import content
+        try:
+            found = os.stat(path)
+        except OSError:
+            if not known and not os.path.lexists(path):
+                self._announce("created", path, given)
+            return
+        if not stat.S_ISREG(found.st_mode) or ("removed" in known and path not in self._withdrawn):
+            return
+        if _ABSENT.intersection(known) and (found.st_dev, found.st_ino) not in self._inodes:
+            return
+        is_kept = is_appended or not set("wx").intersection(mode) or self._was_read(given, path)
+        if "removed" in known:
+            # It went home for the replay, and the first time it was removed as it was.
+            if is_kept and self._keep(lambda ledger: ledger.keep_again(path, known["removed"], is_copied=True), path):
+                self._withdrawn.pop(path)
+        elif is_appended:
+            self._announce("appended", path, given, bytes=found.st_size)
+        elif is_kept:
+            self._keep_content(path, given)
 
-            original = content(path)
-            if original is not None:
-                self._announce("overwritten", path, original=original)
+    def _was_read(self, *paths):
+        return self.inputs is not None and any(self.inputs.has_read(path) for path in paths)
+
+    def _keep_content(self, path, given):
+        from py_hooks.advice.ledger import MAX_ORIGINAL_BYTES, content
+
+        if not self._is_noted("overwritten", path, given):
+            return
+        original = content(path)
+        if original is None:
+            what = f"the script overwrites `{places.display_path(path)}`, which was there before"
+            self._say_cause(f"{what} and holds more than {MAX_ORIGINAL_BYTES >> 20} MiB", is_repeatable=True)
+        else:
+            self._announce("overwritten", path, given, original=original)
 
     def reading(self, file):
         """The script is about to open a file for reading: noted as an input, unless the trial has written it."""
         path = _absolute(file)
-        if path is None:
+        if path is None or (path, "read") in self._settled:
             return
         if self._saved and self._is_saved(path):
             self.reading_saved(path)
-        elif path not in self._written and path not in self._noted and not self._is_of_trial(path):
-            self.inputs.reading(path)
+            return
+        self._settle(path, "read")
+        found = self._followed(path)
+        if found in self._written or self._is_of_trial(found) or found in self._noted:
+            return
+        self.inputs.reading(path)
 
     def making(self, directory):
         """The script is about to make a directory."""
-        path = _absolute(directory)
-        if path is not None and not os.path.lexists(path):
-            self._announce("made", path)
+        self.entering(directory, "made")
+
+    def entering(self, file, kind="created"):
+        """The script is about to make a link or a directory.
+
+        Returns:
+            Whether there is nothing yet.
+        """
+        given = _absolute(file)
+        path = self._entry(given)
+        if path is None or os.path.lexists(path):
+            return False
+        self._written.add(path)
+        if path not in self._noted:
+            self._announce(kind, path, given)
+        self._forget_paths(kind != "made")
+        return True
+
+    def removing(self, file):
+        """The script is about to remove a file, a link or an empty directory."""
+        given = _absolute(file)
+        path = self._entry(given)
+        if path is None or not os.path.lexists(path) or self._pid != os.getpid():
+            return
+        self._forget_paths(os.path.islink(path))
+        known = self._noted.get(path, ())
+        if "removed" in known:
+            if self._withdrawn.pop(path, None) is not None:
+                self._keep(lambda ledger: ledger.keep_again(path, known["removed"]), path)
+                self._expect_writes(path)
+        elif not _ABSENT.intersection(known):
+            self._remove(path, given)
+            self._expect_writes(path)
+
+    def _remove(self, path, given):
+        if not self._is_noted("removed", path, given):
+            return
+        ledger = self.ledger()
+        with self._lock:
+            if ledger.is_open():
+                is_kept = self._keep(lambda ledger: ledger.keep(path, ledger.count), path)
+            else:
+                is_kept = self._keep(lambda ledger: ledger.keep(path, len(self._waiting), self._keeping(ledger)), path)
+            if is_kept:
+                self._announce("removed", path, given)
+
+    def _keep(self, keep, path):
+        """Whether a thing of before was kept that the script removes or moves."""
+        from py_hooks.advice.ledger import TooLarge
+
+        try:
+            keep(self.ledger())
+            return True
+        except TooLarge as error:
+            why = str(error)
+        except OSError as error:
+            why = error.strerror or "it cannot be kept"
+        self._say_cause(f"the script removes `{places.display_path(path)}`, which was there before ({why})")
+        return False
+
+    def _say_cause(self, cause, is_repeatable=False):
+        """Says why the run cannot be resumed exactly; once the trial has begun."""
+        if self.calls is None or not self.calls.begun:
+            self._causes.append((cause, is_repeatable))
+        elif is_repeatable:
+            self._say_inexact(cause)
+        else:
+            self.calls.refuse_exactness(cause)
+
+    def _keeping(self, ledger):
+        if self._kept is None:
+            import atexit
+
+            self._kept = ledger.make_keeping()
+            atexit.register(self._drop_kept)
+        return self._kept
+
+    def _drop_kept(self):
+        """The script has trained nothing: there is no trial that what it removed would be kept for."""
+        if self._kept is not None and self._pid == os.getpid():
+            self.ledger().drop_keeping(self._kept)
+            self._kept = None
+
+    def moving(self, src, dst):
+        """The script is about to rename something."""
+        given, given_target = _absolute(src), _absolute(dst)
+        source, target = self._entry(given), self._entry(given_target)
+        if source is None or target is None or not os.path.lexists(source) or self._pid != os.getpid():
+            return
+        if os.path.lexists(target) and os.path.samestat(os.lstat(source), os.lstat(target)):
+            # Nothing is done to two names of one file.
+            return
+        is_folder = os.path.isdir(source) and not os.path.islink(source)
+        is_new = target not in self._noted and not os.path.lexists(target)
+        if is_folder:
+            self._move_folder(source, target, is_new)
+        else:
+            self.removing(source)
+        if os.path.lexists(target):
+            self.removing(target)
+        elif is_new:
+            self._announce("created", target, given_target)
+        if is_folder and is_new:
+            self._whole.add(target)
+        self._written.add(target)
+        self._forget_paths()
+
+    def _move_folder(self, source, target, is_new):
+        """What is in a folder is removed with it; and made with it, if the target has been something else before."""
+        if _ABSENT.intersection(self._noted.get(source, ())) and (is_new or "created" in self._noted.get(target, ())):
+            return
+        found = self._listed_to_remove(source)
+        if not is_new:
+            for place, paths in found:
+                self._enter_moved(source, target, place, paths)
+        self._remove_all(found)
+
+    def removing_folder(self, file):
+        """The script is about to remove a folder with all that is in it."""
+        path = self._entry(_absolute(file))
+        if path is not None and os.path.isdir(path) and not os.path.islink(path):
+            self._remove_all(self._listed_to_remove(path))
+
+    def _listed_to_remove(self, folder):
+        """`(folder, paths in it)` of a folder and of those in it, the outer ones first."""
+        found, count = [], 0
+        for place, folders, names in os.walk(folder):
+            links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+            found.append((place, [os.path.join(place, name) for name in names + links]))
+            count += len(found[-1][1]) + 1
+            if count > MAX_MOVED:
+                what = f"the script moves `{places.display_path(folder)}`, which was there before"
+                self._say_cause(f"{what} and holds more than {MAX_MOVED} files")
+                return []
+        return found
+
+    def _remove_all(self, found):
+        for place, paths in reversed(found):
+            for path in [*paths, place]:
+                self.removing(path)
+
+    def _enter_moved(self, source, target, place, paths):
+        for path in [place, *paths]:
+            moved = target + path[len(source):]
+            self._written.add(moved)
+            if moved not in self._noted and not os.path.lexists(moved):
+                self._announce("made" if path == place else "created", moved, moved)
+
+    def changing(self, file):
+        """The script is about to change the mode, the owner or the times of a file or a directory."""
+        given = _absolute(file)
+        if given is None or len(self._waiting) == MAX_WAITING:
+            return
+        path = self._followed(given)
+        known = self._noted.get(path, ())
+        if path in self._withdrawn:
+            self._do_again(path, ("changed",))
+        if "changed" in known or ("removed" in known and path not in self._withdrawn):
+            return
+        try:
+            found = os.stat(path)
+        except OSError:
+            return
+        if not _ABSENT.intersection(known) or (found.st_dev, found.st_ino) in self._inodes:
+            from py_hooks.advice.ledger import times_of
+
+            self._announce("changed", path, given, mode=stat.S_IMODE(found.st_mode), times=times_of(found))
+
+    def _do_again(self, path, kinds=("appended", "overwritten")):
+        """The replay does again what was taken back."""
+        known = self._withdrawn.get(path, {}) if self._pid == os.getpid() else {}
+        for kind in set(kinds).intersection(known):
+            self.ledger().again(kind, known[kind])
+
+    def _expect_writes(self, path):
+        """A file of before has another name, under which it may be written."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return
+        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in self._inodes:
+            if not _ABSENT.intersection(self._noted.get(path, ())):
+                self._inodes.add((found.st_dev, found.st_ino))
+
+    def _settle(self, path, mode):
+        """What is opened again in the same way needs no more, until entries of directories change."""
+        if len(self._settled) >= MAX_WAITING:
+            self._settled.clear()
+        self._settled.add((path, mode))
+
+    def _forget_paths(self, are_links_changed=True):
+        if are_links_changed:
+            self._folders_found.clear()
+        self._settled.clear()
+
+    def _entry(self, path):
+        """The path of an entry in its real directory."""
+        if path is None:
+            return None
+        folder, name = os.path.split(path)
+        real = self._folders_found.get(folder)
+        if real is None:
+            if len(self._folders_found) > MAX_MOVED:
+                self._folders_found.clear()
+            real = self._folders_found[folder] = os.path.realpath(folder)
+        return os.path.join(real, name)
+
+    def _followed(self, path):
+        """The path of the file that is opened by a path."""
+        path = self._entry(path)
+        return os.path.realpath(path) if os.path.islink(path) else path
 
     def logging(self, path):
         """A file was begun that grows with the training, and that a replay does not write again."""
         self._written.add(path)
-        self._announce("logged", path, is_kept_in_caches=True)
+        self._announce("logged", path, path, is_kept_in_caches=True)
 
     def restore_logged(self, lengths):
         """Brings back those files, as long as they were at the checkpoint, and forgets later ones.
@@ -327,33 +689,39 @@ class Files:
         self._written.update(restored)
         return restored
 
-    def _announce(self, kind, path, is_kept_in_caches=False, **more):
-        if path in self._noted or self._is_of_trial(path) or self._pid != os.getpid():
-            return
+    def _is_noted(self, kind, path, given, is_kept_in_caches=False):
+        """Whether a change is one that goes into the journal."""
+        if kind in self._noted.get(path, ()) or self._is_of_trial(path) or self._pid != os.getpid():
+            return False
+        if kind in _ABSENT and self._whole and any(_is_in(path, folder) and path != folder for folder in self._whole):
+            return False
         is_kept = is_kept_in_caches or self._is_work(path)
-        if (not is_kept and places.is_in_cache(path)) or (self.calls is not None and self.calls.in_composite):
+        return not ((not is_kept and places.is_in_cache(given)) or (self.calls is not None and self.calls.in_composite))
+
+    def _announce(self, kind, path, given, is_kept_in_caches=False, original=None, **more):
+        if not self._is_noted(kind, path, given, is_kept_in_caches):
             return
         with self._lock:
             if self._ledger is not None and self._ledger.is_open():
                 try:
-                    self._note(kind, path, more)
+                    number = self._ledger.add(kind, path, original=original, **more)
                 except OSError as error:
                     # Of the ledger's own file, and not of the one that the script opens.
                     from py_hooks.advice.calls import stop_for_file
 
                     stop_for_file(self.calls, self._ledger.path, error)
             elif len(self._waiting) < MAX_WAITING:
-                self._waiting.append((kind, path, more))
-
-    def _note(self, kind, path, more):
-        self._noted.add(path)
-        self._ledger.add(kind, path, **more)
+                number = len(self._waiting)
+                self._waiting.append((kind, path, original, more))
+            else:
+                return
+            self._noted.setdefault(path, {})[kind] = number
 
     def _is_of_trial(self, path):
-        return _is_in(path, self._trial.directory) and not self._is_work(path)
+        return any(_is_in(path, directory) for directory in self._directories) and not self._is_work(path)
 
     def _is_work(self, path):
-        return _is_in(path, os.path.join(self._trial.directory, _WORK))
+        return any(_is_in(path, os.path.join(directory, _WORK)) for directory in self._directories)
 
     # -- files of recorded calls -----------------------------------------------------------------------------------
 
@@ -363,6 +731,7 @@ class Files:
         if path is not None:
             self.opening(path, "w")
             self._saved.add(path)
+            self._settled.clear()
             self._told.discard(path)
 
     def saved_paths(self):
@@ -396,7 +765,10 @@ class Files:
         path = _absolute(file)
         if path is None:
             return
-        self._written.add(path)
+        changed = self._followed(path)
+        self._written.update((path, changed))
+        self._do_again(changed)
+        self._settled.clear()
         self._saved.add(path)
         self._told.discard(path)
         folders, names = self._folders.get(path, ((), ()))
@@ -412,6 +784,7 @@ class Files:
 
     def _save(self, path):
         """Something saved was copied or moved to a path: there it belongs to the checkpoints, too."""
+        self._settled.clear()
         if self.calls.replaying:
             self.replace_saved(path)
         else:
@@ -471,6 +844,25 @@ def replace_in_os(name, in_place, note):
     setattr(os, name, replaced)
 
 
+def _at(path, dir_fd):
+    """A path that is relative to an open directory."""
+    if dir_fd is None or not isinstance(dir_fd, int):
+        return path
+    folder, name = _path_of(dir_fd), _absolute(path)
+    if folder is None or name is None:
+        return None
+    return os.path.join(folder, os.fsdecode(path))
+
+
+def _path_of(descriptor):
+    """What an open descriptor is called; None for what has no name."""
+    try:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return None
+    return path if path.startswith("/") and os.path.lexists(path) else None
+
+
 def _is_in(path, folder):
     return path == folder or path.startswith(folder + os.sep)
 
@@ -486,7 +878,7 @@ def _listed(folder):
 
 
 def _absolute(file):
-    """The absolute path of a file argument, None for a descriptor or a stream. Devices and /proc are nobody's files."""
+    """The absolute path of a file argument, None for a descriptor or a stream. Devices and /proc are nobody's."""
     if isinstance(file, bytes):
         file = os.fsdecode(file)
     elif hasattr(file, "__fspath__"):
@@ -494,4 +886,4 @@ def _absolute(file):
     if not isinstance(file, str):
         return None
     path = os.path.abspath(file)
-    return None if path.startswith(("/dev/", "/proc/", "/sys/")) else path
+    return None if path.startswith(("/dev/", "/proc/", "/sys/")) and not path.startswith("/dev/shm/") else path

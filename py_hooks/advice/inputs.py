@@ -48,7 +48,7 @@ class Inputs:
             return
         with self._lock:
             place = _place()
-            found = _checksum(path) if place is not None else None
+            found = checksum(path) if place is not None else None
             self._read[path] = None
             if found is None:
                 return
@@ -112,7 +112,7 @@ def _place():
     return ("?", 0) if frame is None else (places.display_path(frame.f_code.co_filename), frame.f_lineno)
 
 
-def _checksum(path):
+def checksum(path):
     """`[size, crc32]` of a regular file; None for anything else. What cannot be read, the script will hear of."""
     if not os.path.isfile(path):
         # A pipe must not even be opened: closing it again would end its writer.

@@ -1,42 +1,83 @@
-"""The ledger of a trial: what its starts made or changed on disk, so that the next one finds what the first one found.
+"""The journal of a trial: what its starts made or changed on disk, so that the next one finds what the first one found.
 
-`files.jsonl` in the trial directory, a line for each path, written before what it announces happens:
+`files.jsonl` in the trial directory: a line for each change, written before the change is made.
 
     {"created": path}                    was not there: moved to `aside/` by a start, whatever it holds then
-    {"appended": path, "bytes": n}       was n bytes long: cut back to that, the rest goes to `aside/`
-    {"overwritten": path}                was read before: goes to `aside/`, and its first content, kept in `originals/`,
-                                         takes its place
     {"logged": path}                     was not there, and grows with the training (event files): moved to `aside/`
                                          like what was created; at the resume point it comes back, cut to its length
                                          at the checkpoint, and what was begun after that is given up
-    {"made": path}                       a directory: removed if nothing is left in it
+    {"made": path}                       a directory that was not there: moved to `aside/` if nothing is left in it
+    {"removed": path}                    was there (a file, a link, an empty directory), and was removed, moved or
+                                         replaced: the thing itself lies in `originals/` (a hard link) and goes home
+    {"appended": path, "bytes": n}       was n bytes long: cut back to that, the rest goes to `aside/`
+    {"overwritten": path}                its first content, kept in `originals/`, is written into it; what it holds
+                                         goes to `aside/`
+    {"changed": path, "mode": m, "times": [a, b]}   its mode and its times: set again, those that it has go to `aside/`
+    {"given_up": path}                   something else has changed it between two starts: it is left as it is, and the
+                                         lines before this one are none
 
-A path below the directory that the trial was started in is relative to the trial directory, if that lies there too: a
-trial that was moved or copied together with its files is a trial of its own.
+A start takes the changes back from the last line to the first (`withdraw`). What the replay does not make again is made
+again from the first line to the last (`put_back`): when the process ends, or at the next start. A path may have
+several lines, each for what it changed: a file that was appended to and then removed goes home and is cut. Files are
+named by the number of the line, from 0. A path below the directory that the trial was started in is relative to the
+trial directory, if that lies there too: a trial that was moved or copied with its files is a trial of its own.
 
-What is set aside goes back where the replay has not made it again: when the process ends, or at the next start. Files
-in `aside/` and `originals/` are named by the number of their line, from 0. If we die between a line and what it
+Each step can be repeated, and we may die between any two. What lies in `originals/` is away from its place: without it
+a removal is taken back. A file in `aside/` says the same of the other lines. If we die between a line and what it
 announces, the line names something that is as it was, which withdrawing leaves alone. A torn line is none.
 """
+import errno
 import io
 import json
 import os
+import stat
+
+# Not `os`: its functions are replaced, and note what they are called for.
+import posix
 
 _FILE_NAME = "files.jsonl"
 
 # A larger file is not copied before it is overwritten: a start that reads it again ends with exit code 76 (`inputs`).
 MAX_ORIGINAL_BYTES = 64 << 20
 
+# Of all that was removed and has no other name: it needs its room for as long as the trial does.
+MAX_REMOVED_BYTES = 1 << 30
+
+# In `aside/`: what is there was put there by the rules of `put_back`. Before these a file there told nothing by itself.
+_RULES = "rules-2"
+
+# In `aside/`, behind a number: what was set aside before a replay appended again.
+_LONGER = ".longer"
+
+# Behind a path: what is not yet whole.
+_NEW = ".pedl-new"
+
+_COPIED_AT_ONCE = 1 << 20
+
+ABSENT = frozenset(["created", "logged", "made"])
+KINDS = ABSENT | {"removed", "appended", "overwritten", "changed", "given_up"}
+
+# What the files were when a process ended.
+_SEEN_NAME = "files_seen.json"
+
+# So many are looked at when a process ends.
+_MAX_SEEN = 1000
+
+
+class TooLarge(Exception):
+    """What a script removes or overwrites cannot be kept."""
+
 
 class Ledger:
-    """The ledger of the trial in a directory, which need not exist before `open`.
+    """The journal of the trial in a directory, which need not exist before `open`.
 
     Args:
         directory: the trial directory.
         started_in: the directory that the trial was started in.
 
     Attributes:
-        path: the ledger's own file.
+        path: the journal's own file.
+        count: the lines that it has: the number of the next one.
     """
 
     def __init__(self, directory, started_in):
@@ -44,66 +85,92 @@ class Ledger:
         self._around = os.path.join(started_in, "")
         self.path = os.path.join(directory, _FILE_NAME)
         self._file = None
-        self._count = 0
+        self.count = 0
+        self._removed_bytes = 0
 
     def exists(self):
-        """Whether an earlier start has begun a ledger."""
+        """Whether an earlier start has begun a journal."""
         return os.path.exists(self.path)
 
-    def paths(self):
-        """All paths that it names."""
-        return [path for _, path, _ in self._entries()]
+    def lines(self):
+        """`(kind, path, number)` of each line."""
+        return [(_kind(entry), path, number) for number, path, entry in self._entries()]
 
     # -- before the script -----------------------------------------------------------------------------------------
 
     def withdraw(self):
-        """Takes away what earlier starts made. Nothing is lost, whenever we die.
+        """Takes back what earlier starts made and changed. Nothing is lost, whenever we die.
 
         Returns:
-            The directories that had to stay: something is in them that the ledger does not name.
+            The directories that had to stay: something is in them that the journal does not name.
         """
-        self.put_back()
+        self._adopt()
+        self._give_up_changed()
         entries = self._entries()
         if not entries:
             return set()
-        os.makedirs(os.path.join(self._directory, "aside"), exist_ok=True)
-        for number, path, entry in entries:
-            aside = self._place("aside", number)
-            if "created" in entry or "logged" in entry:
-                _move(path, aside)
-            elif "appended" in entry:
-                _cut(path, entry["bytes"], aside)
-            elif "overwritten" in entry:
-                self._restore(path, number, aside)
-        made = [path for _, path, entry in reversed(entries) if "made" in entry and os.path.isdir(path)]
-        for path in made:
-            if not os.listdir(path):
-                os.rmdir(path)
-        return {path for path in made if os.path.isdir(path)}
+        self._convert(entries)
+        self.put_back()
+        left = set()
+        for number, path, entry in reversed(entries):
+            if not _UNDO[_kind(entry)](path, self._place("aside", number), self._place("originals", number), entry):
+                left.add(path)
+        return {path for path in left if os.path.isdir(path)}
 
-    def put_back(self, but=frozenset()):
-        """Puts back what was withdrawn, where the replay has not made it again.
+    def put_back(self, but=frozenset(), only=None):
+        """Makes the changes again that were taken back, if the replay has not made them.
 
         Args:
             but: paths that the replay has written, whatever became of them since.
+            only: the one path that is meant; None for all.
         """
         for number, path, entry in self._entries():
-            aside = self._place("aside", number)
-            if path in but or not os.path.lexists(aside):
+            if only is not None and path != only:
                 continue
-            if ("created" in entry or "logged" in entry) and _is_missing(path, aside):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                _move(aside, path)
-            elif "appended" in entry and os.path.isfile(path) and os.path.getsize(path) == entry["bytes"]:
-                _write(path, _read(aside), "a")
-            elif "overwritten" in entry and _read(path) == _read(self._place("originals", number)):
-                _move(aside, path)
+            places = self._place("aside", number), self._place("originals", number)
+            _REDO[_kind(entry)](path, *places, entry=entry, is_written=path in but)
+
+    def given_up(self):
+        """The paths that something else has changed between two starts."""
+        return [self.resolved(entry["given_up"]) for _, entry in self._all() if "given_up" in entry]
+
+    def note_seen(self):
+        """The process ends: notes what its files are, and where none is."""
+        seen, held = {}, _held()
+        for number, path, entry in self._entries():
+            if _kind(entry) not in ("made", "logged", "changed") and path not in held and len(seen) < _MAX_SEEN:
+                seen[number] = _state(path)
+        if seen:
+            _write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
+
+    def _give_up_changed(self):
+        """Files that something else has changed since the process ended are the user's."""
+        name = os.path.join(self._directory, _SEEN_NAME)
+        seen = json.loads((_read(name) or b"{}").decode())
+        paths = []
+        for number, path, _ in self._entries():
+            if str(number) in seen and path not in paths and _has_changed(path, seen[str(number)]):
+                paths.append(path)
+        if paths:
+            self.open()
+            for path in paths:
+                self.add("given_up", path)
+        _discard(name)
+
+    def again(self, kind, number):
+        """The replay is about to make a change again: what was set aside of it is of no more use."""
+        aside = self._place("aside", number)
+        if kind == "appended" and os.path.lexists(aside):
+            # If the replay does not come as far, there is more than it appends.
+            posix.rename(aside, aside + _LONGER)
+        elif kind in ("overwritten", "changed"):
+            _discard(aside)
 
     def restore_logged(self, lengths):
         """Puts back the files that grow with the training, as they were at a checkpoint.
 
         Args:
-            lengths: in bytes, by their names in the ledger. A file that has none was begun later, and is removed.
+            lengths: in bytes, by their names in the journal. A file that has none was begun later, and is removed.
 
         Returns:
             The paths of those that are there.
@@ -115,19 +182,31 @@ class Ledger:
                 continue
             length = lengths.get(self.stored(path))
             if length is None:
-                os.remove(aside)
+                _discard(aside)
                 continue
-            os.truncate(aside, min(length, os.path.getsize(aside)))
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            posix.truncate(aside, min(length, os.path.getsize(aside)))
             _move(aside, path)
             restored.append(path)
         return restored
 
-    def _restore(self, path, number, aside):
-        original = _read(self._place("originals", number))
-        if original is not None and _read(path) != original:
-            _move(path, aside)
-            _write(path, original)
+    def _convert(self, entries):
+        """Begins `aside/`; what an older version left there is put back by its own rules, or is old."""
+        folder = os.path.join(self._directory, "aside")
+        rules = os.path.join(folder, _RULES)
+        if os.path.lexists(rules):
+            return
+        for number, path, entry in entries:
+            aside, kind = self._place("aside", number), _kind(entry)
+            if not os.path.lexists(aside):
+                continue
+            if kind == "appended" and os.path.isfile(path) and os.path.getsize(path) == entry["bytes"]:
+                _write(path, _read(aside) or b"", "a")
+            elif kind == "overwritten" and _read(path) == _read(self._place("originals", number)):
+                _move(aside, path)
+            if kind in ("appended", "overwritten"):
+                _discard(aside)
+        _make_folders(folder)
+        _write(rules, b"")
 
     # -- while the script runs -------------------------------------------------------------------------------------
 
@@ -135,48 +214,148 @@ class Ledger:
         """Opens it for adding; the directory is there by now."""
         text = _read(self.path) or b""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(self.path, flags, 0o666)
+        self._file = posix.open(self.path, flags, 0o666)
         if text and not text.endswith(b"\n"):
-            os.write(self._file, b"\n")
-        self._count = len(text.splitlines())
+            posix.write(self._file, b"\n")
+        self.count = len(text.splitlines())
 
     def is_open(self):
         """Whether `add` may be called."""
         return self._file is not None
 
     def add(self, kind, path, original=None, **more):
-        """Adds a line; where a file is about to be overwritten, with what it holds."""
-        entry = dict({kind: self.stored(path)}, **more)
+        """Adds a line; if a file is about to be overwritten, with what it holds.
+
+        Returns:
+            Its number.
+        """
+        number = self.count
         if original is not None:
-            os.makedirs(os.path.join(self._directory, "originals"), exist_ok=True)
-            _write(self._place("originals", self._count), original)
-        os.write(self._file, (json.dumps(entry) + "\n").encode())
-        self._count += 1
+            self._make_originals()
+            _write(self._place("originals", number), original)
+        posix.write(self._file, (json.dumps(dict({kind: self.stored(path)}, **more)) + "\n").encode())
+        self.count += 1
+        return number
+
+    def adopt(self, folder, lines):
+        """Takes what a script changed before it trained, in one step: the first lines, and what was kept of it.
+
+        Args:
+            folder: what became of `originals/` until now; None if nothing was kept.
+            lines: `(kind, path, original, more)` of each, as for `add`.
+        """
+        entries = [dict({kind: self.stored(path)}, **more) for kind, path, _, more in lines]
+        if folder is not None:
+            entries[0]["kept"] = folder
+        for number, (_, _, original, _) in enumerate(lines):
+            if original is not None and folder is not None:
+                _write(os.path.join(folder, str(number)), original)
+            elif original is not None:
+                self._make_originals()
+                _write(self._place("originals", number), original)
+        posix.write(self._file, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
+        self.count += len(entries)
+        self._adopt()
+
+    def make_keeping(self):
+        """A hidden folder beside the trial directory to be: what stands for `originals/` until there is one."""
+        folder = os.path.dirname(self._directory)
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        kept = os.path.join(folder, f".pedl-kept-{posix.getpid()}")
+        _discard(kept)
+        posix.mkdir(kept, 0o700)
+        return kept
+
+    def drop_keeping(self, folder):
+        """The script has ended, and there is no trial."""
+        _discard(folder)
+
+    def _adopt(self):
+        for _, _, entry in self._entries()[:1]:
+            folder, originals = entry.get("kept"), os.path.join(self._directory, "originals")
+            if folder is not None and os.path.isdir(folder) and not os.path.lexists(originals):
+                _move(folder, originals)
+
+    def keep(self, path, number, folder=None, is_copied=False):
+        """Keeps what is about to be removed: by a second name, on another file system by a copy.
+
+        Args:
+            path: a file, a link or a directory, whose content does not count.
+            number: of its line.
+            folder: what stands for `originals/` before the trial has begun.
+            is_copied: the file itself is about to be changed.
+        """
+        found = posix.lstat(path)
+        if folder is None:
+            self._make_originals()
+        kept = os.path.join(folder, str(number)) if folder is not None else self._place("originals", number)
+        _discard(kept)
+        if stat.S_ISDIR(found.st_mode):
+            posix.mkdir(kept)
+            posix.chmod(kept, stat.S_IMODE(found.st_mode))
+            return
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not is_copied:
+            self._removed_bytes += found.st_size
+            if self._removed_bytes > MAX_REMOVED_BYTES:
+                self._removed_bytes -= found.st_size
+                raise TooLarge(f"more than {MAX_REMOVED_BYTES >> 30} GiB")
+        try:
+            if is_copied:
+                raise OSError
+            posix.link(path, kept, follow_symlinks=False)
+        except OSError:
+            if stat.S_ISLNK(found.st_mode):
+                posix.symlink(posix.readlink(path), kept)
+            elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_ORIGINAL_BYTES:
+                raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system")
+            elif found.st_nlink > 1 and not is_copied:
+                raise TooLarge("it has other names, on another file system than the trial")
+            else:
+                _copy_whole(path, kept)
+
+    def keep_again(self, path, number, is_copied=False):
+        """The replay is about to remove what went home: it is kept as before."""
+        if not os.path.lexists(self._place("originals", number)) and os.path.lexists(path):
+            self.keep(path, number, is_copied=is_copied)
+
+    def _make_originals(self):
+        _make_folders(os.path.join(self._directory, "originals"))
 
     def _place(self, folder, number):
         return os.path.join(self._directory, folder, str(number))
 
     def _entries(self):
-        """`(number of the line, path, entry)` of each line."""
+        """`(number of the line, path, entry)` of each line that counts."""
+        found = []
+        for number, entry in self._all():
+            kind = _kind(entry)
+            path = self.resolved(entry[kind])
+            if kind == "given_up":
+                found = [line for line in found if line[1] != path]
+            else:
+                found.append((number, path, entry))
+        return found
+
+    def _all(self):
         found = []
         for number, line in enumerate((_read(self.path) or b"").split(b"\n")[:-1]):
             try:
                 entry = json.loads(line.decode())
             except ValueError:
                 continue
-            path = next(iter(entry.values()), None) if isinstance(entry, dict) else None
-            if not isinstance(path, str):
-                # Not a line of ours.
-                continue
-            found.append((number, self.resolved(path), entry))
+            kind = _kind(entry) if isinstance(entry, dict) else None
+            if kind is not None and isinstance(entry[kind], str):
+                # Another line is none of ours.
+                found.append((number, entry))
         return found
 
     def resolved(self, name):
-        """The absolute path of what stands in the ledger."""
+        """The absolute path of what stands in the journal."""
         return os.path.normpath(os.path.join(self._directory, name))
 
     def stored(self, path):
-        """A path as it stands in the ledger: relative where it can move, or be copied, together with the trial."""
+        """A path as it stands in the journal: relative if it can move, or be copied, together with the trial."""
         if path.startswith(self._around) and self._directory.startswith(self._around):
             return os.path.relpath(path, self._directory)
         return path
@@ -189,16 +368,218 @@ def content(path):
     return _read(path)
 
 
+def _kind(entry):
+    return next((kind for kind in entry if kind in KINDS), None)
+
+
+# -- each kind of line: taken back, and made again ---------------------------------------------------------------------
+#
+# What takes a change back returns whether nothing of it is left.
+
+
+def _undo_created(path, aside, original, entry):
+    if os.path.lexists(path):
+        _move(path, aside)
+    else:
+        _discard(aside)
+    return True
+
+
+def _redo_created(path, aside, original, entry, is_written):
+    if not is_written and os.path.lexists(aside) and _is_missing(path, aside):
+        _move(aside, path)
+    elif is_written and not os.path.lexists(path):
+        # The replay has made it and removed it.
+        _discard(aside)
+
+
+def _undo_made(path, aside, original, entry):
+    if _is_folder(path) and os.listdir(path):
+        return False
+    return _undo_created(path, aside, original, entry)
+
+
+def _redo_made(path, aside, original, entry, is_written):
+    if not is_written and os.path.lexists(aside) and not os.path.lexists(path):
+        _move(aside, path)
+    elif is_written:
+        _discard(aside)
+
+
+def _undo_removed(path, aside, original, entry):
+    if not os.path.lexists(original):
+        return True
+    if _is_same(path, original):
+        # It was not removed, or we died before we had moved it home on another file system.
+        _discard(original)
+    elif _is_folder(original) and _is_folder(path):
+        # What the trial put into it has lines of its own.
+        posix.chmod(path, stat.S_IMODE(posix.lstat(original).st_mode))
+        posix.rmdir(original)
+    else:
+        _undo_created(path, aside, original, entry)
+        _move(original, path)
+    return True
+
+
+def _redo_removed(path, aside, original, entry, is_written):
+    if is_written:
+        if os.path.lexists(original):
+            _discard(aside)
+        return
+    if not os.path.lexists(original) and os.path.lexists(path):
+        if _is_folder(path) and os.listdir(path):
+            return
+        _make_folders(os.path.dirname(original))
+        _move(path, original)
+    if os.path.lexists(aside) and not os.path.lexists(path):
+        _move(aside, path)
+
+
+def _undo_appended(path, aside, original, entry):
+    length, longer = entry["bytes"], _read(aside + _LONGER) or b""
+    if os.path.isfile(path) and os.path.getsize(path) >= length:
+        with io.FileIO(path) as file:
+            file.seek(length)
+            rest = file.readall()
+        if longer.startswith(rest):
+            rest = longer
+        if rest:
+            _write(aside, rest)
+        posix.truncate(path, length)
+    return True
+
+
+def _redo_appended(path, aside, original, entry, is_written):
+    length = entry["bytes"]
+    if not is_written and os.path.isfile(path) and os.path.isfile(aside) and os.path.getsize(path) >= length:
+        posix.truncate(path, length)
+        _write(path, _read(aside), "a")
+    _discard(aside)
+    if is_written:
+        _discard(aside + _LONGER)
+
+
+def _undo_overwritten(path, aside, original, entry):
+    if os.path.isfile(path) and os.path.isfile(original) and not _is_equal(path, original):
+        _copy_whole(path, aside)
+        # Into the file itself: it may have other names, and its owner and mode are its own.
+        _copy(original, path)
+    return True
+
+
+def _redo_overwritten(path, aside, original, entry, is_written):
+    if not is_written and os.path.isfile(path) and os.path.isfile(aside):
+        _copy(aside, path)
+    _discard(aside)
+
+
+def _undo_changed(path, aside, original, entry):
+    if os.path.exists(path):
+        found = posix.stat(path)
+        _write(aside, json.dumps({"mode": stat.S_IMODE(found.st_mode), "times": times_of(found)}).encode())
+        _set(path, entry)
+    return True
+
+
+def _redo_changed(path, aside, original, entry, is_written):
+    text = _read(aside)
+    if text and os.path.exists(path):
+        _set(path, json.loads(text.decode()))
+    _discard(aside)
+
+
+_UNDO = {
+    "created": _undo_created, "logged": _undo_created, "made": _undo_made, "removed": _undo_removed,
+    "appended": _undo_appended, "overwritten": _undo_overwritten, "changed": _undo_changed,
+}  # fmt: skip
+_REDO = {
+    "created": _redo_created, "logged": _redo_created, "made": _redo_made, "removed": _redo_removed,
+    "appended": _redo_appended, "overwritten": _redo_overwritten, "changed": _redo_changed,
+}  # fmt: skip
+
+
+def times_of(found):
+    """When a file was read and changed last, of what `stat` returned."""
+    return [found.st_atime_ns, found.st_mtime_ns]
+
+
+def _set(path, entry):
+    posix.chmod(path, entry["mode"])
+    posix.utime(path, ns=tuple(entry["times"]))
+
+
+def _held():
+    """The files that this process has open: what they hold is not settled yet."""
+    held = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            held.add(posix.readlink(f"/proc/self/fd/{name}"))
+        except OSError:
+            continue
+    return held
+
+
+def _state(path):
+    """Size, time and checksum of a file; whether there is anything else."""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return os.path.lexists(path)
+    from py_hooks.advice.inputs import checksum
+
+    found = posix.stat(path)
+    return [found.st_size, found.st_mtime_ns, checksum(path)]
+
+
+def _has_changed(path, state):
+    """Whether there is something now that was not what it is when the process ended. A copy has another time."""
+    if not os.path.lexists(path) or state is True:
+        return False
+    if state is False:
+        return True
+    found = _state(path)
+    return found is True or (found[:2] != state[:2] and (found[0] != state[0] or found[2] != state[2]))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _is_folder(path):
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
 def _is_missing(path, aside):
     """Whether a path holds nothing that was made: no file, or one that only stands for what the replay has muted."""
     if not os.path.lexists(path):
         return True
-    is_empty = os.path.isfile(path) and not os.path.getsize(path)
-    return is_empty and (os.path.isdir(aside) or os.path.getsize(aside) > 0)
+    is_empty = os.path.isfile(path) and not os.path.islink(path) and not os.path.getsize(path)
+    return is_empty and (_is_folder(aside) or posix.lstat(aside).st_size > 0)
+
+
+def _is_same(path, other):
+    """Whether two paths are names of one file; on two file systems, whether they hold the same."""
+    try:
+        one, two = posix.lstat(path), posix.lstat(other)
+    except OSError:
+        return False
+    if one.st_dev == two.st_dev:
+        return one.st_ino == two.st_ino
+    return stat.S_ISREG(one.st_mode) and stat.S_ISREG(two.st_mode) and _is_equal(path, other)
+
+
+def _is_equal(path, other):
+    if os.path.getsize(path) != os.path.getsize(other):
+        return False
+    with io.FileIO(path) as one, io.FileIO(other) as two:
+        while True:
+            data = one.read(_COPIED_AT_ONCE)
+            if data != two.read(_COPIED_AT_ONCE):
+                return False
+            if not data:
+                return True
 
 
 def _read(path):
-    """The bytes of a file, past the `open` that scripts see; None where there is none."""
+    """The bytes of a file, past the `open` that scripts see; None if there is none."""
     try:
         with io.FileIO(path) as file:
             return file.readall()
@@ -208,38 +589,90 @@ def _read(path):
 
 def _write(path, data, mode="w"):
     """Writes or appends bytes, durably; a file that is written anew is whole or not there."""
-    target = path if mode == "a" else path + ".pedl-new"
+    target = path if mode == "a" else path + _NEW
     with io.FileIO(target, mode) as file:
         view = memoryview(data)
         while view:
             view = view[file.write(view):]
         os.fsync(file.fileno())
     if target != path:
-        os.rename(target, path)
+        posix.rename(target, path)
+
+
+def _copy(source, target):
+    """Copies what a file holds into one that may be there."""
+    with io.FileIO(source) as one, io.FileIO(target, "w") as two:
+        while True:
+            view = memoryview(one.read(_COPIED_AT_ONCE))
+            if not view:
+                break
+            while view:
+                view = view[two.write(view):]
+        os.fsync(two.fileno())
+
+
+def _copy_whole(source, target):
+    """Copies a file to a path, which then holds all of it or nothing; with its mode and times, and its owner if we may."""
+    new = target + _NEW
+    _copy(source, new)
+    found = posix.stat(source)
+    if posix.geteuid() == 0:
+        posix.chown(new, found.st_uid, found.st_gid)
+    posix.chmod(new, stat.S_IMODE(found.st_mode))
+    posix.utime(new, ns=tuple(times_of(found)))
+    posix.rename(new, target)
 
 
 def _move(source, target):
-    """Renames, or copies where the two are on different file systems. Nothing to do where the source is not there."""
-    if not os.path.lexists(source):
-        return
-    if os.path.isdir(target) and not os.path.islink(target):
-        # A folder would be moved into it.
-        import shutil
-
-        shutil.rmtree(target)
+    """Renames, or copies if the two are on different file systems. What was at the target is gone."""
+    _make_folders(os.path.dirname(target))
+    if _is_folder(target) or _is_folder(source) or _is_same(source, target):
+        # Two names of one file are not renamed into each other.
+        _discard(target)
     try:
-        os.replace(source, target)
-    except OSError:
-        import shutil
+        posix.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_entry(source, target + _NEW)
+        posix.rename(target + _NEW, target)
+        if _is_folder(source):
+            # It is there, or it is not.
+            posix.rename(source, source + ".pedl-old")
+            source += ".pedl-old"
+        _discard(source)
 
-        shutil.move(source, target)
+
+def _copy_entry(source, target):
+    """Copies a file, a link or a folder to another file system."""
+    _discard(target)
+    mode = posix.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        posix.symlink(posix.readlink(source), target)
+    elif stat.S_ISDIR(mode):
+        posix.mkdir(target)
+        for name in os.listdir(source):
+            _copy_entry(os.path.join(source, name), os.path.join(target, name))
+        posix.chmod(target, stat.S_IMODE(mode))
+    elif stat.S_ISREG(mode):
+        _copy_whole(source, target)
+    else:
+        posix.mknod(target, mode)
 
 
-def _cut(path, length, aside):
-    """Cuts a file to its first bytes; the rest is kept in `aside`, unless more is there from a start before."""
-    if not os.path.isfile(path) or os.path.getsize(path) <= length:
+def _discard(path):
+    """Removes what is there, if anything is."""
+    if _is_folder(path):
+        for name in os.listdir(path):
+            _discard(os.path.join(path, name))
+        posix.rmdir(path)
+    elif os.path.lexists(path):
+        posix.unlink(path)
+
+
+def _make_folders(path):
+    """`os.makedirs`, which would be noted."""
+    if not path or os.path.isdir(path):
         return
-    rest = _read(path)[length:]
-    if len(_read(aside) or b"") < len(rest):
-        _write(aside, rest)
-    os.truncate(path, length)
+    _make_folders(os.path.dirname(path))
+    posix.mkdir(path)

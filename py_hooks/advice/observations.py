@@ -219,6 +219,10 @@ class Observations:
         """Whether what is read of a file is noted elsewhere, or is nobody's business."""
         return self._files.has_saved(path) or inputs.is_left_out(path)
 
+    def bring_back(self, path):
+        """What a replay counts as done is as it was left."""
+        self._files.bring_back(path)
+
     def refuse_newer(self, path, found):
         """A file that is too large to be kept is read: whether it was there before the trial is looked at."""
         if found.st_mtime > self._began and not self._files.writes(path):
@@ -339,6 +343,7 @@ def _deed(observations, name, original):
                 answer = original(*args, **kwargs)
             except OSError as error:
                 if recorded is not None and isinstance(error, _DONE_BEFORE):
+                    observations.bring_back(args[-1])
                     return None
                 # It fails again, without us between.
                 observations.note(frame, name, path, at, _failure(error))

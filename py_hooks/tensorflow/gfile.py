@@ -33,9 +33,36 @@ def make_folders(original, path, *args, **kwargs):
 
 def rename(original, src, dst, *args, **kwargs):
     """`rename_v2`."""
-    if "://" not in os.fsdecode(dst):
+    if _is_local(src) and _is_local(dst):
+        recorder.CALLS.files.moving(src, dst)
+    return original(src, dst, *args, **kwargs)
+
+
+def copy(original, src, dst, *args, **kwargs):
+    """`copy_v2`."""
+    if _is_local(src):
+        recorder.CALLS.files.reading(src)
+    if _is_local(dst):
         recorder.CALLS.files.opening(dst, "w")
     return original(src, dst, *args, **kwargs)
+
+
+def remove(original, path, *args, **kwargs):
+    """`delete_file_v2`."""
+    if _is_local(path):
+        recorder.CALLS.files.removing(path)
+    return original(path, *args, **kwargs)
+
+
+def remove_folder(original, path, *args, **kwargs):
+    """`delete_recursively_v2`."""
+    if _is_local(path):
+        recorder.CALLS.files.removing_folder(path)
+    return original(path, *args, **kwargs)
+
+
+def _is_local(path):
+    return "://" not in os.fsdecode(path)
 
 
 def checkpoint(original, saver, *args, **kwargs):

@@ -23,5 +23,8 @@ ROWS = (
     Patch(_FILE_IO,   "FileIO.__init__",              gfile.opened,             "note which files are made"),
     Patch(_FILE_IO,   "create_dir_v2",                gfile.make_folders,       "note which files are made"),
     Patch(_FILE_IO,   "recursive_create_dir_v2",      gfile.make_folders,       "note which files are made"),
-    Patch(_FILE_IO,   "rename_v2",                    gfile.rename,             "note which files are made"),
+    Patch(_FILE_IO,   "rename_v2",                    gfile.rename,             "note which files are moved"),
+    Patch(_FILE_IO,   "copy_v2",                      gfile.copy,               "note which files are made"),
+    Patch(_FILE_IO,   "delete_file_v2",               gfile.remove,             "note which files are removed"),
+    Patch(_FILE_IO,   "delete_recursively_v2",        gfile.remove_folder,      "note which files are removed"),
 )

@@ -443,11 +443,21 @@ fn written_outside(ran: &Ran, work: &Path) -> Vec<PathBuf> {
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let paths = entries.filter_map(|entry| {
-        let kinds = ["created", "appended", "overwritten", "made"];
+        let kinds = [
+            "created",
+            "appended",
+            "overwritten",
+            "made",
+            "removed",
+            "changed",
+        ];
         let path = kinds.iter().find_map(|kind| entry[*kind].as_str())?;
         Some(PathBuf::from(path)).filter(|path| path.is_absolute() && !path.starts_with(work))
     });
-    paths.collect()
+    let mut paths: Vec<PathBuf> = paths.collect();
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 fn new_directory(above: &Path) -> Result<PathBuf, Failure> {

@@ -6,6 +6,7 @@ the rest of a process.
 
 import contextlib
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -20,26 +21,32 @@ from py_hooks.advice.ledger import Ledger
 
 # A start of a trial: what its first recorded call would do, then some lines of a script.
 START = """
-import atexit, os, sys, types
+import atexit, os, posix, sys, types
 from py_hooks.advice import files
 
-def in_place(original, module, before):
-    def replaced(*args, **kwargs):
-        answer = before(*args, **kwargs)
-        return original(*args, **kwargs) if answer is NotImplemented else answer
+class in_place:
+    def __init__(self, original, module, before):
+        self.original, self.before = original, before
 
-    return replaced
+    def __call__(self, *args, **kwargs):
+        answer = self.before(*args, **kwargs)
+        return self.original(*args, **kwargs) if answer is NotImplemented else answer
 
 directory = {directory!r}
-trial = types.SimpleNamespace(directory=directory)
+trial = types.SimpleNamespace(directory=directory, seed=1)
 files = files.Files(trial)
 if os.path.isdir(directory):
     files.withdraw()
     atexit.register(files.put_back)
 files.install(in_place)
-files.attach(types.SimpleNamespace(in_composite=False, begun=False))
-os.makedirs(directory, exist_ok=True)
-files.begin()
+said = []
+calls = types.SimpleNamespace(in_composite=False, begun=False, refuse_exactness=said.append)
+files.attach(calls)
+{before}
+if {begins}:
+    posix.mkdir(directory) if not os.path.isdir(directory) else None
+    files.begin()
+    calls.begun = True
 {script}
 """
 
@@ -48,8 +55,10 @@ files.begin()
 def start(tmp_path):
     """A function that runs lines of a script as a start of a trial in a directory."""
 
-    def run(script, dies=False):
-        lines = START.format(directory=str(tmp_path / "trial"), script=script + ("\nos._exit(9)" if dies else ""))
+    def run(script, dies=False, before=False, begins=True):
+        end = "\nos._exit(9)" if dies else ""
+        texts = (script, end) if before else ("", script + end)
+        lines = START.format(directory=str(tmp_path / "trial"), before=texts[0], script=texts[1], begins=begins)
         path = {"PYTHONPATH": ":".join(sys.path)}
         done = subprocess.run([sys.executable, "-c", lines], cwd=str(tmp_path), env=path, check=False)
         assert done.returncode == (9 if dies else 0)
@@ -136,7 +145,8 @@ except FileExistsError: os.open("held", os.O_RDWR)
 """
     start(script)
     names = [next(iter(entry.items())) for entry in ledger(tmp_path)]
-    assert names == [("created", "../lock"), ("appended", "../log.csv"), ("overwritten", "../emptied")]
+    expected = [("created", "../lock"), ("appended", "../log.csv"), ("overwritten", "../emptied"), ("overwritten", "../held")]
+    assert names == expected
     start(script)
     assert (tmp_path / "log.csv").read_text() == "before\nline\n"
     assert (tmp_path / "emptied").read_text() == "new"
@@ -297,3 +307,98 @@ def test_files_that_a_recorded_call_saved_belong_to_the_checkpoint(tmp_path, mon
     assert files.saved_paths() == [str(tmp_path / "best.h5")]
     files.replace_saved("best.h5")
     assert restored == [str(tmp_path / "best.h5")]
+
+
+INBOX = """
+for name in sorted(os.listdir('inbox')):
+    with open('inbox/' + name) as file: rows = file.read()
+    os.makedirs('done', exist_ok=True)
+    os.rename('inbox/' + name, 'done/' + name)
+"""
+
+
+def test_what_was_moved_before_the_trial_began_is_there_again(start, tmp_path):
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "1.csv").write_text("rows")
+    (tmp_path / "old").symlink_to("inbox")
+    script = INBOX + "assert rows == 'rows'\nos.remove('old')\nos.link('done/1.csv', 'first')\n"
+    for number in range(3):
+        start(script + "open('first', 'a').write('+')", before=True, dies=number < 2)
+    assert (tmp_path / "done" / "1.csv").read_text() == "rows+"
+    assert not os.path.lexists(str(tmp_path / "old"))
+    assert os.listdir(str(tmp_path / "inbox")) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["done", "first", "inbox", "trial"]
+
+
+def test_a_script_that_trains_nothing_leaves_nothing_of_ours(start, tmp_path):
+    (tmp_path / "stale").write_text("1")
+    start("os.remove('stale')", begins=False)
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_what_a_replay_does_not_remove_again_is_gone_again_behind_it(start, tmp_path):
+    (tmp_path / "stale").write_text("1")
+    (tmp_path / "folder").mkdir()
+    start("os.remove('stale'); os.rmdir('folder'); os.symlink('nothing', 'link')", dies=True)
+    gone = "assert open('stale').read() == '1' and os.path.isdir('folder') and not os.path.lexists('link')"
+    start(gone, dies=True)
+    start(gone)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "trial"]
+
+
+def test_what_others_change_between_two_starts_is_left_as_it_is(start, tmp_path):
+    (tmp_path / "inbox").write_text("1")
+    script = "open('mine', 'w').write('1'); open('log', 'a').write('1'); os.path.exists('inbox') and os.remove('inbox')"
+    start(script)
+    (tmp_path / "mine").write_text("of the user")
+    (tmp_path / "inbox").write_text("a new one")
+    (tmp_path / "log").touch()
+    start(
+        "assert open('mine').read() == 'of the user' and open('inbox').read() == 'a new one'\n"
+        "assert not os.path.exists('log')\n"
+        "assert sorted(said) == ['`%s` was changed by something else after the process had ended, and is left as it was'"
+        " % name for name in ('inbox', 'mine')], said"
+    )
+    assert (tmp_path / "mine").read_text() == "of the user"
+    assert (tmp_path / "inbox").read_text() == "a new one"
+    assert (tmp_path / "log").read_text() == "1"
+
+
+def test_what_cannot_be_kept_is_named(start, tmp_path):
+    (tmp_path / "large").write_bytes(bytes(100))
+    (tmp_path / "data").write_bytes(bytes(100))
+    start(
+        "from py_hooks.advice import ledger\nledger.MAX_REMOVED_BYTES = ledger.MAX_ORIGINAL_BYTES = 99\n"
+        "open('data', 'r+').close(); os.remove('large')\n"
+        "assert said == ['the script overwrites `data`, which was there before and holds more than 0 MiB',"
+        " 'the script removes `large`, which was there before (more than 0 GiB)'], said"
+    )
+
+
+def test_a_journal_of_an_older_version_is_read(start, tmp_path):
+    (tmp_path / "trial" / "aside").mkdir(parents=True)
+    (tmp_path / "trial" / "originals").mkdir()
+    lines = [{"created": "../w.h5"}, {"appended": "../log", "bytes": 1}, {"overwritten": "../state"}, {"appended": "../cut", "bytes": 1}]
+    (tmp_path / "trial" / "files.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "trial" / "originals" / "2").write_text("0")
+    # What is cut was withdrawn; what lies aside of the log is old.
+    (tmp_path / "trial" / "aside" / "1").write_text("2")
+    (tmp_path / "trial" / "aside" / "3").write_text("2")
+    for name, text in (("w.h5", "1"), ("log", "123"), ("state", "1"), ("cut", "1")):
+        (tmp_path / name).write_text(text)
+    begun = "assert not os.path.exists('w.h5') and [open(name).read() for name in ('log', 'state', 'cut')] == ['1', '0', '1']"
+    start(begun, dies=True)
+    start(begun)
+    assert [(tmp_path / name).read_text() for name in ("w.h5", "log", "state", "cut")] == ["1", "123", "1", "12"]
+
+
+def test_names_of_temporary_files_are_those_of_the_first_time(start, tmp_path):
+    script = (
+        "import tempfile\nfiles.watch_tempfile(tempfile)\n"
+        "open('names', 'a').write(tempfile.mkdtemp(dir='.') + tempfile.mkstemp(dir='.')[1] + '\\n')"
+    )
+    start(script, dies=True)
+    names = (tmp_path / "names").read_text()
+    start(script)
+    assert (tmp_path / "names").read_text() == names
+    assert len(list(tmp_path.iterdir())) == 4
