@@ -12,7 +12,7 @@
 //!
 //! **The restart rule.** A death by a signal that nobody sent through the supervisor is a crash: a
 //! segmentation fault, the kernel out of memory, `kill -9`. The trial is started again if the symlink
-//! `latest` points to another checkpoint than when that start began; without progress the same crash
+//! there is another newest checkpoint than when that start began; without progress the same crash
 //! would come again, for ever. With a `max_restarts` of 0 it is not. Two signals are a script's own
 //! doing and no crash: SIGINT, by which Python ends after an unhandled `KeyboardInterrupt`, and
 //! SIGPIPE, of a script that wants to die with its reader.

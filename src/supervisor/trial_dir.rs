@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pedl_core::checkpoint::Store;
 use pedl_core::directory::differing_fields;
 use pedl_core::event_stream::Stream;
 use pedl_core::events::{self, Journal};
@@ -67,8 +68,8 @@ pub(super) struct Identity {
 pub(super) struct Progress {
     /// Which trial it is: the next one in the same directory has another. `None` where there is none.
     pub(super) inode: Option<u64>,
-    /// The checkpoint to which `latest` points.
-    latest: Option<PathBuf>,
+    /// The batch of the newest checkpoint.
+    checkpoint: Option<u64>,
     /// The size of the journal.
     events_bytes: u64,
 }
@@ -76,13 +77,13 @@ pub(super) struct Progress {
 impl Progress {
     /// Whether there is a checkpoint now that was not there before.
     pub(super) fn has_new_checkpoint_since(&self, before: &Self) -> bool {
-        self.latest.is_some() && (self.inode, &self.latest) != (before.inode, &before.latest)
+        self.checkpoint.is_some()
+            && (self.inode, self.checkpoint) != (before.inode, before.checkpoint)
     }
 
     /// The batch of the newest checkpoint.
     pub(super) fn checkpoint(&self) -> Option<u64> {
-        let name = self.latest.as_ref()?.file_name()?.to_str()?;
-        name.rsplit('-').next()?.parse().ok()
+        self.checkpoint
     }
 
     /// Whether a trial was begun, or continued, since then.
@@ -188,7 +189,7 @@ impl TrialDir {
     pub(super) fn progress(&self) -> Progress {
         Progress {
             inode: self.inode(),
-            latest: fs::read_link(self.path.join("latest")).ok(),
+            checkpoint: Store::newest_batch(&self.path),
             events_bytes: self
                 .events()
                 .metadata()

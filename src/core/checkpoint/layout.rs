@@ -80,6 +80,11 @@ impl Layout {
         self.trial_dir.join(".latest-new")
     }
 
+    /// A name for a folder that was found at one of these two names.
+    pub(super) fn latest_aside(&self, number: u32) -> PathBuf {
+        self.trial_dir.join(format!("latest.{number}"))
+    }
+
     /// What `latest` says: a relative path, for it to stay right when the trial directory is moved.
     pub(super) fn link_target(&self, folder: &Path) -> PathBuf {
         folder
