@@ -22,8 +22,8 @@ use crate::trial::Launch;
 /// The version of `trial.json`.
 pub const SCHEMA: u32 = 1;
 
-const RECORD: &str = "trial.json";
-const LOCK: &str = "lock";
+pub(crate) const RECORD: &str = "trial.json";
+pub(crate) const LOCK: &str = "lock";
 
 /// What tells a trial directory from any other: the first that is made in it, and what a trial is lost without.
 const OURS: [&str; 3] = [LOCK, RECORD, CHECKPOINTS];

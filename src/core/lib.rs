@@ -15,6 +15,7 @@
 //! | [`checkpoint`] | checkpoints: layout, commit, fall back, retention |
 //! | [`retention`] | which checkpoints of an experiment stay |
 //! | [`inspect`] | checkpoints for people and tools |
+//! | [`live_copy`] | a copy of a trial that is trained meanwhile |
 //! | `metrics` | averages over a step |
 //! | [`events`] | the journal for people and tools |
 //! | `file` | files with their path |
@@ -30,6 +31,7 @@ pub mod event_stream;
 pub mod events;
 mod file;
 pub mod inspect;
+pub mod live_copy;
 mod metrics;
 pub mod retention;
 mod saver;

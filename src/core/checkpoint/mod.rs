@@ -107,7 +107,7 @@ mod tests;
 
 pub use fs::{FileSystem, ReadFile, RealFileSystem, Stat, WriteFile};
 pub use inspect::{Depth, Found};
-pub(crate) use layout::CHECKPOINTS;
+pub(crate) use layout::{CHECKPOINTS, LATEST, LATEST_NEW};
 pub use manifest::{KeptFile, Manifest, OwnFile, PackFile, StoredTensor};
 pub use reader::{Checkpoint, Newest};
 pub use writer::{Captured, Committed};
@@ -187,6 +187,21 @@ struct InUse {
     staging: BTreeSet<PathBuf>,
     /// How many hold a content, by its hash.
     contents: BTreeMap<String, usize>,
+}
+
+/// Names below the folder of checkpoints.
+impl Store<RealFileSystem> {
+    pub(crate) const MANIFEST: &'static str = layout::MANIFEST;
+    pub(crate) const CONTENTS: &'static str = layout::FILES;
+    pub(crate) const PACKS: &'static str = layout::TENSORS;
+
+    pub(crate) fn content_name(hash: &str) -> PathBuf {
+        Path::new(layout::FILES).join(hash)
+    }
+
+    pub(crate) fn pack_name(hash: &str) -> PathBuf {
+        Path::new(layout::TENSORS).join(format!("{hash}{}", layout::PACK))
+    }
 }
 
 impl Store<RealFileSystem> {
