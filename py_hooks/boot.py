@@ -26,6 +26,7 @@ class _Process:
         self._files = None
         self._offer = None
         self.clock = None
+        self._urandom = os.urandom
         # Those of the script, in their order; None where there are none.
         self.callbacks = None
         # What is done before the process is ended for an error, where nothing was intercepted yet.
@@ -94,19 +95,25 @@ class _Process:
             if draw is None:
                 from py_hooks.advice import clock
 
-                draw = clock.drawn(self._clock(), original)
+                draw = clock.drawn(self._clock())
             return draw(*args, **kwargs)
 
+        self._urandom = original
         os.urandom = _pedl.InPlace(original, "os", before)
 
     def _clock(self):
         # It is made when this is imported, before anything that it has to do with.
         import time  # noqa: F401
 
-        from py_hooks.advice import clock
+        from py_hooks.advice import clock, entropy
 
         if self.clock is None:
-            self.clock = clock.Clock(self._recorded_times())
+            state = self._recorded_times()
+            drawn = entropy.Entropy(self.trial.directory, state is not None, self._urandom)
+            try:
+                self.clock = clock.Clock(state, drawn)
+            except entropy.KeyLost as error:
+                self.stop(error)
         return self.clock
 
     def _recorded_times(self):
