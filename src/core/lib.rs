@@ -16,6 +16,7 @@
 //! | [`retention`] | which checkpoints of an experiment stay |
 //! | [`inspect`] | checkpoints for people and tools |
 //! | [`live_copy`] | a copy of a trial that is trained meanwhile |
+//! | [`secrets`] | what looks like a credential |
 //! | `metrics` | averages over a step |
 //! | [`events`] | the journal for people and tools |
 //! | `file` | files with their path |
@@ -35,6 +36,7 @@ pub mod live_copy;
 mod metrics;
 pub mod retention;
 mod saver;
+pub mod secrets;
 pub mod sequencer;
 pub mod training;
 pub mod trial;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pedl_core::checkpoint::Store;
-use pedl_core::directory::differing_fields;
+use pedl_core::directory::{CommandHash, describe_command, differing_fields};
 use pedl_core::event_stream::Stream;
 use pedl_core::events::{self, Journal};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -52,6 +52,9 @@ pub(super) struct Identity {
     pub(super) hash_seed: u32,
     pub(super) threads: u32,
     pub(super) command: Vec<String>,
+    /// Of a recorded one, if credentials were left out of it.
+    #[serde(default)]
+    pub(super) command_hash: Option<CommandHash>,
     #[serde(default)]
     pub(super) hyperparameters: Map<String, Value>,
     #[serde(default)]
@@ -334,8 +337,12 @@ impl Identity {
             )
         };
         let hint = "keep both with `--trial-dir DIR`, or begin a new trial with `--fresh`";
-        if self.command != asked.command || self.hyperparameters != asked.hyperparameters {
-            let describe = |of: &Self| describe(&of.command, &of.hyperparameters);
+        let is_same = match &self.command_hash {
+            Some(hash) => hash.is_of(&asked.command, &asked.hyperparameters),
+            None => self.command == asked.command && self.hyperparameters == asked.hyperparameters,
+        };
+        if !is_same {
+            let describe = |of: &Self| describe_command(&of.command, &of.hyperparameters);
             return Err(refusal("command")
                 .detail(format!("begun with: {}", describe(self)))
                 .detail(format!("run with: {}", describe(asked)))
@@ -377,15 +384,4 @@ fn shown(path: &Path) -> String {
         }
     }
     shown.display().to_string()
-}
-
-/// A command as one would type it, more or less.
-fn describe(command: &[String], hyperparameters: &Map<String, Value>) -> String {
-    let hyperparameters = hyperparameters
-        .iter()
-        .map(|(name, value)| format!("--hp {name}={value}"));
-    hyperparameters
-        .chain(command.iter().cloned())
-        .collect::<Vec<_>>()
-        .join(" ")
 }

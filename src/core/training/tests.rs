@@ -305,6 +305,56 @@ fn another_command_is_refused() {
 }
 
 #[test]
+fn credentials_of_a_command_stand_in_no_file_and_the_command_is_known_again() {
+    let (_directory, trial_dir) = stage();
+    let with = |token: &str, key: &str| {
+        let mut launch = launch(&trial_dir);
+        launch
+            .command
+            .extend(["--token".to_owned(), token.to_owned()]);
+        launch
+            .hyperparameters
+            .insert("api_key".to_owned(), key.into());
+        let mut training = Training::new(launch);
+        training.begin(facts()).map(|()| training)
+    };
+    let mut training = with("hidden-one", "hidden-two").expect("it is new");
+    train(&mut training, 1);
+    save(&mut training, 1);
+    drop(training);
+    for name in ["trial.json", events::FILE_NAME] {
+        let text = fs::read_to_string(trial_dir.join(name)).expect("it is there");
+        assert!(!text.contains("hidden"), "{text}");
+        assert_eq!(text.matches("[redacted]").count(), 2, "{text}");
+    }
+    assert_eq!(
+        with("hidden-one", "hidden-two")
+            .expect("it is the same")
+            .resume_call(),
+        1
+    );
+    for (token, key) in [("hidden-two", "hidden-two"), ("hidden-one", "hidden-one")] {
+        let error = with(token, key).expect_err("it is another");
+        assert_eq!(error.class(), Class::WrongCommand);
+        assert!(!error.to_string().contains("hidden"), "{error}");
+    }
+    // As an earlier version has begun it.
+    let path = trial_dir.join("trial.json");
+    let text = fs::read_to_string(&path).expect("it is there");
+    let mut record: Value = serde_json::from_str(&text).expect("it is JSON");
+    record["command"][4] = "hidden-one".into();
+    record["hyperparameters"]["api_key"] = "hidden-two".into();
+    record
+        .as_object_mut()
+        .expect("an object")
+        .remove("command_hash");
+    fs::write(&path, record.to_string()).expect("there is room");
+    with("hidden-one", "hidden-two").expect("it is the same");
+    let error = with("hidden-three", "hidden-two").expect_err("it is another");
+    assert!(!error.to_string().contains("hidden"), "{error}");
+}
+
+#[test]
 fn a_trial_that_another_process_began_meanwhile_is_refused() {
     let (_directory, trial_dir) = stage();
     drop(begun(&trial_dir));
