@@ -163,6 +163,13 @@ class _Process:
         if self._offer is not None:
             self._offer.tell()
 
+    def watch_unasked(self):
+        """There is training: at its end hyperparameters are told that nobody has asked for."""
+        if self.trial.hyperparameters != "{}":
+            from py_hooks.options import unasked
+
+            unasked.watch(self.trial, lambda: self._offer)
+
     def watch_signals(self, module):
         """In a replay, from its beginning on: a script that a signal ends there makes fewer calls than it had made.
 
@@ -182,6 +189,12 @@ class _Process:
 
         module.signal = install
         trial.watch_signals()
+
+    def prefer_own_pedl(self, name):
+        """`pedl` is about to be imported: another program has this name, too."""
+        from py_hooks import own_package
+
+        own_package.prefer(name, self.trial.log)
 
     def serve_batches(self, module):
         """`pedl` was imported: its `KerasDataAdapter` asks here for what builds its batches."""
@@ -255,6 +268,7 @@ def start(launch_text):
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
     global _TRIAL  # noqa: PLW0603 - there is one in a process
+    _hide_hash_seed()
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
     _TRIAL = process.trial
     libraries = sorted({row[0] for row in GENERATIONS})
@@ -285,6 +299,7 @@ def start(launch_text):
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
+    finder.before_import("pedl", process.prefer_own_pedl)
     finder.when_imported("pedl._context", process.serve_batches)
     finder.when_imported("pedl._callbacks", process.take_callbacks)
     finder.when_imported("pedl._trials.host", process.host_trials)
@@ -295,6 +310,17 @@ def start(launch_text):
     if process.trial.hyperparameters != "{}":
         for library in ("argparse", "absl.flags", "click"):
             finder.when_imported(library, process.offer_hyperparameters)
+
+
+def _hide_hash_seed():
+    """The variable from which this process has its hash seed is again what the user has: to the script, and below it."""
+    user = os.environ.pop("PEDL_USER_HASH_SEED", None)
+    if user is None:
+        return
+    if user == "unset":
+        os.environ.pop("PYTHONHASHSEED", None)
+    else:
+        os.environ["PYTHONHASHSEED"] = user
 
 
 def _expect_callbacks(process):

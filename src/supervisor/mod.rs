@@ -57,6 +57,9 @@ pub(crate) use launch::TRIALS;
 use preemption::Preemption;
 use signals::Signals;
 
+/// With what scripts end that do not understand their command line (argparse, click).
+const USAGE_OF_SCRIPTS: i32 = 2;
+
 /// With what a trial process ends whose storage failed after training began.
 const STORAGE_FAILED: i32 = 201;
 
@@ -157,6 +160,14 @@ pub(crate) fn run(
             .or(requested_by)
             .filter(|_| !is_own_end);
         prepared.directory.record_end(&begun, end, signal);
+        if end == End::Code(USAGE_OF_SCRIPTS)
+            && let Some(option) = line.our_option_behind_the_script()
+        {
+            tracing::info!(
+                "`{option}` stood behind the script, and was the script's; if it is meant for pedl-run: \
+                 `pedl-run {option} SCRIPT`"
+            );
+        }
         return Ok(exit_code(line, end, preempted));
     }
 }
