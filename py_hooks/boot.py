@@ -28,6 +28,7 @@ class _Process:
         # A command that the script has started, and that is python.
         self._child = None
         self.clock = None
+        self._urandom = os.urandom
         # Those of the script, in their order; None where there are none.
         self.callbacks = None
         # What is done before the process is ended for an error, where nothing was intercepted yet.
@@ -97,19 +98,25 @@ class _Process:
             if draw is None:
                 from py_hooks.advice import clock
 
-                draw = clock.drawn(self._clock(), original)
+                draw = clock.drawn(self._clock())
             return draw(*args, **kwargs)
 
+        self._urandom = original
         os.urandom = _pedl.InPlace(original, "os", before)
 
     def _clock(self):
         # It is made when this is imported, before anything that it has to do with.
         import time  # noqa: F401
 
-        from py_hooks.advice import clock
+        from py_hooks.advice import clock, entropy
 
         if self.clock is None:
-            self.clock = clock.Clock(self._recorded_times())
+            state = self._recorded_times()
+            drawn = entropy.Entropy(self.trial.directory, state is not None, self._urandom)
+            try:
+                self.clock = clock.Clock(state, drawn)
+            except entropy.KeyLost as error:
+                self.stop(error)
         return self.clock
 
     def _recorded_times(self):
@@ -188,6 +195,13 @@ class _Process:
         if self._offer is not None:
             self._offer.tell()
 
+    def watch_unasked(self):
+        """There is training: at its end hyperparameters are told that nobody has asked for."""
+        if self.trial.hyperparameters != "{}":
+            from py_hooks.options import unasked
+
+            unasked.watch(self.trial, lambda: self._offer)
+
     def watch_signals(self, module):
         """In a replay, from its beginning on: a script that a signal ends there makes fewer calls than it had made.
 
@@ -207,6 +221,12 @@ class _Process:
 
         module.signal = install
         trial.watch_signals()
+
+    def prefer_own_pedl(self, name):
+        """`pedl` is about to be imported: another program has this name, too."""
+        from py_hooks import own_package
+
+        own_package.prefer(name, self.trial.log)
 
     def serve_batches(self, module):
         """`pedl` was imported: its `KerasDataAdapter` asks here for what builds its batches."""
@@ -280,6 +300,7 @@ def start(launch_text):
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
     global _TRIAL  # noqa: PLW0603 - there is one in a process
+    _hide_hash_seed()
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
     _TRIAL = process.trial
     libraries = sorted({row[0] for row in GENERATIONS})
@@ -313,6 +334,7 @@ def start(launch_text):
         finder.before_import(distribution, process.fix_thread_pools)
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
+    finder.before_import("pedl", process.prefer_own_pedl)
     finder.when_imported("pedl._context", process.serve_batches)
     finder.when_imported("pedl._callbacks", process.take_callbacks)
     finder.when_imported("pedl._trials.host", process.host_trials)
@@ -323,6 +345,17 @@ def start(launch_text):
     if process.trial.hyperparameters != "{}":
         for library in ("argparse", "absl.flags", "click"):
             finder.when_imported(library, process.offer_hyperparameters)
+
+
+def _hide_hash_seed():
+    """The variable from which this process has its hash seed is again what the user has: to the script, and below it."""
+    user = os.environ.pop("PEDL_USER_HASH_SEED", None)
+    if user is None:
+        return
+    if user == "unset":
+        os.environ.pop("PYTHONHASHSEED", None)
+    else:
+        os.environ["PYTHONHASHSEED"] = user
 
 
 def _expect_callbacks(process):

@@ -6,7 +6,7 @@ import sys
 import traceback
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import step_callbacks
+from py_hooks.advice import entries, step_callbacks
 from py_hooks.advice.given_warnings import GivenWarnings
 from py_hooks.engine import patch, version
 from py_hooks.registry import GENERATIONS
@@ -67,10 +67,14 @@ def begin(process):
         calls.state_providers.append(("clock", process.clock))
         calls.at_begin.append(lambda: process.clock.begin(calls.replaying))
     files.attach(calls)
+    sources = entries.Sources()
+    calls.state_providers.append(("sources", sources))
+    calls.at_begin.append(lambda: sources.begin(calls))
     calls.state_providers.append(("inputs", files.inputs))
     calls.state_providers.append(("files", files))
     calls.at_begin.append(files.begin)
     calls.at_begin.append(process.tell_hyperparameters)
+    calls.at_begin.append(process.watch_unasked)
     step_callbacks.attach(process, calls)
     calls.when_begun.append(lambda: step_callbacks.load_configured(process, calls))
     calls.at_begin.append(lambda: atexit.register(calls.settle))

@@ -256,9 +256,9 @@ def test_an_edited_script_is_no_drift(case, tmp_path, edit, source, batch):
     script.write_text(source_text)
     check_same_or_stopped(ended, here.undisturbed_like(run).hashes if ended.code == 0 else None, "edited.py")
     if ended.code != 0:
-        # With another line before, the calls come from other places, which is compared first.
-        what = "the replay differs from the record: " if "another line" in edit else "a file of the script was edited\n"
+        what = "the replay differs from the record: a file of the script was edited\n  file `edited.py`: "
         assert what in ended.stderr, ended
+        assert "exact resume: yes" not in ended.stderr
 
 
 @pytest.mark.stack("keras")

@@ -1,10 +1,14 @@
 """The wall clock that the script looks at, and what the operating system draws: a replay is told what the first run was.
 
 Scripts name folders by `time.strftime(...)`, decide by `time.time()` how long they train, and draw a seed by
-`secrets.randbits(32)`. So what the clock of the `time` module, `datetime.now`, `utcnow` and `today`, `date.today`,
-`uuid.uuid1` and `uuid.uuid4`, and `os.urandom` (with `secrets` and `SystemRandom`, which ask it) tell the user's own
-files is noted, and told again in a replay: by the line that asks, the recorded call that came before, and how many
-times that line had asked since. Lines that a replay does not run (in what is muted) leave no gap behind.
+`secrets.randbits(32)`. So what the clock of the `time` module, `datetime.now`, `utcnow` and `today`, `date.today`, and
+`uuid.uuid1` tell the user's own files is noted, and told again in a replay: by the line that asks, the recorded call
+that came before, and how many times that line had asked since. Lines that a replay does not run (in what is muted)
+leave no gap behind.
+
+What `os.urandom` (with `secrets` and `SystemRandom`, which ask it) and `uuid.uuid4` give those lines may be secret, and
+is nowhere noted: it is made of the place of the question, by a key that the trial has drawn from the operating system
+once (`entropy.py`).
 
 Answers wait in memory and belong to the checkpoints, which need no file of their own for them: a start reads those of
 the newest one before the script begins. Without a checkpoint nothing is kept, and the clock is the real one.
@@ -14,8 +18,7 @@ still: `MAX_ANSWERS` of them are kept, and code that goes another way asks elsew
 is the real one; a limit of time that has passed meanwhile has passed.
 
 Not touched: `monotonic`, `perf_counter` and `process_time`, which tell no date; what libraries ask; other threads and
-processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`); what draws
-much from the operating system.
+processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`).
 
 `datetime.datetime` is a type of C code that can neither be changed by `setattr` nor be replaced by a subclass without
 harm (to `type(x)`, pickles, and whoever holds the type already). Its dictionary can be: `now` and `utcnow` are replaced
@@ -33,10 +36,8 @@ from py_hooks.advice import places
 # every checkpoint.
 MAX_ANSWERS = 100_000
 
-# Of `os.urandom`, at a time and altogether: a seed, a key, a name. They stand in checkpoints as numbers. What draws more
-# is named as a cause.
-MAX_DRAWN_BYTES = 64
-MAX_DRAWS = 10_000
+# In the state of a checkpoint, beside the lines: which key its trial has drawn by. No line is called so.
+_KEY = "key"
 
 _TIME, _UUID1, _UUID4 = "clock", "uuid1", "uuid4"
 
@@ -90,24 +91,26 @@ class Clock:
 
     Args:
         state: what `capture` returned for the checkpoint that will be resumed; None where there is none.
+        entropy: what the operating system draws; None where nothing is drawn.
 
     Attributes:
         calls: the recorder, once there is one.
     """
 
-    def __init__(self, state):
+    def __init__(self, state, entropy=None):
         self.calls = None
+        self._entropy = entropy
         self._is_replay = state is not None
         self._load(state or {})
         self._thread = get_ident()
         self._pid = os.getpid()
         # The last answer of a replay, and what the real clock said then.
         self._reached = None
-        self._draws = 0
-        self._draws_too_much = False
+        if state and _KEY in state:
+            entropy.expect(state[_KEY])
 
     def _load(self, state):
-        self._named = {name: _Line(*answers) for name, answers in state.items()}
+        self._named = {name: _Line(*answers) for name, answers in state.items() if name != _KEY}
         self._count = sum(len(line.values) for line in self._named.values())
         self._lines = {}
 
@@ -130,31 +133,34 @@ class Clock:
         return told
 
     def number(self, frame, kind, draw):
-        """The number of a UUID, or of drawn bytes; `draw()` draws one where there is none to be told."""
+        """The number of a UUID that is made of the time; `draw()` makes one where there is none to be told."""
         told = self._tell(frame, kind, draw)
         return draw() if told is None else told
 
-    def may_draw(self, size):
-        """Whether so many bytes of the operating system's are noted; where not, the run is not exact."""
-        self._draws += 1
-        if size <= MAX_DRAWN_BYTES and self._draws <= MAX_DRAWS:
-            return True
-        if not self._draws_too_much:
-            self._draws_too_much = True
-            if self.calls is not None and self.calls.begun:
-                self._say_inexact()
-        return False
+    def draw(self, frame, kind, size):
+        """So many bytes of the operating system's, as a number, for the line that a frame is in."""
+        if self._is_replay:
+            # A trial that was begun by an earlier version has noted what was drawn.
+            noted = self._line(frame, kind).answer(self._position())
+            if noted is not None:
+                return noted
+        is_begun = self.calls is not None and self.calls.begun
+        drawn = self._entropy.draw(self._name(frame, kind), self._position(), size)
+        if is_begun:
+            self._keep_key()
+        return drawn
 
-    def _say_inexact(self):
-        from py_hooks.advice.calls import Unrepeatable
+    def _keep_key(self):
+        try:
+            self._entropy.keep()
+        except OSError as error:
+            from py_hooks.advice.calls import Unrepeatable
 
-        self.calls.refuse_exactness(Unrepeatable("the script draws much from the operating system (`os.urandom`)"))
+            self.calls.refuse_exactness(Unrepeatable(f"what the script draws from the operating system cannot be kept: {error}"))
 
     def _tell(self, frame, kind, live):
         """What a line is told: noted, or, in a replay, what was. None where a replay has nothing."""
-        line = self._line(frame, kind)
-        calls = self.calls
-        position = 0 if calls is None or not calls.begun else calls.position()
+        line, position = self._line(frame, kind), self._position()
         if self._is_replay:
             return line.answer(position)
         value = live()
@@ -163,20 +169,27 @@ class Clock:
             line.note(position, value)
         return value
 
+    def _position(self):
+        """How many calls were recorded before."""
+        calls = self.calls
+        return 0 if calls is None or not calls.begun else calls.position()
+
     def _line(self, frame, kind):
         key = frame.f_code.co_filename, frame.f_lineno, kind
         line = self._lines.get(key)
         if line is None:
-            name = "{}:{} {}".format(places.display_path(key[0]), *key[1:])
-            line = self._lines[key] = self._named.setdefault(name, _Line())
+            line = self._lines[key] = self._named.setdefault(self._name(frame, kind), _Line())
         return line
+
+    def _name(self, frame, kind):
+        return f"{places.display_path(frame.f_code.co_filename)}:{frame.f_lineno} {kind}"
 
     # -- the life of a trial ---------------------------------------------------------------------------------------
 
     def begin(self, is_replay):
         """The trial has begun; with no replay there is nothing more to be told again."""
-        if self._draws_too_much:
-            self._say_inexact()
+        if self._entropy is not None and self._entropy.has_drawn:
+            self._keep_key()
         if self._is_replay and not is_replay:
             self._is_replay = False
             for line in self._named.values():
@@ -184,7 +197,10 @@ class Clock:
 
     def capture(self):
         """All answers so far, by line: part of a checkpoint."""
-        return [], {name: [line.positions, line.values] for name, line in self._named.items() if line.values}
+        lines = {name: [line.positions, line.values] for name, line in self._named.items() if line.values}
+        if self._entropy is not None and self._entropy.has_drawn:
+            lines[_KEY] = self._entropy.name()
+        return [], lines
 
     def restore(self, tensors, state):
         """The replay is over: the clock is the real one, and its answers are added to those of the checkpoint."""
@@ -309,29 +325,33 @@ def set_attribute(kind, name, value, type_modified):
 
 
 def _in_uuid(clock, module):
-    for kind in (_UUID1, _UUID4):
-        setattr(module, kind, _numbered(clock, module, kind, getattr(module, kind)))
-
-
-def _numbered(clock, module, kind, original):
     import functools
 
-    @functools.wraps(original)
-    def numbered(*args, **kwargs):
+    of_time, drawn = module.uuid1, module.uuid4
+
+    @functools.wraps(of_time)
+    def uuid1(*args, **kwargs):
         frame = _getframe(1)
         if not clock.is_asked_by_user(frame):
-            return original(*args, **kwargs)
-        return module.UUID(int=clock.number(frame, kind, lambda: original(*args, **kwargs).int))
+            return of_time(*args, **kwargs)
+        return module.UUID(int=clock.number(frame, _UUID1, lambda: of_time(*args, **kwargs).int))
 
-    return numbered
+    @functools.wraps(drawn)
+    def uuid4(*args, **kwargs):
+        frame = _getframe(1)
+        if args or kwargs or not clock.is_asked_by_user(frame):
+            return drawn(*args, **kwargs)
+        return module.UUID(int=clock.draw(frame, _UUID4, 16) & (1 << 128) - 1, version=4)
+
+    module.uuid1, module.uuid4 = uuid1, uuid4
 
 
 # What draws from the operating system on behalf of who calls it.
 _DRAWERS = ("random", "secrets", "py_hooks.boot")
 
 
-def drawn(clock, original):
-    """What is called before `os.urandom`, which is `original`: its answer, or `NotImplemented`."""
+def drawn(clock):
+    """What is called before `os.urandom`: its answer, or `NotImplemented`."""
 
     def before(*args, **kwargs):
         if kwargs or len(args) != 1 or not isinstance(args[0], int) or args[0] <= 0:
@@ -342,9 +362,6 @@ def drawn(clock, original):
         if frame is None or not clock.is_asked_by_user(frame):
             return NotImplemented
         size = args[0]
-        if not clock.may_draw(size):
-            return NotImplemented
-        number = clock.number(frame, f"urandom({size})", lambda: int.from_bytes(original(size), "little"))
-        return number.to_bytes(size, "little")
+        return clock.draw(frame, f"urandom({size})", size).to_bytes(size, "little")
 
     return before

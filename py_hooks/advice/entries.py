@@ -53,8 +53,9 @@ def _difference(calls, name, recorded, now):
     edited = [key for key in different if key.startswith(_FILE) and key in recorded and key in now]
     what = "a file of the script was edited" if edited else f"`{name}` is given something else"
     lines = [f"the replay differs from the record: {what}"]
-    place = ":".join(map(str, places.user_place(2)))
-    lines.append(f"  call {calls.trial.position} of the run, `{name}`, at {place}")
+    if name is not None:
+        place = ":".join(map(str, places.user_place(2)))
+        lines.append(f"  call {calls.trial.position} of the run, `{name}`, at {place}")
     for key in sorted(different, key=lambda key: key not in edited):
         lines.append("  {}: recorded {}, now {}".format(key, recorded.get(key, "none"), now.get(key, "none")))
     lines.append("  the run was stopped; the checkpoint and the log are kept")
@@ -80,6 +81,37 @@ def describe_sources():
             except OSError:
                 continue
     return {f"{_FILE}`{places.display_path(path)}`": f"crc {crc:08x}" for path, crc in _sources.items()}
+
+
+class Sources:
+    """Checksums of the script's own files, as the checkpoint has them. A provider of state.
+
+    An edited script is refused before anything is said of the run, and by the names of the files: what an entry was given
+    (`compare`) tells the same, but only of files that are loaded by then, and the edited script may never come there.
+    """
+
+    def __init__(self):
+        self._modules = None
+        self._found = {}
+
+    def begin(self, calls):
+        """The trial has begun: compares what is loaded by now with what the checkpoint knows of it."""
+        recorded = calls.checkpoint_states().get("sources") or {}
+        now = describe_sources()
+        if any(recorded.get(name, checksum) != checksum for name, checksum in now.items()):
+            known = {name: checksum for name, checksum in recorded.items() if name in now}
+            recorder.stop(calls, 76, *_difference(calls, None, known, {name: now[name] for name in known}))
+
+    def capture(self):
+        """By the name of each file: part of a checkpoint."""
+        # All modules are looked through, where some were loaded since.
+        if self._modules != len(sys.modules):
+            self._modules = len(sys.modules)
+            self._found = describe_sources()
+        return [], self._found
+
+    def restore(self, tensors, state):
+        """The replay is over."""
 
 
 def is_path(given):

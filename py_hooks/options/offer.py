@@ -85,6 +85,10 @@ class Offer:
         if self._is_told:
             self._say(hyperparameter, option)
 
+    def taken(self):
+        """The hyperparameters that options have taken."""
+        return set(self._taken)
+
     def tell(self):
         """Says what was taken so far. A script that trains nothing is not told anything."""
         self._is_told = True

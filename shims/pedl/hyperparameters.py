@@ -2,6 +2,9 @@
 from pedl._context import context
 from pedl.errors import HyperparameterNotFound
 
+# The names that this process has asked for.
+ASKED = set()
+
 
 def get_hyperparameter(name):
     """This trial's value of a hyperparameter.
@@ -27,6 +30,7 @@ def get_hyperparameter(name):
             f"  give it on the command line: pedl-run --hp {name}=VALUE ...\n"
             "  with `--config FILE`, add it to `hyperparameters` there"
         )
+    ASKED.add(name)
     return values[name]
 
 
@@ -36,4 +40,6 @@ def get_hyperparameters():
     Raises:
         NotUnderHost: the script does not run under pedl-run.
     """
-    return dict(context()["hyperparameters"])
+    values = dict(context()["hyperparameters"])
+    ASKED.update(values)
+    return values

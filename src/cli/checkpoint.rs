@@ -1,26 +1,29 @@
-//! `pedl checkpoint`: looks at the checkpoints of a trial, and exports them. It takes no lock, and changes nothing: a
-//! trial may be trained meanwhile.
+//! `pedl checkpoint`: looks at the checkpoints of a trial, exports them, and copies the trial. It takes no lock, and
+//! changes nothing: a trial may be trained meanwhile.
 //!
 //! An export is made by the framework itself, in an interpreter of its own (`py_hooks/export.py`), which is
 //! given the tensors in a directory that is taken away again.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
+use std::fmt::Write as FmtWrite;
 use std::fs;
-use std::io;
+use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pedl_core::checkpoint::Manifest;
 use pedl_core::inspect::{self, Depth, Entry};
+use pedl_core::live_copy::{Content, LiveCopy};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tar::{Builder, EntryType, Header};
 
 use super::{parse, report, verbs};
 use crate::failure::{Exit, Failure};
@@ -28,7 +31,7 @@ use crate::supervisor::TRIALS;
 use crate::{interpreter, library};
 
 /// What can be done, in the order of the help: name, arguments, help.
-pub(super) const ACTIONS: [(&str, &str, &str); 4] = [
+pub(super) const ACTIONS: [(&str, &str, &str); 5] = [
     (
         "list",
         "[TRIAL_DIR] [--json]",
@@ -50,12 +53,21 @@ pub(super) const ACTIONS: [(&str, &str, &str); 4] = [
         "the model as its framework reads it, by the ending of FILE: .keras, .h5,\n      \
          .weights.h5, .npz, .safetensors, of PyTorch .pt; a SavedModel where it has none",
     ),
+    (
+        "snapshot",
+        "TRIAL_DIR DEST [--json]",
+        "copies a trial, also one that is trained now, into the directory DEST, which\n      \
+         is not there yet: a trial that goes on from the newest checkpoint. Checkpoints\n      \
+         are hard links, if DEST is on the same file system. `-` is a tar on stdout",
+    ),
 ];
 
 /// What was asked for.
 #[derive(Debug, Default)]
 struct Asked {
     trial_dir: Option<PathBuf>,
+    /// Where a copy goes.
+    destination: Option<PathBuf>,
     checkpoint: Option<String>,
     is_json: bool,
     output: Option<OsString>,
@@ -79,6 +91,7 @@ pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
         "show" => show,
         "verify" => verify,
         "export" => export,
+        "snapshot" => snapshot,
         _ => {
             let names = ACTIONS.map(|(name, _, _)| format!("`{name}`")).join(", ");
             return Err(usage(format!("`pedl checkpoint` does not know `{action}`"))
@@ -134,12 +147,21 @@ fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
             "--python" if is_export => {
                 asked.python = vec!["--python".into(), value_of(name)?.into()];
             }
+            "-" if action == "snapshot"
+                && asked.trial_dir.is_some()
+                && asked.destination.is_none() =>
+            {
+                asked.destination = Some(word.into());
+            }
             _ if text.starts_with('-') => {
                 return Err(usage(format!(
                     "`{text}` is no option of `pedl checkpoint {action}`"
                 )));
             }
             _ if asked.trial_dir.is_none() => asked.trial_dir = Some(word.into()),
+            _ if action == "snapshot" && asked.destination.is_none() => {
+                asked.destination = Some(word.into());
+            }
             _ => return Err(usage(format!("`{text}` is a word too many"))),
         }
     }
@@ -495,6 +517,135 @@ impl Drop for Unpacked {
             tracing::debug!("`{}` is left: {error}", self.0.display());
         }
     }
+}
+
+// -- snapshot ----------------------------------------------------------------------------------
+
+fn snapshot(asked: &Asked) -> Result<i32, Failure> {
+    let (Some(_), Some(destination)) = (&asked.trial_dir, &asked.destination) else {
+        return Err(
+            usage("`pedl checkpoint snapshot` needs a trial and a destination")
+                .detail("expected: pedl checkpoint snapshot TRIAL_DIR DEST, or `-` for DEST"),
+        );
+    };
+    let is_stream = destination == Path::new("-");
+    if is_stream && io::stdout().is_terminal() {
+        let what = "a tar archive is not written to a terminal";
+        return Err(usage(what).detail("expected: standard output is a pipe or a file"));
+    }
+    let trial_dir = trial_dir(asked)?;
+    if !is_stream {
+        check_outside(destination, &trial_dir)?;
+    }
+    allow_many_files();
+    let copy = LiveCopy::take(&trial_dir).map_err(failure_of)?;
+    if is_stream {
+        write_archive(&copy, &trial_dir)?;
+        return Ok(0);
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(|error| Failure::bug("a system call failed").detail(error.to_string()))?;
+    }
+    let is_stopped = || interrupted.load(Ordering::Relaxed);
+    let totals = copy.put_at(destination, &is_stopped).map_err(|error| {
+        let mut failure = failure_of(error);
+        failure.exit = if is_stopped() {
+            Exit::Interrupted
+        } else {
+            Exit::CannotCreate
+        };
+        failure
+    })?;
+    if asked.is_json {
+        return Ok(print_json(&json!({
+            "path": destination,
+            "batch": copy.batch,
+            "checkpoints": copy.checkpoints,
+            "bytes": totals.bytes,
+            "linked_bytes": totals.linked_bytes,
+        })));
+    }
+    let text = format!(
+        "{}: {}, {}, of which {} are hard links\n",
+        destination.display(),
+        copy.checkpoints.join(", "),
+        bytes(totals.bytes),
+        bytes(totals.linked_bytes)
+    );
+    Ok(report::answer(&text))
+}
+
+/// Refuses a place in the trial itself.
+fn check_outside(destination: &Path, trial_dir: &Path) -> Result<(), Failure> {
+    let parent = destination
+        .parent()
+        .filter(|parent| *parent != Path::new(""));
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize();
+    let trial = trial_dir.canonicalize();
+    if let (Ok(parent), Ok(trial)) = (parent, trial)
+        && parent.starts_with(trial)
+    {
+        let what = format!("`{}` is in the trial itself", destination.display());
+        return Err(Failure::new(Exit::Usage, what).hint("name a directory elsewhere"));
+    }
+    Ok(())
+}
+
+/// All files of a trial are open at once.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!("the limit of open files stays: {error}");
+    }
+}
+
+fn write_archive(copy: &LiveCopy, trial_dir: &Path) -> Result<(), Failure> {
+    let cannot = |error: io::Error| {
+        Failure::new(Exit::CannotCreate, "cannot write the archive")
+            .detail(error.to_string())
+            .detail("what was written of it is no trial")
+    };
+    let absolute = trial_dir.canonicalize().map_err(cannot)?;
+    let top = Path::new(absolute.file_name().unwrap_or(OsStr::new("trial")));
+    let mut archive = Builder::new(BufWriter::new(io::stdout().lock()));
+    let header = |kind: EntryType, mode: u32, size: u64| {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_size(size);
+        header.set_mtime(0);
+        header
+    };
+    let mut directory = header(EntryType::Directory, 0o755, 0);
+    let appended = archive.append_data(&mut directory, top.join(""), io::empty());
+    appended.map_err(cannot)?;
+    for part in copy.parts() {
+        let path = top.join(&part.name);
+        match &part.content {
+            Content::Directory => {
+                let mut header = header(EntryType::Directory, 0o755, 0);
+                archive.append_data(&mut header, path.join(""), io::empty())
+            }
+            Content::Link(target) => {
+                archive.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)
+            }
+            Content::File {
+                file, bytes, mode, ..
+            } => {
+                let mut reader = part.reader(file, *bytes);
+                let mut header = header(EntryType::Regular, *mode, *bytes);
+                let appended = archive.append_data(&mut header, path, &mut reader);
+                reader.check_is_at_end().map_err(failure_of)?;
+                appended
+            }
+        }
+        .map_err(cannot)?;
+    }
+    let mut output = archive.into_inner().map_err(cannot)?;
+    output.flush().map_err(cannot)
 }
 
 // -- text --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::checkpoint::ACTIONS;
 use super::flags::FLAGS;
 use super::report::{ABOUT, USAGE};
 use crate::verify::OPTIONS;
@@ -106,6 +107,17 @@ pub(super) fn page() -> String {
             ".TP\n.B {}\n{}.",
             roff(&option.shown()),
             roff(&sentence(option.help))
+        );
+    }
+    text.push_str(".SH CHECKPOINTS\nThese change nothing, and take no lock: the trial may be trained meanwhile.\n");
+    for (name, arguments, about) in ACTIONS {
+        let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
+        let arguments = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(
+            text,
+            ".TP\n.B pedl checkpoint {}\n{}.",
+            roff(&format!("{name} {arguments}")),
+            roff(&sentence(&about))
         );
     }
     list(&mut text, "EXIT STATUS", &EXIT_CODES);

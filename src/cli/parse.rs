@@ -76,6 +76,24 @@ impl CommandLine {
         options
     }
 
+    /// The first option among the arguments of the script that has the name of one of ours; `None` also if there is no
+    /// script.
+    pub(crate) fn our_option_behind_the_script(&self) -> Option<String> {
+        if let Program::Script(script) = &self.program
+            && !Path::new(script).exists()
+        {
+            return None;
+        }
+        let arguments = self.python_arguments[self.arguments_begin()..]
+            .iter()
+            .map(to_text);
+        let mut names = arguments.map(|word| word.split('=').next().unwrap_or_default().to_owned());
+        names.find(|name| {
+            let ours = name.strip_prefix("--");
+            ours.is_some_and(|name| FLAGS.iter().any(|flag| flag.name == name))
+        })
+    }
+
     /// The program and its arguments: with the hyperparameters the identity of the command.
     pub(crate) fn command(&self) -> Vec<String> {
         let program = &self.python_arguments[self.num_python_options..];

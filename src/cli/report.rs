@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pedl_core::secrets::redact_text;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -35,6 +36,13 @@ static JSON: AtomicBool = AtomicBool::new(false);
 
 /// Prints a failure and returns its exit code.
 pub(crate) fn failure(failure: &Failure) -> i32 {
+    let redacted = |text: &String| redact_text(text).into_owned();
+    let failure = &Failure {
+        exit: failure.exit,
+        what: redacted(&failure.what),
+        details: failure.details.iter().map(redacted).collect(),
+        hint: failure.hint.as_ref().map(redacted),
+    };
     let exit_code = failure.exit as i32;
     if JSON.load(Ordering::Relaxed) {
         let line = json!({
@@ -126,6 +134,7 @@ where
     ) -> fmt::Result {
         let mut message = Message::default();
         event.record(&mut message);
+        let message = Message(redact_text(&message.0).into_owned());
         if self.json {
             let level = event.metadata().level().as_str().to_lowercase();
             writeln!(writer, "{}", json!({"level": level, "message": message.0}))

@@ -56,8 +56,8 @@ static VERBS: &[Verb] = &[
     },
     Verb {
         name: "checkpoint",
-        arguments: "list|show|verify|export [TRIAL_DIR] [OPTIONS]...",
-        help: "what the checkpoints of a trial hold, whether they are whole; exports them",
+        arguments: "list|show|verify|export|snapshot [TRIAL_DIR] [OPTIONS]...",
+        help: "what checkpoints of a trial hold, whether they are whole; exports them, copies it",
         run: checkpoint::run,
     },
     Verb {

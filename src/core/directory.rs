@@ -4,12 +4,13 @@
 //! being whole: written under another name, synced, renamed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -17,13 +18,14 @@ use crate::checkpoint::{CHECKPOINTS, Store};
 use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::events;
 use crate::file::{self, Attempt, Lock};
+use crate::secrets::{redact_values, redact_words};
 use crate::trial::Launch;
 
 /// The version of `trial.json`.
 pub const SCHEMA: u32 = 1;
 
-const RECORD: &str = "trial.json";
-const LOCK: &str = "lock";
+pub(crate) const RECORD: &str = "trial.json";
+pub(crate) const LOCK: &str = "lock";
 
 /// What tells a trial directory from any other: the first that is made in it, and what a trial is lost without.
 const OURS: [&str; 3] = [LOCK, RECORD, CHECKPOINTS];
@@ -43,11 +45,14 @@ pub struct TrialRecord {
     pub hash_seed: u32,
     /// Size of the thread pools of mathematics libraries.
     pub threads: u32,
-    /// The script and its arguments.
+    /// The script and its arguments, without credentials.
     pub command: Vec<String>,
+    /// How the command is known again, if credentials were left out of it or of its hyperparameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_hash: Option<CommandHash>,
     /// Options of Python in front of the script.
     pub python_options: Vec<String>,
-    /// Hyperparameters by name.
+    /// Hyperparameters by name, without credentials.
     #[serde(default)]
     pub hyperparameters: Map<String, Value>,
     /// Checksums of the parts of its experiment configuration, by field; empty without one.
@@ -66,6 +71,65 @@ pub struct TrialRecord {
     pub created: String,
     /// The version of this program that began it.
     pub pedl_version: String,
+}
+
+/// A command and its hyperparameters, known again and not told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandHash {
+    /// Drawn for the trial, so that equal commands of two trials are not told to be equal.
+    pub salt: String,
+    /// Of the salt and the command.
+    pub blake3: String,
+}
+
+impl CommandHash {
+    /// That of a command; `None` if there is nothing in it to hide.
+    fn of(command: &[String], hyperparameters: &Map<String, Value>) -> Result<Option<Self>> {
+        if redact_words(command) == command && redact_values(hyperparameters) == *hyperparameters {
+            return Ok(None);
+        }
+        let mut salt = [0; 16];
+        file::check(
+            "draw a salt for",
+            Path::new(RECORD),
+            getrandom(&mut salt, GetRandomFlags::empty()).map_err(io::Error::from),
+        )?;
+        let salt = hexadecimal(&salt);
+        let blake3 = Self::hash(&salt, command, hyperparameters);
+        Ok(Some(Self { salt, blake3 }))
+    }
+
+    fn hash(salt: &str, command: &[String], hyperparameters: &Map<String, Value>) -> String {
+        let text = serde_json::to_string(&(salt, command, hyperparameters));
+        let text = text.expect("it has string keys alone");
+        blake3::hash(text.as_bytes()).to_string()
+    }
+
+    /// Whether it is of this command.
+    #[must_use]
+    pub fn is_of(&self, command: &[String], hyperparameters: &Map<String, Value>) -> bool {
+        Self::hash(&self.salt, command, hyperparameters) == self.blake3
+    }
+}
+
+/// Bytes in hexadecimal digits.
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A command as one would type it, more or less, without credentials.
+pub fn describe_command(command: &[String], hyperparameters: &Map<String, Value>) -> String {
+    let hyperparameters = redact_values(hyperparameters);
+    let options = hyperparameters
+        .iter()
+        .map(|(name, value)| format!("--hp {name}={value}"));
+    options
+        .chain(redact_words(command))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// What a process runs on, as the hooks tell it.
@@ -141,7 +205,7 @@ impl Directory {
             let problem = "it is gone, and there are checkpoints of its trial".to_owned();
             return Err(Unreadable { path, problem }.into());
         }
-        let record = new_record(launch, facts);
+        let record = new_record(launch, facts).map_err(cannot_create)?;
         write_record(path, &record).map_err(cannot_create)?;
         Ok(Self {
             record,
@@ -268,17 +332,18 @@ fn read_record(directory: &Path) -> Result<Option<TrialRecord>> {
     Ok(Some(record))
 }
 
-fn new_record(launch: &Launch, facts: Facts) -> TrialRecord {
-    TrialRecord {
+fn new_record(launch: &Launch, facts: Facts) -> Result<TrialRecord> {
+    Ok(TrialRecord {
         schema: SCHEMA,
         trial_id: launch.trial_id,
         experiment_id: launch.experiment_id,
         trial_seed: launch.trial_seed,
         hash_seed: launch.hash_seed,
         threads: launch.threads,
-        command: launch.command.clone(),
+        command: redact_words(&launch.command),
+        command_hash: CommandHash::of(&launch.command, &launch.hyperparameters)?,
         python_options: launch.python_options.clone(),
-        hyperparameters: launch.hyperparameters.clone(),
+        hyperparameters: redact_values(&launch.hyperparameters),
         configuration: launch.configuration.clone(),
         experiment_seed: launch.experiment_seed,
         started_in: launch
@@ -288,7 +353,7 @@ fn new_record(launch: &Launch, facts: Facts) -> TrialRecord {
         facts,
         created: events::now(),
         pedl_version: env!("CARGO_PKG_VERSION").to_owned(),
-    }
+    })
 }
 
 fn write_record(directory: &Path, record: &TrialRecord) -> Result<()> {
@@ -305,20 +370,18 @@ fn write_record(directory: &Path, record: &TrialRecord) -> Result<()> {
 /// Refuses a trial that this launch is not of.
 fn check_command(record: &TrialRecord, launch: &Launch) -> Result<()> {
     let path = launch.trial_dir.clone();
-    if record.command != launch.command || record.hyperparameters != launch.hyperparameters {
-        let describe = |command: &[String], hyperparameters: &Map<String, Value>| {
-            let options = hyperparameters
-                .iter()
-                .map(|(name, value)| format!("--hp {name}={value}"));
-            options
-                .chain(command.iter().cloned())
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
+    let is_same = match &record.command_hash {
+        Some(hash) => hash.is_of(&launch.command, &launch.hyperparameters),
+        // One that an earlier version has begun is written out.
+        None => {
+            record.command == launch.command && record.hyperparameters == launch.hyperparameters
+        }
+    };
+    if !is_same {
         return Err(WrongCommand {
             path,
-            begun: describe(&record.command, &record.hyperparameters),
-            now: describe(&launch.command, &launch.hyperparameters),
+            begun: describe_command(&record.command, &record.hyperparameters),
+            now: describe_command(&launch.command, &launch.hyperparameters),
         }
         .into());
     }

@@ -15,6 +15,8 @@
 //! | [`checkpoint`] | checkpoints: layout, commit, fall back, retention |
 //! | [`retention`] | which checkpoints of an experiment stay |
 //! | [`inspect`] | checkpoints for people and tools |
+//! | [`live_copy`] | a copy of a trial that is trained meanwhile |
+//! | [`secrets`] | what looks like a credential |
 //! | `metrics` | averages over a step |
 //! | [`events`] | the journal for people and tools |
 //! | `file` | files with their path |
@@ -30,9 +32,11 @@ pub mod event_stream;
 pub mod events;
 mod file;
 pub mod inspect;
+pub mod live_copy;
 mod metrics;
 pub mod retention;
 mod saver;
+pub mod secrets;
 pub mod sequencer;
 pub mod training;
 pub mod trial;

@@ -31,6 +31,7 @@ use crate::file::Lock;
 use crate::metrics::{self, Averages};
 pub use crate::saver::{Commit, Ended};
 use crate::saver::{Saver, members};
+use crate::secrets::{redact_values, redact_words};
 use crate::sequencer::{Boundary, Plan, Sequencer};
 use crate::trial::Launch;
 use crate::workload::Workload;
@@ -769,8 +770,9 @@ impl Begun {
                 "trial_id": record.trial_id,
                 "experiment_id": record.experiment_id,
                 "attempt": launch.attempt,
-                "command": record.command,
-                "hyperparameters": record.hyperparameters,
+                // One that an earlier version has begun is written out.
+                "command": redact_words(&record.command),
+                "hyperparameters": redact_values(&record.hyperparameters),
                 "python": record.facts.python,
                 "versions": record.facts.versions,
                 "cpu": record.facts.cpu,

@@ -23,13 +23,15 @@ pub(super) enum Source {
     CommandWord(OsString),
     /// The environment that `pedl-run` itself was installed into. The path as it was typed counts:
     /// a symlink into the private environment of pipx must not make that the environment of the run.
+    /// One that `uvx`, `pipx run` and their like have made for pedl-run alone comes last.
     BesideUs(PathBuf),
     /// `VIRTUAL_ENV`
     VirtualEnvironment(PathBuf),
     /// `CONDA_PREFIX`
     CondaEnvironment(PathBuf),
-    /// `python3` or `python` on `PATH`
-    SearchPath,
+    /// `python3` or `python` on `PATH`, but for those of an environment that was made for pedl-run alone: `uvx` puts it
+    /// there.
+    SearchPath(Option<PathBuf>),
 }
 
 impl fmt::Display for Source {
@@ -50,7 +52,7 @@ impl fmt::Display for Source {
             Self::CondaEnvironment(prefix) => {
                 write!(formatter, "CONDA_PREFIX `{}`", prefix.display())
             }
-            Self::SearchPath => formatter.write_str("`python3` and `python` on PATH"),
+            Self::SearchPath(_) => formatter.write_str("`python3` and `python` on PATH"),
         }
     }
 }
@@ -64,9 +66,9 @@ impl Source {
             Self::BesideUs(prefix)
             | Self::VirtualEnvironment(prefix)
             | Self::CondaEnvironment(prefix) => in_environment(prefix),
-            Self::SearchPath => ["python3", "python"]
+            Self::SearchPath(but) => ["python3", "python"]
                 .iter()
-                .find_map(|name| on_path(name.as_ref())),
+                .find_map(|name| on_path_but(name.as_ref(), but.as_deref())),
         }
     }
 
@@ -91,7 +93,7 @@ impl Source {
             Self::BesideUs(prefix)
             | Self::VirtualEnvironment(prefix)
             | Self::CondaEnvironment(prefix) => problem_of_environment(prefix),
-            Self::SearchPath => "there is none".to_owned(),
+            Self::SearchPath(_) => "there is none".to_owned(),
         }
     }
 
@@ -145,17 +147,54 @@ fn sources(option: Option<&str>, word: Option<&OsStr>) -> Vec<Source> {
     if let Some(word) = word.filter(|word| !["python", "python3"].map(OsStr::new).contains(word)) {
         sources.push(Source::CommandWord(word.to_owned()));
     }
-    if let Some(prefix) = our_environment() {
-        sources.push(Source::BesideUs(prefix));
-    }
-    if let Some(prefix) = directory_variable("VIRTUAL_ENV") {
-        sources.push(Source::VirtualEnvironment(prefix));
-    }
+    let ours = our_environment();
+    let (tool, environment) = match ours {
+        Some(prefix) if is_of_tool(&prefix) => (Some(prefix), None),
+        other => (None, other),
+    };
+    sources.extend(environment.map(Source::BesideUs));
+    let is_active = |prefix: &PathBuf| !tool.as_deref().is_some_and(|tool| is_same(tool, prefix));
+    let active = directory_variable("VIRTUAL_ENV").filter(is_active);
+    sources.extend(active.map(Source::VirtualEnvironment));
     if let Some(prefix) = directory_variable("CONDA_PREFIX") {
         sources.push(Source::CondaEnvironment(prefix));
     }
-    sources.push(Source::SearchPath);
+    sources.push(Source::SearchPath(tool.clone()));
+    // Better than none: a script may need no package.
+    sources.extend(tool.map(Source::BesideUs));
     sources
+}
+
+/// Whether an environment was made by a tool that runs programs, for pedl-run alone: the packages of the project are not
+/// in it. Source: uv 0.9, `crates/uv-tool`, `crates/uv-cache` (`archive-v0`, `environments-v2`); pipx 1.8,
+/// `src/pipx/constants.py`, `pipx_metadata_file.py`.
+fn is_of_tool(prefix: &Path) -> bool {
+    let receipts = ["uv-receipt.toml", "pipx_metadata.json"];
+    if receipts.iter().any(|name| prefix.join(name).is_file()) {
+        return true;
+    }
+    let resolved = prefix.canonicalize();
+    let paths = [Some(prefix), resolved.as_deref().ok()];
+    paths.into_iter().flatten().any(|path| {
+        let parents = path.ancestors().skip(1).filter_map(Path::file_name);
+        let mut parents = parents.map(OsStr::to_string_lossy);
+        parents.any(|name| {
+            ["archive-", "environments-"]
+                .iter()
+                .any(|of_uv| name.strip_prefix(of_uv).is_some_and(is_version))
+                || name == "pipx"
+        })
+    })
+}
+
+/// `v0`, as uv numbers the folders of its cache.
+fn is_version(name: &str) -> bool {
+    let number = name.strip_prefix('v');
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().ok() == other.canonicalize().ok()
 }
 
 /// The virtual or conda environment in whose `bin` we were started, the symlink to us unresolved.
@@ -227,9 +266,20 @@ fn problem_of_file(path: &Path) -> String {
 }
 
 fn on_path(name: &OsStr) -> Option<PathBuf> {
+    on_path_but(name, None)
+}
+
+/// A program on `PATH`, but not in the environment that is left out.
+fn on_path_but(name: &OsStr, left_out: Option<&Path>) -> Option<PathBuf> {
     let list = env::var_os("PATH")?;
+    let left_out = left_out.map(|prefix| prefix.join("bin"));
     // An empty entry means the current directory, to the shell and here.
     env::split_paths(&list)
+        .filter(|directory| {
+            !left_out
+                .as_deref()
+                .is_some_and(|bin| is_same(bin, directory))
+        })
         .map(|directory| directory.join(name))
         .find(|path| is_executable(path))
 }

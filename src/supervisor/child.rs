@@ -26,6 +26,15 @@ const THIS_EXECUTABLE: &str = "/proc/self/exe";
 /// process below it.
 const CONTEXT_VARIABLE: &str = "PEDL_CONTEXT";
 
+/// From which Python seeds the hashes of texts, and with it the order of sets.
+const HASH_SEED_VARIABLE: &str = "PYTHONHASHSEED";
+
+/// What the user has in the place of that, if it is no seed: `random`, nothing, or [`UNSET`].
+const USER_HASH_SEED_VARIABLE: &str = "PEDL_USER_HASH_SEED";
+
+/// No such variable.
+const UNSET: &str = "unset";
+
 /// `MAX_ARG_STRLEN` of Linux, on machines with pages of 4 KiB.
 const LONGEST_VARIABLE_BYTES: usize = 32 * 4096;
 
@@ -173,14 +182,21 @@ fn python(
     // Below the script the number stands for another file, or none.
     command.env_remove("PEDL_EVENTS_FD");
     if !user_set_hash_seed() {
-        command.env("PYTHONHASHSEED", launch.hash_seed.to_string());
+        // The script finds its own, and so do processes that it starts (`py_hooks/boot.py`).
+        let user = env::var_os(HASH_SEED_VARIABLE);
+        command
+            .env(
+                USER_HASH_SEED_VARIABLE,
+                user.unwrap_or(OsString::from(UNSET)),
+            )
+            .env(HASH_SEED_VARIABLE, launch.hash_seed.to_string());
     }
     Ok(command)
 }
 
 /// The user's own value wins; `random` is what Python does without one.
 pub(super) fn user_set_hash_seed() -> bool {
-    env::var_os("PYTHONHASHSEED").is_some_and(|value| !value.is_empty() && value != "random")
+    env::var_os(HASH_SEED_VARIABLE).is_some_and(|value| !value.is_empty() && value != "random")
 }
 
 /// The user's `PYTHONPATH` with our library behind it, for every process below the trial; and in

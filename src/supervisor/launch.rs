@@ -123,7 +123,12 @@ pub(super) fn prepare(
     let identity = match recorded {
         Some(identity) => {
             identity.check(&directory, &asked)?;
-            identity
+            // As they were typed: of the record credentials are left out.
+            Identity {
+                command: asked.command,
+                hyperparameters: asked.hyperparameters,
+                ..identity
+            }
         }
         None => asked,
     };
@@ -290,6 +295,7 @@ fn asked(
         },
         threads: num_cpus(),
         command: configuration.map_or_else(|| line.command(), |known| known.command(line)),
+        command_hash: None,
         hyperparameters,
         configuration: fingerprint,
         experiment_seed,

@@ -12,7 +12,7 @@
 //!
 //! **The restart rule.** A death by a signal that nobody sent through the supervisor is a crash: a
 //! segmentation fault, the kernel out of memory, `kill -9`. The trial is started again if the symlink
-//! `latest` points to another checkpoint than when that start began; without progress the same crash
+//! there is another newest checkpoint than when that start began; without progress the same crash
 //! would come again, for ever. With a `max_restarts` of 0 it is not. Two signals are a script's own
 //! doing and no crash: SIGINT, by which Python ends after an unhandled `KeyboardInterrupt`, and
 //! SIGPIPE, of a script that wants to die with its reader.
@@ -56,6 +56,9 @@ use child::{Child, End};
 pub(crate) use launch::TRIALS;
 use preemption::Preemption;
 use signals::Signals;
+
+/// With what scripts end that do not understand their command line (argparse, click).
+const USAGE_OF_SCRIPTS: i32 = 2;
 
 /// With what a trial process ends whose storage failed after training began.
 const STORAGE_FAILED: i32 = 201;
@@ -157,6 +160,14 @@ pub(crate) fn run(
             .or(requested_by)
             .filter(|_| !is_own_end);
         prepared.directory.record_end(&begun, end, signal);
+        if end == End::Code(USAGE_OF_SCRIPTS)
+            && let Some(option) = line.our_option_behind_the_script()
+        {
+            tracing::info!(
+                "`{option}` stood behind the script, and was the script's; if it is meant for pedl-run: \
+                 `pedl-run {option} SCRIPT`"
+            );
+        }
         return Ok(exit_code(line, end, preempted));
     }
 }

@@ -12,7 +12,8 @@ use std::path::{Component, Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pedl_core::directory::differing_fields;
+use pedl_core::checkpoint::Store;
+use pedl_core::directory::{CommandHash, describe_command, differing_fields};
 use pedl_core::event_stream::Stream;
 use pedl_core::events::{self, Journal};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -51,6 +52,9 @@ pub(super) struct Identity {
     pub(super) hash_seed: u32,
     pub(super) threads: u32,
     pub(super) command: Vec<String>,
+    /// Of a recorded one, if credentials were left out of it.
+    #[serde(default)]
+    pub(super) command_hash: Option<CommandHash>,
     #[serde(default)]
     pub(super) hyperparameters: Map<String, Value>,
     #[serde(default)]
@@ -67,8 +71,8 @@ pub(super) struct Identity {
 pub(super) struct Progress {
     /// Which trial it is: the next one in the same directory has another. `None` where there is none.
     pub(super) inode: Option<u64>,
-    /// The checkpoint to which `latest` points.
-    latest: Option<PathBuf>,
+    /// The batch of the newest checkpoint.
+    checkpoint: Option<u64>,
     /// The size of the journal.
     events_bytes: u64,
 }
@@ -76,13 +80,13 @@ pub(super) struct Progress {
 impl Progress {
     /// Whether there is a checkpoint now that was not there before.
     pub(super) fn has_new_checkpoint_since(&self, before: &Self) -> bool {
-        self.latest.is_some() && (self.inode, &self.latest) != (before.inode, &before.latest)
+        self.checkpoint.is_some()
+            && (self.inode, self.checkpoint) != (before.inode, before.checkpoint)
     }
 
     /// The batch of the newest checkpoint.
     pub(super) fn checkpoint(&self) -> Option<u64> {
-        let name = self.latest.as_ref()?.file_name()?.to_str()?;
-        name.rsplit('-').next()?.parse().ok()
+        self.checkpoint
     }
 
     /// Whether a trial was begun, or continued, since then.
@@ -188,7 +192,7 @@ impl TrialDir {
     pub(super) fn progress(&self) -> Progress {
         Progress {
             inode: self.inode(),
-            latest: fs::read_link(self.path.join("latest")).ok(),
+            checkpoint: Store::newest_batch(&self.path),
             events_bytes: self
                 .events()
                 .metadata()
@@ -333,8 +337,12 @@ impl Identity {
             )
         };
         let hint = "keep both with `--trial-dir DIR`, or begin a new trial with `--fresh`";
-        if self.command != asked.command || self.hyperparameters != asked.hyperparameters {
-            let describe = |of: &Self| describe(&of.command, &of.hyperparameters);
+        let is_same = match &self.command_hash {
+            Some(hash) => hash.is_of(&asked.command, &asked.hyperparameters),
+            None => self.command == asked.command && self.hyperparameters == asked.hyperparameters,
+        };
+        if !is_same {
+            let describe = |of: &Self| describe_command(&of.command, &of.hyperparameters);
             return Err(refusal("command")
                 .detail(format!("begun with: {}", describe(self)))
                 .detail(format!("run with: {}", describe(asked)))
@@ -376,15 +384,4 @@ fn shown(path: &Path) -> String {
         }
     }
     shown.display().to_string()
-}
-
-/// A command as one would type it, more or less.
-fn describe(command: &[String], hyperparameters: &Map<String, Value>) -> String {
-    let hyperparameters = hyperparameters
-        .iter()
-        .map(|(name, value)| format!("--hp {name}={value}"));
-    hyperparameters
-        .chain(command.iter().cloned())
-        .collect::<Vec<_>>()
-        .join(" ")
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use pedl_core::checkpoint::{Snapshot, Store, Tensor};
 use serde_json::{Value, json};
@@ -37,6 +39,7 @@ fn trial(directory: &Dir, name: &str) -> PathBuf {
             step: u64::from(batch) / 100,
             epoch: Some(1),
             state: "{}".to_owned(),
+            log_offset: LOG_HEAD.len() as u64,
             tensors: vec![tensor("body", 0, 4_000), tensor("head", batch, 1_500)],
             validations: BTreeMap::new(),
             ..Snapshot::default()
@@ -208,4 +211,97 @@ fn what_is_not_known_is_refused() {
     let help = checkpoint(&directory, &["--help"]).assert_code(0).stdout;
     assert!(help.starts_with("usage: pedl checkpoint ACTION"), "{help}");
     assert!(help.lines().all(|line| line.len() <= 90), "{help}");
+}
+
+/// Magic, version and checksum of a log.
+const LOG_HEAD: &[u8; 16] = b"pedlcall\x02\x00\x00\x00U\x1f\xc4<";
+
+/// A trial with a log in which no call is recorded: its head alone, as long as the checkpoints say.
+fn trial_with_log(directory: &Dir) -> PathBuf {
+    let trial = trial(directory, "train");
+    fs::write(trial.join("calls.log"), LOG_HEAD).expect("written");
+    trial
+}
+
+#[test]
+fn a_snapshot_is_the_trial_again() {
+    let directory = Dir::new();
+    let trial = trial_with_log(&directory);
+    let expected = checkpoint(&directory, &["list", "--json"]).assert_code(0);
+    let names = |output: &Output| -> Vec<_> {
+        let listed = json_of(output);
+        let listed = listed.as_array().expect("a list").clone();
+        let uuid = |it: &Value| (it["uuid"].clone(), it["metrics"].clone());
+        listed.iter().map(uuid).collect()
+    };
+    let made = checkpoint(&directory, &["snapshot", ".pedl/train", "copy"]).assert_code(0);
+    assert!(
+        made.stdout
+            .starts_with("copy: batch-0000000200, batch-0000000100, "),
+        "{made}"
+    );
+    let listed = checkpoint(&directory, &["list", "--json", "copy"]).assert_code(0);
+    assert_eq!(names(&listed), names(&expected));
+    checkpoint(&directory, &["verify", "copy"]).assert_code(0);
+    let pack = |trial: &Path| {
+        let packs = packs(trial);
+        fs::metadata(&packs[0]).expect("it is there").ino()
+    };
+    assert_eq!(pack(&directory.join("copy")), pack(&trial));
+
+    let archive = Command::new(env!("CARGO_BIN_EXE_pedl-run"))
+        .args(["--pedl", "checkpoint", "snapshot", ".pedl/train", "-"])
+        .current_dir(directory.path())
+        .output()
+        .expect("it can be started")
+        .stdout;
+    fs::create_dir(directory.join("elsewhere")).expect("made");
+    tar::Archive::new(&archive[..])
+        .unpack(directory.join("elsewhere"))
+        .expect("it is an archive");
+    let listed = checkpoint(&directory, &["list", "--json", "elsewhere/train"]).assert_code(0);
+    assert_eq!(names(&listed), names(&expected));
+    checkpoint(&directory, &["verify", "elsewhere/train"]).assert_code(0);
+    let latest = fs::read_link(directory.join("elsewhere/train/latest")).expect("it is a link");
+    assert_eq!(latest, Path::new("checkpoints/batch-0000000200"));
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_made_is_none() {
+    let directory = Dir::new();
+    let trial = trial_with_log(&directory);
+    fs::create_dir(directory.join("taken")).expect("made");
+    for (arguments, code, what) in [
+        (
+            &["snapshot", ".pedl/train"][..],
+            64,
+            "`pedl checkpoint snapshot` needs a trial and a destination",
+        ),
+        (
+            &["snapshot", ".pedl/train", "taken"],
+            73,
+            "`taken` is there already",
+        ),
+        (
+            &["snapshot", ".pedl/train", ".pedl/train/copy"],
+            64,
+            "`.pedl/train/copy` is in the trial itself",
+        ),
+        (
+            &["snapshot", ".pedl/train", "missing/copy"],
+            73,
+            "cannot make directory `missing/.copy.pedl-",
+        ),
+    ] {
+        let output = checkpoint(&directory, arguments).assert_code(code);
+        let start = format!("pedl: error: {what}");
+        assert!(output.stderr.starts_with(&start), "{output}");
+    }
+    for pack in packs(&trial) {
+        fs::remove_file(pack).expect("it is there");
+    }
+    let output = checkpoint(&directory, &["snapshot", ".pedl/train", "copy"]).assert_code(65);
+    let start = "pedl: error: there is no checkpoint in `.pedl/train` that is whole\n";
+    assert!(output.stderr.starts_with(start), "{output}");
+    assert!(!directory.join("copy").exists());
 }

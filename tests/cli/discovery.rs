@@ -371,3 +371,77 @@ fn the_static_python_of_conda_is_executed() {
         "{doctor}"
     );
 }
+
+/// `uvx pedl-run` and `pipx run pedl-run` install it into an environment that has nothing of the project, and put that on
+/// PATH.
+#[test]
+fn the_environment_of_a_tool_that_runs_us_is_not_that_of_the_script() {
+    let python = |directory: &Dir, name: &str| {
+        let path = directory.join(name).join("bin/python3");
+        fs::create_dir_all(path.parent().expect("it has one")).expect("made");
+        std::os::unix::fs::symlink(&crate::support::python().path, &path).expect("linked");
+        std::os::unix::fs::symlink("python3", path.with_file_name("python")).expect("linked");
+        fs::write(directory.join(name).join("pyvenv.cfg"), "").expect("written");
+        path
+    };
+    for (tool, receipt) in [
+        (".cache/uv/archive-v0/hash", None),
+        ("share/uv/tools/pedl-run", Some("uv-receipt.toml")),
+        ("share/pipx/venvs/pedl-run", None),
+        ("tools/pedl-run", Some("pipx_metadata.json")),
+        ("project/.venv", None),
+    ] {
+        let directory = Dir::new();
+        let of_tool = python(&directory, tool);
+        let ours = of_tool.with_file_name("pedl-run");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pedl-run"), &ours).expect("linked");
+        if let Some(name) = receipt {
+            fs::write(directory.join(tool).join(name), "").expect("written");
+        }
+        let active = python(&directory, "active");
+        let on_path = python(&directory, "other");
+        let found = |variable: Option<&Path>, path: &[&Path]| {
+            let folders = path.iter().filter_map(|path| path.parent());
+            let path = std::env::join_paths(folders).expect("no colon");
+            let mut command = TestCommand::new(&ours).env("PATH", path);
+            if let Some(python) = variable {
+                let prefix = python.parent().and_then(Path::parent).expect("it has one");
+                command = command.env("VIRTUAL_ENV", prefix);
+            }
+            let found = command
+                .args(["-c", "import sys; print(sys.executable)"])
+                .output();
+            Path::new(found.assert_code(0).stdout.trim()).to_owned()
+        };
+        let is_project = tool == "project/.venv";
+        let expected = |path: &Path| {
+            if is_project {
+                of_tool.with_file_name("python")
+            } else {
+                path.to_owned()
+            }
+        };
+        assert_eq!(
+            found(Some(&active), &[&of_tool, &on_path]),
+            expected(&active.with_file_name("python")),
+            "{tool}"
+        );
+        assert_eq!(
+            found(None, &[&of_tool, &on_path]),
+            expected(&on_path),
+            "{tool}"
+        );
+        // As `uvx` sets it.
+        assert_eq!(
+            found(Some(&of_tool), &[&of_tool, &on_path]),
+            expected(&on_path),
+            "{tool}"
+        );
+        // A script may need no package.
+        assert_eq!(
+            found(None, &[&of_tool]),
+            of_tool.with_file_name("python"),
+            "{tool}"
+        );
+    }
+}

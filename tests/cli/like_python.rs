@@ -391,7 +391,7 @@ fn arguments_and_hyperparameters_survive_a_locale_without_utf8() {
 fn the_hash_seed_is_drawn_anew_for_a_fresh_run() {
     let directory = Dir::new();
     let seed = || {
-        let code = "import os; print(os.environ['PYTHONHASHSEED'])";
+        let code = "print(hash('x'))";
         let command = TestCommand::pedl_run().arg("--python").arg(&python().path);
         let output = command
             .args(["-c", code])
@@ -401,10 +401,118 @@ fn the_hash_seed_is_drawn_anew_for_a_fresh_run() {
             .assert_code(0)
             .stdout
             .trim()
-            .parse::<u32>()
+            .parse::<i64>()
             .expect("a number")
     };
     assert_ne!(seed(), seed());
+}
+
+/// The trial has a hash seed of its own, and the script finds the variable as the user has it; so do its children.
+#[test]
+fn the_variable_of_the_hash_seed_is_that_of_the_user() {
+    let directory = Dir::new();
+    directory.write(
+        "train.py",
+        "import multiprocessing, os, subprocess, sys\n\
+         def seen():\n\
+         \x20   return os.environ.get('PYTHONHASHSEED'), [name for name in sorted(os.environ) if 'HASH' in name]\n\
+         def tell(queue):\n\
+         \x20   queue.put(seen())\n\
+         if __name__ == '__main__':\n\
+         \x20   print(seen(), sys.flags.hash_randomization)\n\
+         \x20   print(subprocess.check_output('echo ${PYTHONHASHSEED-unset}', shell=True))\n\
+         \x20   for method in sys.argv[1:]:\n\
+         \x20       context = multiprocessing.get_context(method)\n\
+         \x20       queue = context.Queue()\n\
+         \x20       child = context.Process(target=tell, args=(queue,))\n\
+         \x20       child.start()\n\
+         \x20       print(method, queue.get())\n\
+         \x20       child.join()\n",
+    );
+    for host in hosts() {
+        for value in [None, Some("random"), Some("5"), Some("0"), Some("")] {
+            let run = |command: TestCommand| {
+                let command = command.arg("train.py").current_dir(directory.path());
+                let command = match value {
+                    Some(value) => command.env("PYTHONHASHSEED", value),
+                    // Each way to start a child once.
+                    None => command.args(["fork", "spawn", "forkserver"]),
+                };
+                command.output().assert_code(0).stdout
+            };
+            assert_eq!(run(host.pedl_run()), run(host.plain()), "{host}: {value:?}");
+        }
+    }
+}
+
+#[test]
+fn an_option_of_ours_behind_the_script_is_the_scripts() {
+    let directory = Dir::new();
+    directory.write(
+        "train.py",
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr')\n\
+         parser.add_argument('--steps')\nparser.parse_args()\n",
+    );
+    let run = |arguments: &[&str]| {
+        let command = TestCommand::pedl_run().arg("--python").arg(&python().path);
+        command
+            .arg("train.py")
+            .args(arguments)
+            .current_dir(directory.path())
+            .output()
+    };
+    let hint = "pedl: `--exact` stood behind the script, and was the script's; if it is meant for pedl-run: \
+                `pedl-run --exact SCRIPT`\n";
+    let unknown = run(&["--lr", "1", "--exact"]).assert_code(2);
+    assert!(unknown.stderr.ends_with(hint), "{unknown}");
+    run(&["--lr", "1", "--steps", "3"])
+        .assert_code(0)
+        .assert_stderr("");
+    let other = run(&["--lr"]).assert_code(2);
+    assert!(!other.stderr.contains("pedl: "), "{other}");
+}
+
+/// `pedl` on the package index is another program.
+#[test]
+fn another_program_that_is_installed_as_pedl_does_not_take_the_place_of_ours() {
+    let directory = Dir::new();
+    let code = "import pedl, pedl.callback, importlib, sys\n\
+                print(pedl.get_hyperparameter('x'), importlib.import_module('pedl.errors').__name__)\n";
+    directory.write("train.py", code);
+    directory.write("lib/site-packages/pedl/__init__.py", "print('the other')\n");
+    directory.write(
+        "lib/site-packages/pedl-1.2.dist-info/METADATA",
+        "Metadata-Version: 2.1\nName: pedl\nVersion: 1.2\n",
+    );
+    directory.write("own/train.py", "import pedl\nprint(pedl.NAME)\n");
+    directory.write("own/pedl.py", "NAME = 'of the script'\n");
+    let installed = directory.join("lib/site-packages");
+    for host in hosts() {
+        let run = |script: &str| {
+            let command = host.pedl_run().args(["--hp", "x=3", script]);
+            let command = command.env("PYTHONPATH", &installed);
+            command
+                .current_dir(directory.path())
+                .output()
+                .assert_code(0)
+        };
+        let ours = run("train.py");
+        assert_eq!(ours.stdout, "3 pedl.errors\n", "{host}: {ours}");
+        assert_eq!(
+            ours.stderr,
+            format!(
+                "pedl: `pedl` in `{}` is another program of this name; the script imports that of pedl-run\n",
+                installed.display()
+            ),
+            "{host}"
+        );
+        let own = run("own/train.py");
+        assert_eq!(
+            (&own.stdout[..], &own.stderr[..]),
+            ("of the script\n", ""),
+            "{host}"
+        );
+    }
 }
 
 #[test]

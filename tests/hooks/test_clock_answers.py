@@ -6,10 +6,12 @@ import random
 import secrets
 import sys
 import types
+import uuid
 
 import pytest
 
 from py_hooks.advice import clock as clocks
+from py_hooks.advice import entropy, places
 
 _urandom = os.urandom
 
@@ -98,34 +100,113 @@ def test_where_no_checkpoint_can_be_resumed_what_was_told_is_kept_and_the_rest_f
     assert [ask(third), ask(third)] == [1000, 6000]
 
 
-def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(monkeypatch):
+# -- what the operating system draws -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Makes clocks of one trial directory, and has them draw: `asked(clock)`."""
     # These tests lie below the folder of our own files.
     monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
+    unpatched = uuid.uuid1, uuid.uuid4
+    yield lambda clock: _draw(clock, monkeypatch)
+    uuid.uuid1, uuid.uuid4 = unpatched
 
-    def draw(clock):
-        before = clocks.drawn(clock, _urandom)
-        monkeypatch.setattr(random, "_urandom", lambda size: _or(before(size), _urandom, size))
-        return [before(5), before(5), random.SystemRandom().getrandbits(70), secrets.choice("abcdefgh")]
 
-    first = clocks.Clock(None)
-    drawn = draw(first)
-    assert draw(first) != drawn
-    assert draw(recorded(first)) == drawn
-    before = clocks.drawn(first, _urandom)
+def _draw(clock, monkeypatch):
+    before = clocks.drawn(clock)
+    monkeypatch.setattr(random, "_urandom", lambda size: _or(before(size), _urandom, size))
+    clocks._in_uuid(clock, uuid)
+    drawn = [before(5), before(5), random.SystemRandom().getrandbits(70), secrets.choice("abcdefgh"), before(100_000)]
+    return drawn + [uuid.uuid4() for _ in range(2)] + [before(16) for _ in range(3)]
+
+
+def clock_of(directory, state=None):
+    return clocks.Clock(state, entropy.Entropy(str(directory), state is not None, _urandom))
+
+
+def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(asked, tmp_path):
+    first = clock_of(tmp_path)
+    drawn = asked(first)
+    assert drawn[0] != drawn[1]
+    assert len(drawn[4]) == 100_000
+    assert len(set(map(str, drawn))) == len(drawn)
+    assert [number.version for number in drawn[5:7]] == [4, 4]
+    assert asked(clock_of(tmp_path)) != drawn
+    first.calls = calls(0)
+    first.begin(False)
+    state = json.loads(json.dumps(first.capture()[1]))
+    replay = clock_of(tmp_path, state)
+    assert asked(replay) == drawn
+    # Behind the replay it is a stream that goes on, and so for the next replay.
+    replay.restore({}, state)
+    replay.calls = first.calls = calls(7)
+    assert asked(replay) == asked(first)
+    before = clocks.drawn(first)
     assert [before(size) for size in (0, "5")] == [NotImplemented] * 2
 
 
-@pytest.mark.parametrize("sizes", [[clocks.MAX_DRAWN_BYTES + 1], [1] * (clocks.MAX_DRAWS + 1)], ids=["large", "many"])
-def test_what_draws_much_is_named_as_a_cause(monkeypatch, sizes):
-    monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
-    said, clock = [], clocks.Clock(None)
-    before = clocks.drawn(clock, _urandom)
-    assert before(3) is not NotImplemented
-    drawn = [before(size) for size in sizes]
-    assert drawn[-1] is NotImplemented
-    clock.calls = types.SimpleNamespace(begun=False, refuse_exactness=said.append)
+def test_nothing_drawn_is_readable_by_others(asked, tmp_path):
+    clock = clock_of(tmp_path)
+    drawn = asked(clock)
+    assert list(tmp_path.iterdir()) == [], "there is no trial as yet"
+    clock.calls = calls(0)
     clock.begin(False)
-    assert said == ["the script draws much from the operating system (`os.urandom`)"]
+    (key,) = tmp_path.iterdir()
+    assert key.name == "entropy.key"
+    assert key.stat().st_mode & 0o7777 == 0o600
+    state = json.dumps(clock.capture()[1])
+    numbers = [value if isinstance(value, int) else int.from_bytes(value, "little") for value in (drawn[0], drawn[2])]
+    for secret in [key.read_bytes().hex(), str(int.from_bytes(key.read_bytes(), "little")), *map(str, numbers)]:
+        assert secret not in state
+    assert len(state) < 200
+
+
+def test_the_key_is_kept_before_the_first_draw_of_a_trial_returns(asked, tmp_path):
+    clock = clock_of(tmp_path)
+    clock.calls = calls(3)
+    clock.begin(False)
+    assert list(tmp_path.iterdir()) == [], "nothing was drawn"
+    assert clock.capture() == ([], {})
+    asked(clock)
+    assert [path.name for path in tmp_path.iterdir()] == ["entropy.key"]
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 32, b"k" * 33])
+def test_without_its_key_a_trial_does_not_go_on(asked, tmp_path, key):
+    clock = clock_of(tmp_path)
+    clock.calls = calls(0)
+    asked(clock)
+    path = tmp_path / "entropy.key"
+    path.unlink()
+    if key is not None:
+        path.write_bytes(key)
+    with pytest.raises(entropy.KeyLost) as refused:
+        clock_of(tmp_path, clock.capture()[1])
+    assert refused.value.exit_code == 65
+    assert str(path) in str(refused.value)
+
+
+def test_a_trial_of_an_earlier_version_is_told_what_it_has_noted(asked, tmp_path):
+    recording = clock_of(tmp_path)
+
+    def draw(clock):
+        return clocks.drawn(clock)(5)
+
+    name = f"{places.display_path(__file__)}:{draw.__code__.co_firstlineno + 1} urandom(5)"
+    recording._named[name] = line = clocks._Line()
+    line.note(0, int.from_bytes(b"noted", "little"))
+    replay = clock_of(tmp_path, recording.capture()[1])
+    assert draw(replay) == b"noted"
+    assert draw(replay) != b"noted"
+
+
+def test_a_key_that_cannot_be_kept_is_a_cause(asked, tmp_path):
+    said, clock = [], clock_of(tmp_path / "missing")
+    clock.calls = calls(0)
+    clock.calls.refuse_exactness = said.append
+    asked(clock)
+    assert said[0].startswith("what the script draws from the operating system cannot be kept: ")
 
 
 def _or(answer, original, size):

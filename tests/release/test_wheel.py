@@ -174,7 +174,7 @@ def test_children_import_the_package(installed, method):
 
 def test_nothing_is_left_when_it_is_uninstalled(installed):
     assert len(installed.files()) > 2
-    installed.manage("uninstall", "pedl")
+    installed.manage("uninstall", "pedl-run")
     assert installed.files() == []
     installed.manage("install", wheel())
 
@@ -242,12 +242,12 @@ def test_it_holds_what_it_should_and_no_second_copy():
 
 def test_its_metadata_is_that_of_the_project():
     name, _, platforms = wheel().stem.rpartition("-")
-    assert name == "pedl-0.1.0-py3-none"
+    assert name == "pedl_run-0.1.0-py3-none"
     assert sorted(platforms.split(".")) == ["manylinux2014_x86_64", "manylinux_2_17_x86_64"]
     with zipfile.ZipFile(str(wheel())) as archive:
         metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         fields = HeaderParser().parsestr(archive.read(metadata).decode())
-    assert fields["Name"] == "pedl"
+    assert fields["Name"] == "pedl-run"
     assert fields["License-Expression"] == "Apache-2.0"
     assert fields["Requires-Python"] == ">=3.7"
     assert fields["Requires-Dist"] is None

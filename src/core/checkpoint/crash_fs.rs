@@ -65,6 +65,7 @@ struct Disk {
     syncs: usize,
     fails: Fails,
     random: u8,
+    exchanges: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -83,10 +84,16 @@ impl CrashFs {
             syncs: 0,
             fails: Fails::Never,
             random: 0,
+            exchanges: true,
         };
         Self {
             disk: Arc::new(Mutex::new(disk)),
         }
+    }
+
+    /// Has no operation from here on that exchanges two names.
+    pub(super) fn cannot_exchange(&self) {
+        self.disk().exchanges = false;
     }
 
     /// Counts operations from 0 again, and lets them fail.
@@ -393,9 +400,13 @@ impl FileSystem for CrashFs {
                 .ok_or(io::ErrorKind::NotFound)?;
             if let Some(&target) = disk.names(new).get(&new_name)
                 && let Node::Directory { history } = &disk.nodes[target]
-                && !last(history).is_empty()
             {
-                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                if !matches!(disk.nodes[node], Node::Directory { .. }) {
+                    return Err(io::ErrorKind::IsADirectory.into());
+                }
+                if !last(history).is_empty() {
+                    return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                }
             }
             if old == new {
                 return disk.change_names(old, |names| {
@@ -408,16 +419,42 @@ impl FileSystem for CrashFs {
         })
     }
 
-    fn symlink(&self, target: &Path, link: &Path) -> Result<()> {
+    fn exchange(&self, one: &Path, other: &Path) -> Result<bool> {
+        self.change(one, |disk| {
+            if !disk.exchanges {
+                return Ok(false);
+            }
+            let ((parent, one_name), (_, other_name)) = (disk.parent(one)?, disk.parent(other)?);
+            let names = disk.names(parent);
+            let found = (
+                names.get(&one_name).copied(),
+                names.get(&other_name).copied(),
+            );
+            let (Some(first), Some(second)) = found else {
+                return Err(io::ErrorKind::NotFound.into());
+            };
+            disk.change_names(parent, |names| {
+                names.insert(one_name, second);
+                names.insert(other_name, first)
+            })?;
+            Ok(true)
+        })
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> Result<bool> {
         let node = Node::Link {
             target: target.to_owned(),
         };
-        self.change(link, |disk| disk.add(link, node).map(drop))
+        self.change(link, |disk| disk.add(link, node).map(|_| true))
     }
 
     fn remove_file(&self, path: &Path) -> Result<bool> {
         self.change(path, |disk| {
             let (parent, name) = disk.parent(path)?;
+            let node = disk.names(parent).get(&name);
+            if node.is_some_and(|&node| matches!(disk.nodes[node], Node::Directory { .. })) {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
             let is_there = disk.names(parent).contains_key(&name);
             disk.change_names(parent, |names| names.remove(&name))?;
             Ok(is_there)
@@ -464,6 +501,14 @@ impl FileSystem for CrashFs {
                 modified,
                 is_directory,
             }))
+        })
+    }
+
+    fn is_directory(&self, path: &Path) -> Result<bool> {
+        self.look(path, |disk| {
+            let (parent, name) = disk.parent(path)?;
+            let node = disk.names(parent).get(&name);
+            Ok(node.is_some_and(|&node| matches!(disk.nodes[node], Node::Directory { .. })))
         })
     }
 

@@ -8,10 +8,11 @@ use std::fmt::Debug;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with, symlinkat};
+use rustix::io::Errno;
 
 use super::failure::Failure;
 use crate::error::Result;
@@ -33,8 +34,12 @@ pub trait FileSystem: Debug + Send + Sync + 'static {
     fn sync_directory(&self, path: &Path) -> Result<()>;
     /// Renames over whatever file, link or empty directory is there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes a symbolic link at `link`; a failure where the name is taken.
-    fn symlink(&self, target: &Path, link: &Path) -> Result<()>;
+    /// Gives each of two names in one directory what the other has, at once; `false`, and nothing done, if the
+    /// file system cannot.
+    fn exchange(&self, one: &Path, other: &Path) -> Result<bool>;
+    /// Makes a symbolic link at `link`; a failure where the name is taken. `false`, and nothing done, if the file
+    /// system has no links.
+    fn symlink(&self, target: &Path, link: &Path) -> Result<bool>;
     /// Removes a file or link; `false` where nothing is there.
     fn remove_file(&self, path: &Path) -> Result<bool>;
     /// Removes an empty directory.
@@ -43,6 +48,8 @@ pub trait FileSystem: Debug + Send + Sync + 'static {
     fn list(&self, path: &Path) -> Result<Vec<OsString>>;
     /// What a path leads to, links followed; `None` where that is nothing.
     fn stat(&self, path: &Path) -> Result<Option<Stat>>;
+    /// Whether the name is that of a directory; one of a link to a directory is not.
+    fn is_directory(&self, path: &Path) -> Result<bool>;
     /// The path without links.
     fn resolve(&self, path: &Path) -> Result<PathBuf>;
     /// Fills a buffer from the random source of the operating system.
@@ -159,8 +166,19 @@ impl FileSystem for RealFileSystem {
         check("rename", from, fs::rename(from, to))
     }
 
-    fn symlink(&self, target: &Path, link: &Path) -> Result<()> {
-        check("make link", link, symlink(target, link))
+    fn exchange(&self, one: &Path, other: &Path) -> Result<bool> {
+        match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+            Err(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP) => Ok(false),
+            outcome => check("rename", one, outcome.map_err(io::Error::from)).map(|()| true),
+        }
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> Result<bool> {
+        match symlinkat(target, CWD, link) {
+            // FAT, and what mounts an object store.
+            Err(Errno::PERM | Errno::NOSYS | Errno::NOTSUP) => Ok(false),
+            outcome => check("make link", link, outcome.map_err(io::Error::from)).map(|()| true),
+        }
     }
 
     fn remove_file(&self, path: &Path) -> Result<bool> {
@@ -197,6 +215,13 @@ impl FileSystem for RealFileSystem {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             is_directory: metadata.is_dir(),
         }))
+    }
+
+    fn is_directory(&self, path: &Path) -> Result<bool> {
+        match fs::symlink_metadata(path) {
+            Err(error) if is_absent(&error) => Ok(false),
+            outcome => check("look at", path, outcome).map(|metadata| metadata.is_dir()),
+        }
     }
 
     fn resolve(&self, path: &Path) -> Result<PathBuf> {

@@ -7,6 +7,8 @@ pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const STATE: &str = "state.json";
 
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
+pub(crate) const LATEST: &str = "latest";
+pub(crate) const LATEST_NEW: &str = ".latest-new";
 pub(super) const FILES: &str = "files";
 pub(super) const TENSORS: &str = "tensors";
 pub(super) const PACK: &str = ".safetensors";
@@ -72,12 +74,17 @@ impl Layout {
     }
 
     pub(super) fn latest(&self) -> PathBuf {
-        self.trial_dir.join("latest")
+        self.trial_dir.join(LATEST)
     }
 
     /// The name under which `latest` is made. One is enough, for one process at a time writes.
     pub(super) fn latest_new(&self) -> PathBuf {
-        self.trial_dir.join(".latest-new")
+        self.trial_dir.join(LATEST_NEW)
+    }
+
+    /// A name for a folder that was found at one of these two names.
+    pub(super) fn latest_aside(&self, number: u32) -> PathBuf {
+        self.trial_dir.join(format!("latest.{number}"))
     }
 
     /// What `latest` says: a relative path, for it to stay right when the trial directory is moved.

@@ -112,6 +112,11 @@ impl Manifest {
         Ok(format!("{HEAD}{}{tail}", hash_of(tail.as_bytes())))
     }
 
+    /// Whether a text is that of this manifest.
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+        Self::parse(text).is_ok_and(|other| other == *self)
+    }
+
     /// The manifest in a text, or what is wrong with it.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Unreadable> {
         let rest = text.strip_prefix(HEAD.as_bytes());

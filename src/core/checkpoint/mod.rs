@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! <trial directory>/
-//! ├── latest -> checkpoints/batch-0000000200     for people and tools; a reader does not rely on it
+//! ├── latest -> checkpoints/batch-0000000200     for people and tools; no reader of ours looks at it
 //! └── checkpoints/
 //!     ├── batch-0000000100/                      committed: named and complete are the same thing
 //!     ├── batch-0000000200/
@@ -56,6 +56,11 @@
 //!    before the rename is durable: the old checkpoint is the newest one; after it: the new one is.
 //! 7. **`latest`** is made under another name, renamed over the old link, and the trial directory
 //!    synced. *If we die here*: the link names the older checkpoint, which retention has not touched.
+//!    Who copied the trial without links has a folder there (`cp -rL`, zip, an object store). It changes
+//!    names with the link at once, or, if the file system cannot, gets another name before; then it is
+//!    removed if it is a copy of a checkpoint that is there, and kept as `latest.1` if not. *If we die
+//!    here*: it is at one of these names, or `latest` is missing, until the next commit. A file system
+//!    without links has a file with the path. What fails here is a warning: the checkpoint is committed.
 //! 8. **Retention.** Folders that are not kept are renamed to staging names, `checkpoints/` is synced,
 //!    and only then are they emptied, and contents and packs that no kept manifest names removed. *If we
 //!    die here*: a half-empty folder has a staging name, and no reader looks at it.
@@ -102,7 +107,7 @@ mod tests;
 
 pub use fs::{FileSystem, ReadFile, RealFileSystem, Stat, WriteFile};
 pub use inspect::{Depth, Found};
-pub(crate) use layout::CHECKPOINTS;
+pub(crate) use layout::{CHECKPOINTS, LATEST, LATEST_NEW};
 pub use manifest::{KeptFile, Manifest, OwnFile, PackFile, StoredTensor};
 pub use reader::{Checkpoint, Newest};
 pub use writer::{Captured, Committed};
@@ -184,6 +189,21 @@ struct InUse {
     contents: BTreeMap<String, usize>,
 }
 
+/// Names below the folder of checkpoints.
+impl Store<RealFileSystem> {
+    pub(crate) const MANIFEST: &'static str = layout::MANIFEST;
+    pub(crate) const CONTENTS: &'static str = layout::FILES;
+    pub(crate) const PACKS: &'static str = layout::TENSORS;
+
+    pub(crate) fn content_name(hash: &str) -> PathBuf {
+        Path::new(layout::FILES).join(hash)
+    }
+
+    pub(crate) fn pack_name(hash: &str) -> PathBuf {
+        Path::new(layout::TENSORS).join(format!("{hash}{}", layout::PACK))
+    }
+}
+
 impl Store<RealFileSystem> {
     /// The checkpoints in a trial directory, which need not exist. Touches nothing.
     pub fn open(trial_dir: &Path) -> Self {
@@ -194,9 +214,13 @@ impl Store<RealFileSystem> {
     ///
     /// True does not promise that the checkpoint is intact.
     pub fn has_checkpoint(trial_dir: &Path) -> bool {
-        Self::open(trial_dir)
-            .checkpoints()
-            .is_ok_and(|found| !found.is_empty())
+        Self::newest_batch(trial_dir).is_some()
+    }
+
+    /// The batch of the newest checkpoint, by its name alone, as [`has_checkpoint`](Self::has_checkpoint).
+    pub fn newest_batch(trial_dir: &Path) -> Option<u64> {
+        let found = Self::open(trial_dir).checkpoints().ok()?;
+        found.first().map(|(batch, _)| *batch)
     }
 }
 

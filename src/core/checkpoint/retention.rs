@@ -153,9 +153,9 @@ fn set_aside_folders<F: FileSystem>(
     }
     let Shared { fs, layout, .. } = &*store.shared;
     if let Some(folder) = used {
-        store.point_latest_at(folder)?;
+        store.point_latest_at(folder);
     } else {
-        fs.remove_file(&layout.latest())?;
+        store.clear_name(&layout.latest())?;
         fs.sync_directory(layout.trial_dir())?;
     }
     for (batch, folder) in folders {

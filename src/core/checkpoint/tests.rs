@@ -211,7 +211,7 @@ fn a_crash_leaves_the_old_checkpoint_or_the_new_one() {
                 let possible: &[_] = if outcome.is_ok() { &[new] } else { &[old, new] };
                 both_seen.insert(check_newest(&after, possible, &when));
                 check_that_all_are_whole(&after, &when);
-                check_latest(&after, before, outcome.is_ok(), &when);
+                check_latest(&after, before, is_over, &when);
                 check_that_it_goes_on(&after, batch, &when);
             }
             if is_over {
@@ -264,6 +264,151 @@ fn check_latest(fs: &CrashFs, before: &[Saved], is_done: bool, when: &str) {
         "{when}: {}",
         target.display()
     );
+}
+
+/// What a copy of a trial, or another program, has made of `latest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Latest {
+    Missing,
+    File,
+    /// As `cp -rL` makes it of the link.
+    Copy,
+    /// One of another trial, or what somebody put there.
+    NoCopy,
+    /// There, and where the next link is made: a copy was taken at that moment.
+    Copies,
+}
+
+impl Latest {
+    fn put(self, fs: &CrashFs) {
+        let trial = Path::new(TRIAL);
+        let (latest, newest) = (trial.join("latest"), fs.link(&trial.join("latest")));
+        let newest = newest.expect("a checkpoint was taken");
+        fs.remove_file(&latest).expect("it is a link");
+        let folder = |path: &Path| {
+            fs.make_directory(path).expect("the name is free");
+            for name in fs.list(&trial.join(&newest)).expect("it is there") {
+                fs.overwrite(
+                    &path.join(&name),
+                    &fs.content(&trial.join(&newest).join(&name)),
+                );
+            }
+        };
+        match self {
+            Self::Missing => {}
+            Self::File => fs.overwrite(&latest, b"batch-0000000100"),
+            Self::Copy => folder(&latest),
+            Self::NoCopy => {
+                folder(&latest);
+                fs.overwrite(&latest.join("state.json"), b"the only one there is");
+            }
+            Self::Copies => {
+                folder(&latest);
+                folder(&trial.join(".latest-new"));
+            }
+        }
+        fs.sync_directory(trial).expect("it is there");
+    }
+}
+
+/// `cp -rL`, zip and object stores know no links.
+#[test]
+fn latest_may_be_a_folder_a_file_or_missing() {
+    let cuts = [
+        Kept::Everything,
+        Kept::Nothing,
+        Kept::Any(1),
+        Kept::Any(2),
+        Kept::Any(3),
+    ];
+    for (latest, exchanges) in [
+        (Latest::Missing, true),
+        (Latest::File, true),
+        (Latest::Copy, true),
+        (Latest::Copy, false),
+        (Latest::NoCopy, true),
+        (Latest::NoCopy, false),
+        (Latest::Copies, true),
+        (Latest::Copies, false),
+    ] {
+        let prepared = disk();
+        save(&prepared, 100, 1).expect("nothing fails yet");
+        save(&prepared, 200, 2).expect("nothing fails yet");
+        latest.put(&prepared);
+        if !exchanges {
+            prepared.cannot_exchange();
+        }
+        for dies_at in 0.. {
+            let fs = prepared.after_power_cut(Kept::Nothing);
+            fs.fail(Fails::From(dies_at));
+            let outcome = save(&fs, 300, 3);
+            let is_over = fs.operations() <= dies_at;
+            assert!(outcome.is_ok() || !is_over, "{latest:?}: {outcome:?}");
+            for kept in cuts {
+                let when = format!("{latest:?}, exchange {exchanges}; died at {dies_at}, {kept:?}");
+                let after = fs.after_power_cut(kept);
+                let possible: &[_] = if outcome.is_ok() {
+                    &[Some((300, 3))]
+                } else {
+                    &[Some((200, 2)), Some((300, 3))]
+                };
+                check_newest(&after, possible, &when);
+                check_that_it_goes_on(&after, 300, &when);
+                let mut expected = vec!["checkpoints", "latest"];
+                if latest == Latest::NoCopy {
+                    expected.push("latest.1");
+                    let kept = Path::new(TRIAL).join("latest.1/state.json");
+                    assert_eq!(after.content(&kept), b"the only one there is", "{when}");
+                }
+                assert_eq!(names(&after, ""), expected, "{when}");
+                let target = after.link(&Path::new(TRIAL).join("latest"));
+                let newest = Path::new("checkpoints/batch-0000000360");
+                assert_eq!(target.as_deref(), Some(newest), "{when}");
+            }
+            if is_over {
+                break;
+            }
+        }
+    }
+}
+
+/// On the file system of this machine, and with what sets a checkpoint aside.
+#[test]
+fn a_copy_without_links_takes_checkpoints_as_its_original_does() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let trial = directory.path();
+    let take = |batch: u64| {
+        let snapshot = Snapshot {
+            files: Vec::new(),
+            ..snapshot(batch, 1)
+        };
+        Store::open(trial).save(&snapshot).expect("nothing fails");
+    };
+    let latest = trial.join("latest");
+    let make_folder = |batch: u64| {
+        let original = trial.join(format!("checkpoints/batch-{batch:010}"));
+        real::remove_file(&latest).expect("it is a link");
+        real::create_dir(&latest).expect("the name is free");
+        for name in ["manifest.json", "state.json"] {
+            real::copy(original.join(name), latest.join(name)).expect("there is room");
+        }
+    };
+    take(100);
+    make_folder(100);
+    (200..=700).step_by(100).for_each(take);
+    let found = Store::open(trial).checkpoints().expect("it can be listed");
+    let batches: Vec<_> = found.iter().map(|(batch, _)| *batch).collect();
+    assert_eq!(batches, [700, 600]);
+    make_folder(700);
+    let store = Store::open(trial);
+    let position = store.positions().expect("it can be listed")[1];
+    store.go_back_to(Some(position)).expect("nothing fails");
+    let target = real::read_link(&latest).expect("it is a link");
+    assert_eq!(target, Path::new("checkpoints/batch-0000000600"));
+    make_folder(600);
+    store.go_back_to(None).expect("nothing fails");
+    assert!(real::symlink_metadata(&latest).is_err());
+    assert_eq!(Store::newest_batch(trial), None);
 }
 
 /// The next commits succeed, and leave nothing behind but what belongs there.

@@ -1,6 +1,7 @@
 //! Steps 1 to 7 of a commit. The protocol is at the head of [`super`].
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -191,8 +192,9 @@ impl<F: FileSystem> Store<F> {
         self.name_contents(&files, &plan, &staging.path)?;
         self.shared.fs.sync_directory(&staging.path)?;
         let folder = self.publish(snapshot.batch, &mut staging)?;
-        self.point_latest_at(&folder)?;
         let moment = Instant::now();
+
+        self.point_latest_at(&folder);
 
         // It is committed, whatever becomes of the old ones.
         if let Err(error) = retention::remove_old(self, snapshot) {
@@ -321,14 +323,85 @@ impl<F: FileSystem> Store<F> {
         Ok(folder)
     }
 
-    /// Step 7.
-    pub(super) fn point_latest_at(&self, folder: &Path) -> Result<()> {
+    /// Step 7. A checkpoint is one without it, and so no failure of this is one of the checkpoint.
+    pub(super) fn point_latest_at(&self, folder: &Path) {
+        if let Err(error) = self.try_to_point_latest_at(folder) {
+            tracing::warn!("`latest` does not name the newest checkpoint: {error}");
+        }
+    }
+
+    fn try_to_point_latest_at(&self, folder: &Path) -> Result<()> {
         let Shared { fs, layout, .. } = &*self.shared;
-        let new = layout.latest_new();
-        fs.remove_file(&new)?;
-        fs.symlink(&layout.link_target(folder), &new)?;
-        fs.rename(&new, &layout.latest())?;
+        let (latest, new) = (layout.latest(), layout.latest_new());
+        self.clear_name(&new)?;
+        let target = layout.link_target(folder);
+        if !fs.symlink(&target, &new)? {
+            let mut file = fs.create(&new, MODE)?;
+            file.write(target.as_os_str().as_encoded_bytes())?;
+            file.sync()?;
+        }
+        if fs.is_directory(&latest)? {
+            if fs.exchange(&new, &latest)? {
+                fs.sync_directory(layout.trial_dir())?;
+                return self.clear_name(&new);
+            }
+            self.clear_name(&latest)?;
+        }
+        fs.rename(&new, &latest)?;
         fs.sync_directory(layout.trial_dir())
+    }
+
+    /// Takes away what has one of the names of step 7. A folder goes only if it is a copy of a checkpoint that is
+    /// there, as `cp -rL` makes it of the link; any other is kept under the first free name.
+    pub(super) fn clear_name(&self, path: &Path) -> Result<()> {
+        let Shared { fs, layout, .. } = &*self.shared;
+        if !fs.is_directory(path)? {
+            return fs.remove_file(path).map(drop);
+        }
+        if self.is_copy(path)? {
+            return retention::discard(self, &[path.to_owned()]);
+        }
+        for number in 1.. {
+            let aside = layout.latest_aside(number);
+            if fs.stat(&aside)?.is_none() {
+                fs.rename(path, &aside)?;
+                tracing::warn!(
+                    "`latest` was a folder, and no copy of a checkpoint: it is kept in `{}`",
+                    aside.display()
+                );
+                break;
+            }
+        }
+        fs.sync_directory(layout.trial_dir())
+    }
+
+    /// Whether a folder holds nothing but files of one checkpoint that is there. Who copied it, or began to remove it
+    /// and died, may have left some out.
+    fn is_copy(&self, folder: &Path) -> Result<bool> {
+        let names = self.shared.fs.list(folder)?;
+        for (_, original) in self.checkpoints()? {
+            if self.has_same_files(folder, &original, &names)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn has_same_files(&self, folder: &Path, original: &Path, names: &[OsString]) -> Result<bool> {
+        let Shared { fs, .. } = &*self.shared;
+        for name in names {
+            let paths = [folder.join(name), original.join(name)];
+            for path in &paths {
+                if fs.stat(path)?.is_none_or(|stat| stat.is_directory) {
+                    return Ok(false);
+                }
+            }
+            let [copy, original] = paths.map(|path| content::hash(fs, &path));
+            if copy? != original? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

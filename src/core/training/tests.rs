@@ -1,13 +1,17 @@
 //! What a training promises over its starts, on real files.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::calls::value::ArrayClass;
+use crate::live_copy::LiveCopy;
 
 fn launch(trial_dir: &Path) -> Launch {
     Launch {
@@ -298,6 +302,56 @@ fn another_command_is_refused() {
     let hint = "run it as it was begun to go on with it; keep both with `--trial-dir DIR`, \
                 or begin a new trial with `--fresh`";
     assert_eq!(error.hint().as_deref(), Some(hint));
+}
+
+#[test]
+fn credentials_of_a_command_stand_in_no_file_and_the_command_is_known_again() {
+    let (_directory, trial_dir) = stage();
+    let with = |token: &str, key: &str| {
+        let mut launch = launch(&trial_dir);
+        launch
+            .command
+            .extend(["--token".to_owned(), token.to_owned()]);
+        launch
+            .hyperparameters
+            .insert("api_key".to_owned(), key.into());
+        let mut training = Training::new(launch);
+        training.begin(facts()).map(|()| training)
+    };
+    let mut training = with("hidden-one", "hidden-two").expect("it is new");
+    train(&mut training, 1);
+    save(&mut training, 1);
+    drop(training);
+    for name in ["trial.json", events::FILE_NAME] {
+        let text = fs::read_to_string(trial_dir.join(name)).expect("it is there");
+        assert!(!text.contains("hidden"), "{text}");
+        assert_eq!(text.matches("[redacted]").count(), 2, "{text}");
+    }
+    assert_eq!(
+        with("hidden-one", "hidden-two")
+            .expect("it is the same")
+            .resume_call(),
+        1
+    );
+    for (token, key) in [("hidden-two", "hidden-two"), ("hidden-one", "hidden-one")] {
+        let error = with(token, key).expect_err("it is another");
+        assert_eq!(error.class(), Class::WrongCommand);
+        assert!(!error.to_string().contains("hidden"), "{error}");
+    }
+    // As an earlier version has begun it.
+    let path = trial_dir.join("trial.json");
+    let text = fs::read_to_string(&path).expect("it is there");
+    let mut record: Value = serde_json::from_str(&text).expect("it is JSON");
+    record["command"][4] = "hidden-one".into();
+    record["hyperparameters"]["api_key"] = "hidden-two".into();
+    record
+        .as_object_mut()
+        .expect("an object")
+        .remove("command_hash");
+    fs::write(&path, record.to_string()).expect("there is room");
+    with("hidden-one", "hidden-two").expect("it is the same");
+    let error = with("hidden-three", "hidden-two").expect_err("it is another");
+    assert!(!error.to_string().contains("hidden"), "{error}");
 }
 
 #[test]
@@ -635,4 +689,129 @@ fn a_failed_checkpoint_is_told_at_the_next() {
     save(&mut training, 1);
     drop(training);
     assert_eq!(begun(&trial_dir).resume_call(), 1);
+}
+
+/// Copies while another thread trains, commits after each batch, and removes what that made superfluous.
+#[test]
+fn a_live_copy_goes_on_whatever_is_committed_and_removed_meanwhile() {
+    const COPIES: u64 = 20;
+    let (directory, trial_dir) = stage_after_a_batch();
+    let script_file = directory.path().join("history.csv");
+    let is_over = AtomicBool::new(false);
+    let trained = AtomicU64::new(1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut training = begun(&trial_dir);
+            for batch in 1.. {
+                train(&mut training, batch);
+                if training.position() <= training.resume_call() {
+                    continue;
+                }
+                fs::write(&script_file, batch.to_string()).expect("there is room");
+                let files = vec![script_file.clone()];
+                let saved = training.save(Some(0), tensors(batch), format!("[{batch}]"), files);
+                saved.expect("there is room");
+                wait(&mut training);
+                trained.store(batch, Ordering::Relaxed);
+                // At least so many commits fall between two copies, or into one.
+                if is_over.load(Ordering::Relaxed) && batch > 3 * COPIES {
+                    break;
+                }
+            }
+        });
+        for number in 0..COPIES {
+            while trained.load(Ordering::Relaxed) < 3 * number {
+                thread::yield_now();
+            }
+            let copy = LiveCopy::take(&trial_dir).unwrap_or_else(|error| panic!("{error}"));
+            let path = directory.path().join(format!("copy-{number}"));
+            let totals = copy.put_at(&path, &|| false);
+            let totals = totals.unwrap_or_else(|error| panic!("{error}"));
+            assert!(totals.linked_bytes > 0, "{totals:?}");
+            goes_on(&path, copy.batch);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let last = trained.load(Ordering::Relaxed);
+    goes_on(&trial_dir, last);
+    let left = fs::read_dir(directory.path()).expect("it is there");
+    let left = left.filter(|entry| {
+        let name = entry.as_ref().expect("a name").file_name();
+        name.to_string_lossy().starts_with('.')
+    });
+    assert_eq!(left.count(), 0);
+}
+
+/// All of a trial is whole, and it trains on from that batch.
+fn goes_on(trial_dir: &Path, batch: u64) {
+    let found = crate::inspect::checkpoints(trial_dir, crate::inspect::Depth::Bytes);
+    let found = found.expect("it can be read");
+    // The log is that of the newest; it has that of the others, too.
+    assert!(
+        found.iter().all(|entry| entry.damage.is_empty()),
+        "{found:?}"
+    );
+    assert_eq!(
+        fs::read_link(trial_dir.join("latest")).expect("it is a link"),
+        Path::new("checkpoints").join(format!("batch-{batch:010}"))
+    );
+    let mut training = begun(trial_dir);
+    assert_eq!(training.resume_call(), batch);
+    assert_eq!(training.take_tensors(), tensors(batch));
+    (1..=batch + 3).for_each(|batch| train(&mut training, batch));
+    assert_eq!(training.position(), batch + 3);
+    save(&mut training, batch + 3);
+    let steps = events(trial_dir, "step");
+    assert!(steps.len() as u64 >= (batch + 3) / 3, "{steps:?}");
+}
+
+#[test]
+fn a_live_copy_is_whole_or_not_there() {
+    let (directory, trial_dir) = stage();
+    let mut training = begun(&trial_dir);
+    train(&mut training, 1);
+    let none = LiveCopy::take(&trial_dir).expect_err("there is no checkpoint");
+    assert!(none.to_string().contains("there is: none"), "{none}");
+    save(&mut training, 1);
+    drop(training);
+    // Of a start that was killed.
+    let journal = trial_dir.join(events::FILE_NAME);
+    let whole = fs::read_to_string(&journal).expect("it is there");
+    fs::write(&journal, whole.clone() + "{\"torn\":").expect("there is room");
+    fs::create_dir_all(trial_dir.join("work/logs")).expect("there is room");
+    fs::write(trial_dir.join("work/logs/events"), "of the script").expect("there is room");
+    symlink("logs/events", trial_dir.join("work/newest")).expect("the name is free");
+    fs::write(trial_dir.join("secret"), "key").expect("there is room");
+    let only_mine = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(trial_dir.join("secret"), only_mine).expect("it is ours");
+
+    let take = || LiveCopy::take(&trial_dir).expect("it can be read");
+    let path = directory.path().join("copy");
+    let names_in = |path: &Path| fs::read_dir(path).expect("it is there").count();
+    let before = names_in(directory.path());
+    let stopped = take().put_at(&path, &|| true).expect_err("it was stopped");
+    assert!(stopped.to_string().starts_with("copying was interrupted"));
+    assert_eq!(names_in(directory.path()), before);
+
+    take().put_at(&path, &|| false).expect("there is room");
+    assert_eq!(
+        fs::read_to_string(path.join(events::FILE_NAME)).expect("it is there"),
+        whole
+    );
+    assert_eq!(
+        fs::read_to_string(path.join("work/newest")).expect("it is there"),
+        "of the script"
+    );
+    let mode = fs::metadata(path.join("secret"))
+        .expect("it is there")
+        .mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    assert!(!path.join("lock").exists());
+    let taken = take().put_at(&path, &|| false).expect_err("it is there");
+    assert_eq!(taken.class(), Class::CannotCreate);
+
+    // A log that does not hold what the checkpoint says.
+    fs::write(trial_dir.join(LOG), "").expect("there is room");
+    let damaged = LiveCopy::take(&trial_dir).expect_err("its log is not there");
+    assert!(damaged.is_corrupt(), "{damaged}");
 }

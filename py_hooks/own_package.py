@@ -1,0 +1,54 @@
+"""The package `pedl` of this library, where another program of the same name is installed.
+
+Our library stands behind everything else in `sys.path`, so that no name of it takes the place of one of the script's.
+What is installed as `pedl` from the package index is another program, and a script that imports `pedl` under pedl-run
+means ours. A module of this name that belongs to the script stays what it is.
+"""
+import os
+import sys
+from importlib.machinery import PathFinder
+
+_LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# Folders of what was installed.
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+class _Finder:
+    """Finds one package in our library, and nothing else."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def find_spec(self, name, path=None, target=None):
+        """The import system's question."""
+        return PathFinder.find_spec(name, [_LIBRARY]) if name == self._name else None
+
+
+def prefer(name, log):
+    """Has a package found here, if another program of this name is installed.
+
+    Args:
+        name: the package, which is about to be looked for.
+        log: says a line.
+    """
+    place = _first_place(name)
+    if place is not None and os.path.basename(place) in _INSTALLED and not _is_ours(os.path.join(place, name)):
+        sys.meta_path.insert(1, _Finder(name))
+        log(f"`{name}` in `{place}` is another program of this name; the script imports that of pedl-run")
+
+
+def _first_place(name):
+    """The entry of `sys.path` where a package would be found; None where that is none before our library."""
+    for entry in sys.path:
+        place = os.path.abspath(entry or os.getcwd())
+        if place == _LIBRARY:
+            return None
+        if os.path.exists(os.path.join(place, name, "__init__.py")) or os.path.exists(os.path.join(place, name + ".py")):
+            return place
+    return None
+
+
+def _is_ours(folder):
+    """Whether a package is what a wheel of pedl-run installs."""
+    return os.path.exists(os.path.join(folder, "_context.py"))
