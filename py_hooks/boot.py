@@ -10,7 +10,7 @@ import sys
 
 import _pedl
 
-from py_hooks.advice import raw_streams
+from py_hooks.advice import forks, raw_streams
 from py_hooks.engine import import_hook
 from py_hooks.registry import GENERATIONS
 
@@ -31,13 +31,14 @@ class _Process:
         # What is done before the process is ended for an error, where nothing was intercepted yet.
         self.at_stop = [self._put_back]
         self.in_place = _pedl.InPlace
+        self.forks = forks.Forks()
 
     def streams(self):
         """The random streams of this process, made when the first generator is imported."""
         if self._streams is None:
             from py_hooks.advice.random_streams import Streams
 
-            self._streams = Streams(self.trial.seed)
+            self._streams = Streams(self.trial.seed, self.forks)
         return self._streams
 
     def output(self):
@@ -262,6 +263,7 @@ def start(launch_text):
     # While there is no thread that prints.
     raw_streams.put_below_own()
     finder = import_hook.install()
+    forks.watch(process, process.forks)
     finder.when_imported("atexit", process.give_output_back_last)
     if not set(libraries).intersection(process.trial.no_hooks):
         if process.trial.resume:

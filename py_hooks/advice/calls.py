@@ -89,6 +89,7 @@ class Calls:
 
     Attributes:
         depth: greater than 0 while a recorded call runs, or a part of the framework that is not the script's doing.
+        is_child: this process was forked from the one that trains.
         in_composite: a call runs that a replay does not make again; what it creates has no counterpart there.
         replaying: calls are answered from the log.
         epoch: of the running fit, from 0; None outside of one.
@@ -121,6 +122,7 @@ class Calls:
         self.trial = trial
         self.depth = 0
         self.in_composite = False
+        self.is_child = False
         self.replaying = False
         self.begun = False
         self.batches = 0
@@ -251,6 +253,12 @@ class Calls:
         self.depth += 1 << 20
         # Another thread of the parent may have held it.
         self._telling = threading.Lock()
+
+    def forked(self):
+        """This process is a forked child."""
+        self.is_child = True
+        self._pending = []
+        self.stand_aside()
 
     def _exactness_of(self, causes):
         """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
@@ -402,6 +410,8 @@ class Calls:
 
         What was trained is there, so that whatever fails now is no failure of the run any more.
         """
+        if self.is_child:
+            return
         pending, self._pending = self._pending, []
         self.depth += 1
         for step in self.at_settle:
@@ -684,7 +694,7 @@ def start(trial, streams, native_error):
     CALLS = Calls(trial, streams, native_error)
     if trial.serves is not None:
         CALLS.stand_aside()
-    os.register_at_fork(after_in_child=CALLS.stand_aside)
+    os.register_at_fork(after_in_child=CALLS.forked)
     return CALLS
 
 
@@ -726,16 +736,28 @@ def stop(calls, code, message, hint=None):
     ends by the signal.
     """
     try:
-        flush_streams()
-        for step in calls.at_stop:
-            # What is full or gone must not keep the message back.
-            with contextlib.suppress(OSError):
-                step()
+        _put_back(calls)
         if code == _DIVERGED and calls.trial.received_signal:
             calls.trial.die_of(calls.trial.received_signal)
         calls.trial.log_error(message, hint)
     finally:
         os._exit(code)
+
+
+def end(holder, code):
+    """Ends the process at once, as `stop` does, where it was said why."""
+    try:
+        _put_back(holder)
+    finally:
+        os._exit(code)
+
+
+def _put_back(holder):
+    flush_streams()
+    for step in holder.at_stop:
+        # What is full or gone must not keep the message back.
+        with contextlib.suppress(OSError):
+            step()
 
 
 def to_json(value):

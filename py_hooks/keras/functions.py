@@ -12,7 +12,7 @@ script's own code runs. Other such calls go the first way.
 import weakref
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import loops, places
+from py_hooks.advice import forks, loops, places
 from py_hooks.keras import packages
 
 _IN_A_THREAD = "a model is trained in a thread of the script's own"
@@ -97,7 +97,9 @@ class ComputeFunction:
 
     def pass_by(self, calls):
         """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
-        if self.kind != recorder.TRAIN or calls.on_main_thread():
+        if self.kind == recorder.TRAIN and calls.is_child:
+            forks.trains(calls.trial)
+        if self.kind != recorder.TRAIN or calls.is_child or calls.on_main_thread():
             return
         if not calls.begun:
             loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")

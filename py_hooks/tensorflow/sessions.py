@@ -23,7 +23,7 @@ from functools import partial
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import fingerprint, places
+from py_hooks.advice import fingerprint, forks, places
 from py_hooks.engine.patch import binding
 from py_hooks.refusal import Refusal
 from py_hooks.tensorflow import event_files, graphs, session_loops
@@ -305,6 +305,8 @@ def run(original):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth:
+            if calls.is_child and known.effects(fetch_list + target_list, _fed(feed_dict)[0]).trains:
+                forks.trains(calls.trial)
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         tensors, values = _fed(feed_dict)
         effects = known.effects(fetch_list + target_list, tensors)
@@ -427,10 +429,14 @@ def make_callable_from_options(original, session, options):
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
-        if calls.depth:
+        if calls.depth and not calls.is_child:
             return function(*args, **kwargs)
         if effects is None:
             fetches, fed, effects = _effects_of_callable(session.graph, options)
+        if calls.is_child:
+            if effects.trains:
+                forks.trains(calls.trial)
+            return function(*args, **kwargs)
         if _passes(calls, session, None, effects):
             return function(*args, **kwargs)
 
