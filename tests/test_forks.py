@@ -23,9 +23,8 @@ def test_children_train_as_under_python_and_each_says_so_once(script_run):
     assert not run.trial.directory.exists()
 
 
-@pytest.mark.parametrize("way", ["pool", "daemon"])
-def test_exact_refuses_the_child_and_ends_the_run(script_run, way):
-    ended = script_run(SCRIPT, way, options=["--exact"]).run().check(77)
+def test_exact_refuses_the_child_and_ends_the_run(script_run):
+    ended = script_run(SCRIPT, "pool", options=["--exact"]).run().check(77)
     assert re.search(r"`--exact` was given, and the child process \d+, which was forked, trains", ended.stderr)
     assert "\n  at forks.py:" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -90,6 +90,7 @@ class Calls:
     Attributes:
         depth: greater than 0 while a recorded call runs, or a part of the framework that is not the script's doing.
         is_child: this process was forked from the one that trains.
+        is_aside: a bug of ours was met, and nothing is recorded any more.
         in_composite: a call runs that a replay does not make again; what it creates has no counterpart there.
         replaying: calls are answered from the log.
         epoch: of the running fit, from 0; None outside of one.
@@ -123,6 +124,7 @@ class Calls:
         self.depth = 0
         self.in_composite = False
         self.is_child = False
+        self.is_aside = False
         self.replaying = False
         self.begun = False
         self.batches = 0
@@ -259,6 +261,37 @@ class Calls:
         self.is_child = True
         self._pending = []
         self.stand_aside()
+
+    def step_aside(self, text, at_stop):
+        """A bug of ours was met (`engine/guard.py`): nothing is recorded from here on, and every call passes through.
+
+        Args:
+            text: what was said of it.
+            at_stop: what is done where a process ends before its first call.
+        """
+        self.depth += 1
+        try:
+            self._keep_nothing()
+            self._pending = []
+            if self.replaying or not self.begun:
+                # There is no replay: what was withdrawn and dropped for it comes back.
+                _put_back(at_stop)
+            if self.begun:
+                self._leave(text)
+        finally:
+            self.depth -= 1
+        self.replaying = False
+        self.is_aside = True
+        self.stand_aside()
+        self.trial.stand_aside()
+
+    def _leave(self, text):
+        with contextlib.suppress(*self._ours):
+            self.trial.event(json.dumps({"event": "exactness", "exact": False, "causes": [text], "batch": self.batches}))
+        with contextlib.suppress(*self._ours):
+            self.trial.wait_saved()
+        if self.trial.pending_signal:
+            self.trial.preempt(False)
 
     def _exactness_of(self, causes):
         """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
@@ -410,7 +443,7 @@ class Calls:
 
         What was trained is there, so that whatever fails now is no failure of the run any more.
         """
-        if self.is_child:
+        if self.is_child or self.is_aside:
             return
         pending, self._pending = self._pending, []
         self.depth += 1
@@ -736,7 +769,7 @@ def stop(calls, code, message, hint=None):
     ends by the signal.
     """
     try:
-        _put_back(calls)
+        _put_back(calls.at_stop)
         if code == _DIVERGED and calls.trial.received_signal:
             calls.trial.die_of(calls.trial.received_signal)
         calls.trial.log_error(message, hint)
@@ -747,14 +780,14 @@ def stop(calls, code, message, hint=None):
 def end(holder, code):
     """Ends the process at once, as `stop` does, where it was said why."""
     try:
-        _put_back(holder)
+        _put_back(holder.at_stop)
     finally:
         os._exit(code)
 
 
-def _put_back(holder):
+def _put_back(at_stop):
     flush_streams()
-    for step in holder.at_stop:
+    for step in at_stop:
         # What is full or gone must not keep the message back.
         with contextlib.suppress(OSError):
             step()

@@ -36,7 +36,7 @@ def _call(name, make=_make):
             entries.announce(calls, sources.causes(model, arguments))
             if not sources.below.is_intercepted():
                 return original(model, *args, **kwargs)
-            calls.entries.append(calls.site_from(sys._getframe(1)))
+            calls.entries.append(calls.site_from(sys._getframe(2)))
             outer, calls.arguments = (calls.arguments, calls.epoch), 0
             started = data.started()
             try:
@@ -77,7 +77,7 @@ def _batch_call(name, attribute, keeping=None):
             function = getattr(model, attribute if keeping is None or _resets(args, kwargs) else keeping, None)
             if not getattr(function, "answers_batches", False) or calls.replaying:
                 return _first_or_replayed(calls, name, original, model, args, kwargs, function)
-            frame = sys._getframe(1)
+            frame = sys._getframe(2)
             site = calls.sites.get((id(frame.f_code), frame.f_lasti)) or calls.site_from(frame)
             calls.steps is None or calls.steps.call_begins(function.kind)
             traces = calls.traces
@@ -120,7 +120,7 @@ def _first_or_replayed(calls, name, original, model, args, kwargs, function):
         entries.announce(calls, sources.causes(model, {}))
     if function is None and not sources.below.is_intercepted():
         return original(model, *args, **kwargs)
-    calls.entries.append(calls.site_from(sys._getframe(2)))
+    calls.entries.append(calls.site_from(sys._getframe(3)))
     outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
     try:
         if function is None:

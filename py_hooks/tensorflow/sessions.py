@@ -297,7 +297,7 @@ def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
 @binding
 def run(original):
     """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
-    run_code = original.__globals__["BaseSession"].run.__code__
+    run_code = original.__wrapped__.__globals__["BaseSession"].run.__code__
 
     def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
         known = session._pedl_known
@@ -317,7 +317,7 @@ def run(original):
                 calls.steps.call_begins(training.kind)
             if EVALUATION.runs:
                 EVALUATION.tell(calls)
-            caller = sys._getframe(2)
+            caller = sys._getframe(3)
             site = (caller.f_code is run_code and calls.site_of(caller.f_back)) or calls.site()
             calls.depth += 1
             try:

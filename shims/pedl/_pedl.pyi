@@ -5,6 +5,8 @@ import numpy
 
 __version__: str
 
+class Panic(BaseException): ...
+
 class Error(Exception):
     """Every error of pedl's own. The text says what failed; the hint is apart from it."""
 
