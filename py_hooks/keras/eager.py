@@ -164,7 +164,7 @@ class ResourceWeights:
         """Notes that a model's weights now hold what only a file knows."""
         optimizer = getattr(model, "optimizer", None)
         held = [getattr(optimizer, name, ()) for name in ("_variables", "_weights")]
-        RESOURCE_VARIABLES.mark_stale([*model.weights, *held[0], *held[1]])
+        RESOURCE_VARIABLES.mark_stale([*sources.weights_of(model), *held[0], *held[1]])
 
     def causes(self, model):
         """What about the devices, and the way in which the model computes, cannot be resumed exactly."""
