@@ -10,13 +10,16 @@ import sys
 
 import _pedl
 
-from py_hooks.advice import exec_again, raw_streams
-from py_hooks.engine import import_hook
+from py_hooks.advice import exec_again, forks, raw_streams
+from py_hooks.engine import guard, import_hook
+from py_hooks.refusal import Refusal
 from py_hooks.registry import GENERATIONS
 
 
 class _Process:
     """What this process knows of its trial. Everything heavier is imported when a library needs it."""
+
+    bug_code = Refusal.exit_code
 
     def __init__(self, trial, native_error):
         self.trial = trial
@@ -33,14 +36,19 @@ class _Process:
         self.callbacks = None
         # What is done before the process is ended for an error, where nothing was intercepted yet.
         self.at_stop = [self._put_back]
+        # A bug of ours was met: the recorder was left behind, and nothing more is intercepted.
+        self.is_aside = False
+        # What ends the process with its own message; `engine/guard.py`.
+        self.errors = (native_error, Refusal)
         self.in_place = _pedl.InPlace
+        self.forks = forks.Forks()
 
     def streams(self):
         """The random streams of this process, made when the first generator is imported."""
         if self._streams is None:
             from py_hooks.advice.random_streams import Streams
 
-            self._streams = Streams(self.trial.seed)
+            self._streams = Streams(self.trial.seed, self.forks)
         return self._streams
 
     def output(self):
@@ -190,6 +198,44 @@ class _Process:
         finally:
             os._exit(error.exit_code)
 
+    @property
+    def cannot_step_aside(self):
+        """Why a bug of ours ends the run; None where the script may run on without us."""
+        calls = self._calls()
+        if self.trial.exact and not self.trial.is_child:
+            return "`--exact` was given"
+        if calls is not None and calls.replaying and calls.skipped:
+            return "calls were answered from the log, and the models do not hold what was trained"
+        return None
+
+    def step_aside(self, text):
+        """A bug of ours was met: says so, and leaves the script to python."""
+        from py_hooks.advice import calls as recorder
+
+        self.is_aside = True
+        if self.trial.is_child:
+            self.trial.log_of_child(text)
+            return
+        calls = self._calls() or recorder.start(self.trial, self.streams(), self.native_error)
+        self.trial.log(text)
+        calls.step_aside(text, self.at_stop)
+
+    def end_for_bug(self, message, hint):
+        """A bug of ours was met, and the run cannot go on."""
+        from py_hooks.advice import calls as recorder
+
+        recorder.stop(self._calls() or self, self.bug_code, message, hint)
+
+    def end_with(self, error):
+        """An error of ours has got where it should not have: ends the process with its own message."""
+        from py_hooks.advice import calls as recorder
+
+        recorder.stop_with(self._calls() or self, error)
+
+    @staticmethod
+    def _calls():
+        return getattr(sys.modules.get("py_hooks.advice.calls"), "CALLS", None)
+
     def tell_hyperparameters(self):
         """Says which options took hyperparameters, once there is training."""
         if self._offer is not None:
@@ -280,7 +326,8 @@ class _Process:
     def intercept(self, module):
         from py_hooks import libraries
 
-        libraries.intercept(self, module)
+        if not self.is_aside:
+            libraries.intercept(self, module)
 
 
 _TRIAL = None
@@ -315,6 +362,8 @@ def start(launch_text):
     # While there is no thread that prints.
     raw_streams.put_below_own()
     finder = import_hook.install()
+    forks.watch(process, process.forks)
+    guard.PROCESS = process
     finder.when_imported("atexit", process.give_output_back_last)
     if not set(libraries).intersection(process.trial.no_hooks):
         if process.trial.resume:

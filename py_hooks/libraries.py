@@ -6,7 +6,7 @@ import sys
 import traceback
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import entries, step_callbacks
+from py_hooks.advice import entries, forks, step_callbacks
 from py_hooks.advice.given_warnings import GivenWarnings
 from py_hooks.engine import patch, version
 from py_hooks.registry import GENERATIONS
@@ -35,7 +35,12 @@ def intercept(process, module):
         for generation in generations:
             patch.install(generation, backend(generation))
     except (version.UnsupportedVersion, patch.PatchTargetMissing) as error:
-        process.stop(error)
+        if not process.trial.is_child:
+            process.stop(error)
+        if process.trial.exact:
+            # Whether it trains cannot be seen.
+            forks.trains(process.trial)
+        return
     # Not before: what is needed from here on is there where the library is whole.
     calls = recorder.CALLS or begin(process)
     for generation in generations:
@@ -56,6 +61,10 @@ def begin(process):
     trial, streams, output, files = process.trial, process.streams(), process.output(), process.files()
     calls = recorder.start(trial, streams, process.native_error)
     streams.install()
+    if trial.is_child:
+        # Forked before there was a recorder: nothing is recorded here.
+        calls.forked()
+        return calls
     calls.state_providers.append(("streams", streams))
     calls.state_providers.append(("output", output))
     given_warnings = GivenWarnings()

@@ -42,6 +42,15 @@ def test_a_killed_training_ends_as_the_undisturbed_one(tmp_path, source, seed):
         cell.close()
 
 
+@pytest.mark.stack("keras2.15-tensorflow2.15")
+def test_a_model_with_tables_among_its_weights_goes_on_exactly(script_run):
+    options = ["--exact", "--batches-per-step", "4", "--checkpoint-period", "1"]
+    run = script_run(support.SCRIPTS / "vocabulary.py", options=options, environment={"DIES": "1"})
+    ended = run.run().check()
+    assert "it is started again from the newest checkpoint" in ended.stderr
+    assert ended.stdout == run.python().check().stdout
+
+
 def test_a_step_of_its_own_and_looks_at_variables_between_steps_are_the_same(script_run):
     options = ["--exact", "--checkpoint-seconds", "0.01"]
     undisturbed = script_run(OWN_STEP, "0", options=options)

@@ -89,6 +89,8 @@ class Calls:
 
     Attributes:
         depth: greater than 0 while a recorded call runs, or a part of the framework that is not the script's doing.
+        is_child: this process was forked from the one that trains.
+        is_aside: a bug of ours was met, and nothing is recorded any more.
         in_composite: a call runs that a replay does not make again; what it creates has no counterpart there.
         replaying: calls are answered from the log.
         epoch: of the running fit, from 0; None outside of one.
@@ -121,6 +123,8 @@ class Calls:
         self.trial = trial
         self.depth = 0
         self.in_composite = False
+        self.is_child = False
+        self.is_aside = False
         self.replaying = False
         self.begun = False
         self.batches = 0
@@ -251,6 +255,43 @@ class Calls:
         self.depth += 1 << 20
         # Another thread of the parent may have held it.
         self._telling = threading.Lock()
+
+    def forked(self):
+        """This process is a forked child."""
+        self.is_child = True
+        self._pending = []
+        self.stand_aside()
+
+    def step_aside(self, text, at_stop):
+        """A bug of ours was met (`engine/guard.py`): nothing is recorded from here on, and every call passes through.
+
+        Args:
+            text: what was said of it.
+            at_stop: what is done where a process ends before its first call.
+        """
+        self.depth += 1
+        try:
+            self._keep_nothing()
+            self._pending = []
+            if self.replaying or not self.begun:
+                # There is no replay: what was withdrawn and dropped for it comes back.
+                _put_back(at_stop)
+            if self.begun:
+                self._leave(text)
+        finally:
+            self.depth -= 1
+        self.replaying = False
+        self.is_aside = True
+        self.stand_aside()
+        self.trial.stand_aside()
+
+    def _leave(self, text):
+        with contextlib.suppress(*self._ours):
+            self.trial.event(json.dumps({"event": "exactness", "exact": False, "causes": [text], "batch": self.batches}))
+        with contextlib.suppress(*self._ours):
+            self.trial.wait_saved()
+        if self.trial.pending_signal:
+            self.trial.preempt(False)
 
     def _exactness_of(self, causes):
         """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
@@ -402,6 +443,8 @@ class Calls:
 
         What was trained is there, so that whatever fails now is no failure of the run any more.
         """
+        if self.is_child or self.is_aside:
+            return
         pending, self._pending = self._pending, []
         self.depth += 1
         for step in self.at_settle:
@@ -684,7 +727,7 @@ def start(trial, streams, native_error):
     CALLS = Calls(trial, streams, native_error)
     if trial.serves is not None:
         CALLS.stand_aside()
-    os.register_at_fork(after_in_child=CALLS.stand_aside)
+    os.register_at_fork(after_in_child=CALLS.forked)
     return CALLS
 
 
@@ -726,16 +769,28 @@ def stop(calls, code, message, hint=None):
     ends by the signal.
     """
     try:
-        flush_streams()
-        for step in calls.at_stop:
-            # What is full or gone must not keep the message back.
-            with contextlib.suppress(OSError):
-                step()
+        _put_back(calls.at_stop)
         if code == _DIVERGED and calls.trial.received_signal:
             calls.trial.die_of(calls.trial.received_signal)
         calls.trial.log_error(message, hint)
     finally:
         os._exit(code)
+
+
+def end(holder, code):
+    """Ends the process at once, as `stop` does, where it was said why."""
+    try:
+        _put_back(holder.at_stop)
+    finally:
+        os._exit(code)
+
+
+def _put_back(at_stop):
+    flush_streams()
+    for step in at_stop:
+        # What is full or gone must not keep the message back.
+        with contextlib.suppress(OSError):
+            step()
 
 
 def to_json(value):

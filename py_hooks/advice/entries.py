@@ -11,8 +11,8 @@ _FILE = "file "
 
 
 def called_by_user():
-    """Whether the advice that asks stands in the place of what the user's own code called."""
-    return places.called_by_user(2)
+    """Whether the advice that asks, of those that are bound, stands in the place of what the user's own code called."""
+    return places.called_by_user(3)
 
 
 def announce(calls, causes):

@@ -20,6 +20,7 @@ import sys
 import threading
 
 from py_hooks.advice import places
+from py_hooks.advice.forks import Forks
 from py_hooks.refusal import Refusal
 
 
@@ -280,14 +281,12 @@ class Streams:
         at_pass: called with the number of a pass when its pipeline begins.
     """
 
-    def __init__(self, trial_seed):
+    def __init__(self, trial_seed, forks=None):
         self.seed = trial_seed
         self.draws = 0
         self._entropy_drawn = {}
-        self._forks = {}
-        # Which child of which fork this process is; nothing in the process that trains.
-        self._descent = ()
-        self._fork = None
+        # Which child of which fork this process is.
+        self._forks = Forks() if forks is None else forks
         self._keys = 0
         self.passes = 0
         self.in_array_pipeline = False
@@ -299,28 +298,20 @@ class Streams:
 
     def seed_python(self, random):
         """Gives `random` a first state of the trial. Runs right after its import."""
-        random.seed(mix(self.seed, "start", "python"))
+        random.seed(mix(self.seed, "start", "python", *self._forks.descent))
         self._replace_entropy(random.Random)
         # Bound when `random` was imported, to what drew from the operating system.
         random.seed = random._inst.seed
         # After the handler of `random` itself, which gives the child a state that only the operating system knows.
-        os.register_at_fork(before=self._before_fork, after_in_child=lambda: self._after_fork(random))
-
-    def _before_fork(self):
-        # By place, as entropy is; of all forks the script itself asked for, or `multiprocessing` for it.
-        place = places.user_place(1)
-        number = self._forks[place] = self._forks.get(place, 0) + 1
-        self._fork = place, number
+        os.register_at_fork(after_in_child=lambda: self._after_fork(random))
 
     def _after_fork(self, random):
-        self._descent += (self._fork,)
-        self._forks = {}
         self._entropy_drawn = {}
         random._inst.seed()
 
     def seed_numpy(self, mtrand):
         """Gives numpy's global generator a first state of the trial. Runs right after its import."""
-        mtrand._rand.seed(mix(self.seed, "start", "numpy") % (1 << 32))
+        mtrand._rand.seed(mix(self.seed, "start", "numpy", *self._forks.descent) % (1 << 32))
         source = sys.modules.get("numpy.random.bit_generator") or sys.modules.get("numpy.random._bit_generator")
         if hasattr(source, "randbits"):
             source.randbits = self.entropy
@@ -332,7 +323,7 @@ class Streams:
             torch: the module.
             seed: of that state, where it is a given one.
         """
-        torch.manual_seed(mix(self.seed, "start", "torch") >> 1 if seed is None else seed)
+        torch.manual_seed(mix(self.seed, "start", "torch", *self._forks.descent) >> 1 if seed is None else seed)
 
     def seeding_from_trial(self, original):
         """What stands for `torch.Generator.seed`, which `torch.seed` calls too.
@@ -372,7 +363,7 @@ class Streams:
         place = _caller_place()
         drawn = self._entropy_drawn[place] = self._entropy_drawn.get(place, 0) + 1
         words = range((bits + 63) // 64)
-        key = (self.seed, "entropy", place, drawn) + self._descent
+        key = (self.seed, "entropy", place, drawn) + self._forks.descent
         value = sum(mix(*key, word) << (64 * word) for word in words)
         return value & ((1 << bits) - 1)
 

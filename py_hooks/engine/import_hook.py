@@ -8,6 +8,8 @@ of the module, and modules it depends on.
 """
 import sys
 
+from py_hooks.engine import guard
+
 
 class PostImportFinder:
     """Finds nothing itself: wraps the loaders of the modules that somebody waits for."""
@@ -26,14 +28,14 @@ class PostImportFinder:
         """Has `callback(module)` called once, after `module_name` is imported, or now if it is."""
         module = sys.modules.get(module_name)
         if module is not None and not _is_initializing(module):
-            callback(module)
+            guard.run(callback, module)
             return
         self._callbacks.setdefault(module_name, []).append(callback)
 
     def find_spec(self, name, path=None, target=None):
         """The import system's question: answered by the other finders, and passed on with our loader."""
         for callback in self._before.pop(name, ()):
-            callback(name)
+            guard.run(callback, name)
         if name not in self._callbacks or name in self._searching:
             top = name.partition(".")[0]
             if top != name and top in self._callbacks:
@@ -58,7 +60,7 @@ class PostImportFinder:
     def notify(self, module):
         """Runs the callbacks that wait for `module`."""
         for callback in self._callbacks.pop(module.__name__, ()):
-            callback(module)
+            guard.run(callback, module)
 
 
 class _NotifyingLoader:

@@ -9,7 +9,7 @@ import sys
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import data, entries, fingerprint
+from py_hooks.advice import data, entries, fingerprint, forks
 from py_hooks.engine.patch import binding
 from py_hooks.keras import plan, sources
 from py_hooks.keras.enqueuers import SkippedBatch
@@ -27,6 +27,8 @@ def _call(name, make=_make):
         def entry(model, *args, **kwargs):
             calls = recorder.CALLS
             if not calls.recordable() or (calls.entries and not entries.called_by_user()):
+                if calls.is_child and make is plan.run:
+                    forks.trains(calls.trial)
                 return original(model, *args, **kwargs)
             if calls.in_step_callback:
                 calls.refuse_in_callback()
@@ -34,7 +36,7 @@ def _call(name, make=_make):
             entries.announce(calls, sources.causes(model, arguments))
             if not sources.below.is_intercepted():
                 return original(model, *args, **kwargs)
-            calls.entries.append(calls.site_from(sys._getframe(1)))
+            calls.entries.append(calls.site_from(sys._getframe(2)))
             outer, calls.arguments = (calls.arguments, calls.epoch), 0
             started = data.started()
             try:
@@ -67,13 +69,15 @@ def _batch_call(name, attribute, keeping=None):
         def entry(model, *args, **kwargs):
             calls = recorder.CALLS
             if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
-                if calls.replaying:
+                if calls.is_child and name == "train_on_batch":
+                    forks.trains(calls.trial)
+                if calls.replaying and not calls.is_child:
                     return _replayed_in_a_loop(keeping or attribute, original, model, args, kwargs)
                 return original(model, *args, **kwargs)
             function = getattr(model, attribute if keeping is None or _resets(args, kwargs) else keeping, None)
             if not getattr(function, "answers_batches", False) or calls.replaying:
                 return _first_or_replayed(calls, name, original, model, args, kwargs, function)
-            frame = sys._getframe(1)
+            frame = sys._getframe(2)
             site = calls.sites.get((id(frame.f_code), frame.f_lasti)) or calls.site_from(frame)
             calls.steps is None or calls.steps.call_begins(function.kind)
             traces = calls.traces
@@ -116,7 +120,7 @@ def _first_or_replayed(calls, name, original, model, args, kwargs, function):
         entries.announce(calls, sources.causes(model, {}))
     if function is None and not sources.below.is_intercepted():
         return original(model, *args, **kwargs)
-    calls.entries.append(calls.site_from(sys._getframe(2)))
+    calls.entries.append(calls.site_from(sys._getframe(3)))
     outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
     try:
         if function is None:

@@ -10,6 +10,7 @@ import importlib
 import inspect
 
 from py_hooks.advice import calls as recorder
+from py_hooks.advice import forks
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, plan, sources
 from py_hooks.keras.compute import TensorFlowFunction
@@ -115,7 +116,10 @@ def metrics_result(original, model, logs):
 
 def graph_mode(original, model, *args, **kwargs):
     """`fit` and its siblings of a model of TensorFlow 1's graph mode: not intercepted, so not let through."""
-    recorder.stop(
+    if recorder.CALLS.is_child:
+        forks.trains(recorder.CALLS.trial)
+        return original(model, *args, **kwargs)
+    return recorder.stop(
         recorder.CALLS,
         69,
         "Keras in the graph mode of TensorFlow 1 is not something pedl-run can intercept on TensorFlow 2\n"
@@ -160,7 +164,7 @@ class ResourceWeights:
         """Notes that a model's weights now hold what only a file knows."""
         optimizer = getattr(model, "optimizer", None)
         held = [getattr(optimizer, name, ()) for name in ("_variables", "_weights")]
-        RESOURCE_VARIABLES.mark_stale([*model.weights, *held[0], *held[1]])
+        RESOURCE_VARIABLES.mark_stale([*sources.weights_of(model), *held[0], *held[1]])
 
     def causes(self, model):
         """What about the devices, and the way in which the model computes, cannot be resumed exactly."""

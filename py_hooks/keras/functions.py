@@ -12,7 +12,8 @@ script's own code runs. Other such calls go the first way.
 import weakref
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import loops, places
+from py_hooks.advice import forks, loops, places
+from py_hooks.engine import guard
 from py_hooks.keras import packages
 
 _IN_A_THREAD = "a model is trained in a thread of the script's own"
@@ -73,6 +74,7 @@ class ComputeFunction:
         identity: its id in records.
         answers_batches: whether a call of the script for one batch can be answered whole, from now on.
         cleaned: the recorder's `cleaned` when the changes were noted last; None before the first call.
+        kept: how often it was entered, and what came of it last (`engine/guard.py`).
     """
 
     def __init__(self, model, kind, function):
@@ -82,6 +84,12 @@ class ComputeFunction:
         self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.computes(model)}")
         self.answers_batches = False
         self.cleaned = None
+        self.kept = [0, None]
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__call__" in vars(cls):
+            cls.__call__ = guard.method(cls.__call__)
 
     # -- what the generations know ---------------------------------------------------------------------------------
 
@@ -97,7 +105,9 @@ class ComputeFunction:
 
     def pass_by(self, calls):
         """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
-        if self.kind != recorder.TRAIN or calls.on_main_thread():
+        if self.kind == recorder.TRAIN and calls.is_child:
+            forks.trains(calls.trial)
+        if self.kind != recorder.TRAIN or calls.is_child or calls.on_main_thread():
             return
         if not calls.begun:
             loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")
@@ -108,8 +118,10 @@ class ComputeFunction:
         traces = calls.traces
         try:
             calls.depth += 1
+            self.kept[0] += 1
+            self.kept[1] = guard.UNFINISHED
             try:
-                result = live()
+                result = self.kept[1] = live()
             finally:
                 calls.depth -= 1
         except Exception:
@@ -126,6 +138,10 @@ class ComputeFunction:
             return
         calls.check(*call)
         calls.answered()
+
+    def result_of_made(self, made):
+        """What a call returns, of what `live` of `make` returned."""
+        return made
 
     def note_changes(self, calls):
         """A call was made or answered: notes what it changed, where that is not noted."""

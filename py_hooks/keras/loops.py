@@ -9,7 +9,7 @@ in it may be called at any time, without a line of Python that could be seen: wi
 Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
 """
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import loops
+from py_hooks.advice import forks, loops
 from py_hooks.engine.patch import binding
 
 _WHAT = "an optimizer is applied outside of `fit`, where nothing is intercepted"
@@ -22,6 +22,8 @@ def _advice(is_on_tensorflow):
     def advice(original):
         def apply(optimizer, *args, **kwargs):
             calls = recorder.CALLS
+            if calls.is_child:
+                forks.trains(calls.trial)
             if calls.depth or not calls.on_main_thread() or is_on_tensorflow() and _is_for_a_session():
                 return original(optimizer, *args, **kwargs)
             if not calls.begun:

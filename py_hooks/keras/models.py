@@ -11,6 +11,7 @@ import json
 import sys
 
 from py_hooks.advice import calls as recorder
+from py_hooks.keras import sources
 from py_hooks.keras.functions import MODELS
 
 
@@ -32,7 +33,7 @@ class ModelStates:
     def _weights(self, model):
         """`[name, name in the checkpoint]` of each weight; None where a class of the script's own cannot tell."""
         try:
-            return [[_name_of(weight), self._key_of(weight)] for weight in model.weights]
+            return [[_name_of(weight), self._key_of(weight)] for weight in model.weights if sources.is_variable(weight)]
         except Exception:  # noqa: BLE001 - a property that the script may have overridden
             return None
 
@@ -70,6 +71,10 @@ def describe(model):
         text = (str(error).strip() or "no text").splitlines()[0]
         description["why_not"] = f"{type(error).__name__}: {text}"
     else:
+        tables = sources.tables_of(model)
+        if tables:
+            description["why_not"] = f"its architecture does not hold what is in its tables ({', '.join(tables)})"
+            return description
         # How it was trained is none of an export's business, and may hold functions of the script.
         architecture.pop("compile_config", None)
         description["architecture"] = json.dumps(architecture)

@@ -158,19 +158,40 @@ def describe_model(model):
             described[f"optimizer's `{name}`"] = fingerprint.describe(value)
     weights = weights_of(model)
     described["weights"] = ", ".join(
-        "{}{}".format(getattr(weight, "path", weight.name), _shape(weight)) for weight in weights
+        "{}{}".format(getattr(weight, "path", None) or weight.name, _shape(weight)) for weight in weights
     )
+    tables = tables_of(model)
+    if tables:
+        described["tables"] = ", ".join(tables)
     if weights and not any(below.is_stale(weight) for weight in weights):
         described["weight values"] = fingerprint.describe(below.values(model, weights))
     return described
 
 
 def weights_of(holder):
-    """The weights of a model or an optimizer; none where they are not made yet, or it does not tell.
+    """The weights of a model or an optimizer that are variables; none where they are not made yet, or it does not tell.
 
     tf.keras raises then (tensorflow 1.15.5, tensorflow/python/keras/engine/network.py, `_assert_weights_created`, and
     optimizers.py, `TFOptimizer.weights`).
     """
+    return [weight for weight in _all_weights_of(holder) if is_variable(weight)]
+
+
+def is_variable(weight):
+    """Whether a weight is a variable, and not the handle of a table.
+
+    Lookup layers of Keras 2 have one among their weights (keras 2.15.0, keras/src/layers/preprocessing/index_lookup.py,
+    `VocabWeightHandler`). Nothing that is trained is in it: what fills it is run again in a replay.
+    """
+    return hasattr(weight, "shape") and hasattr(weight, "name")
+
+
+def tables_of(holder):
+    """The types of those weights of a model that are no variables."""
+    return [type(weight).__name__ for weight in _all_weights_of(holder) if not is_variable(weight)]
+
+
+def _all_weights_of(holder):
     try:
         return list(getattr(holder, "weights", ()))
     except (ValueError, NotImplementedError):

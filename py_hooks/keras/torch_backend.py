@@ -69,7 +69,7 @@ class TorchFunction(VariableFunction):
             _, result, _ = self.replay(calls, lambda: (self._run(data), 1), None)
             self.count_answered(calls)
             return result
-        traced, result = self.make(calls, lambda: self._run(data))
+        traced, (result, _) = self.make(calls, lambda: (self._run(data), 1))
         self.record(calls, traced, result, 1)
         return result
 

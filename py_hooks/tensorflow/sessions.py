@@ -23,7 +23,7 @@ from functools import partial
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import fingerprint, places
+from py_hooks.advice import fingerprint, forks, places
 from py_hooks.engine.patch import binding
 from py_hooks.refusal import Refusal
 from py_hooks.tensorflow import event_files, graphs, session_loops
@@ -297,7 +297,7 @@ def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
 @binding
 def run(original):
     """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
-    run_code = original.__globals__["BaseSession"].run.__code__
+    run_code = original.__wrapped__.__globals__["BaseSession"].run.__code__
 
     def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
         known = session._pedl_known
@@ -305,6 +305,8 @@ def run(original):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth:
+            if calls.is_child and known.effects(fetch_list + target_list, _fed(feed_dict)[0]).trains:
+                forks.trains(calls.trial)
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         tensors, values = _fed(feed_dict)
         effects = known.effects(fetch_list + target_list, tensors)
@@ -315,7 +317,7 @@ def run(original):
                 calls.steps.call_begins(training.kind)
             if EVALUATION.runs:
                 EVALUATION.tell(calls)
-            caller = sys._getframe(2)
+            caller = sys._getframe(3)
             site = (caller.f_code is run_code and calls.site_of(caller.f_back)) or calls.site()
             calls.depth += 1
             try:
@@ -427,10 +429,14 @@ def make_callable_from_options(original, session, options):
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
-        if calls.depth:
+        if calls.depth and not calls.is_child:
             return function(*args, **kwargs)
         if effects is None:
             fetches, fed, effects = _effects_of_callable(session.graph, options)
+        if calls.is_child:
+            if effects.trains:
+                forks.trains(calls.trial)
+            return function(*args, **kwargs)
         if _passes(calls, session, None, effects):
             return function(*args, **kwargs)
 

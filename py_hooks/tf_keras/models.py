@@ -3,23 +3,22 @@
 Source: tf_keras 2.21.0, tf_keras/src/engine/training.py, `Model.fit` and `Model.train_on_batch`.
 """
 import functools
-import os
 
-from py_hooks.advice import loops
+from py_hooks.advice import forks, loops
 
 
 def watch(process, module):
     """`tf_keras.src.engine.training` was imported: has the first training call of a model told of."""
-    own = os.getpid()
     for name in ("fit", "train_on_batch"):
-        setattr(module.Model, name, _telling(process, own, getattr(module.Model, name)))
+        setattr(module.Model, name, _telling(process, getattr(module.Model, name)))
 
 
-def _telling(process, own, original):
+def _telling(process, original):
     @functools.wraps(original)
     def train(*args, **kwargs):
-        # A forked child is not the run.
-        if os.getpid() == own:
+        if process.trial.is_child:
+            forks.trains(process.trial)
+        else:
             loops.tell(process, "`tf_keras` is not intercepted", "run it without `--exact`, or train with `keras`")
         return original(*args, **kwargs)
 

@@ -6,10 +6,8 @@ trial class, whose batches are recorded calls, there is nothing to be said.
 
 Source: torch 2.6, torch/optim/optimizer.py: `profile_hook_step`.
 """
-import os
-
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import loops
+from py_hooks.advice import forks, loops
 
 
 def watch(process, module):
@@ -17,13 +15,13 @@ def watch(process, module):
     register = getattr(module, "register_optimizer_step_pre_hook", None)
     if register is None:
         return
-    waiting = [os.getpid()]
+    waiting = [True]
 
     def before_step(optimizer, args, kwargs):
-        if recorder.CALLS is not None and recorder.CALLS.depth:
-            return
-        # A forked child is not the run.
-        if waiting and waiting.pop() == os.getpid():
+        if process.trial.is_child:
+            forks.trains(process.trial)
+        elif waiting and not (recorder.CALLS is not None and recorder.CALLS.depth):
+            waiting.clear()
             loops.tell(process, "PyTorch is not intercepted", "run it without `--exact`")
 
     register(before_step)

@@ -18,6 +18,10 @@ pub const LAUNCH_SCHEMA: u32 = 1;
 /// The environment variable that carries the launch message to a trial process.
 pub const LAUNCH_VARIABLE: &str = "PEDL_LAUNCH";
 
+/// The signal by which a forked child that `--exact` refuses ends the trial process, where that cannot handle it. A real-time
+/// signal that nobody else sends.
+pub const REFUSED_SIGNAL: i32 = 57;
+
 /// What the host tells a trial process, as one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {

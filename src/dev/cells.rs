@@ -1,7 +1,7 @@
-//! `cargo dev matrix`, `cargo dev campaign` and `cargo dev sessions`: trainings that are killed, on every stack that has a
+//! `cargo dev matrix`, `cargo dev gallery`, `cargo dev campaign` and `cargo dev sessions`: trainings that are killed, on every stack that has a
 //! script for them. [`run`] is for `cargo dev kills` too.
 //!
-//! What a cell is, and what it has to show, is told by `tests/matrix.py`, `tests/campaign.py` and `tests/sessions.py`, which
+//! What a cell is, and what it has to show, is told by `tests/matrix.py`, `tests/gallery.py`, `tests/campaign.py` and `tests/sessions.py`, which
 //! do the work with the Python of each stack. Results are kept below the cache directory, in a file for each executable
 //! and state of those programs, so what was interrupted goes on where it was. The table of the README is written by
 //! `cargo dev matrix --table write` (`table`).
@@ -66,6 +66,19 @@ const MATRIX: Program = Program {
     is_shared: false,
 };
 
+const GALLERY: Program = Program {
+    name: "gallery",
+    scripts: &[
+        ("keras2", "gallery.py"),
+        ("generation", "gallery.py"),
+        ("tfkeras", "gallery.py"),
+        ("keras3", "gallery.py"),
+    ],
+    options: &["cell", "kind"],
+    files: &["tests/scripts/gallery.py"],
+    is_shared: false,
+};
+
 const SESSIONS: Program = Program {
     name: "sessions",
     scripts: &[("sessions", "session_loops.py")],
@@ -78,6 +91,50 @@ const SESSIONS: Program = Program {
 pub(crate) fn sessions(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "kind", "kills"])?.no_rest()?;
     Ok(run(&SESSIONS, &options)?.good)
+}
+
+/// Trains with each public name of each generation of Keras, and prints what each came to by generation; says whether all
+/// of them are good.
+pub(crate) fn gallery(arguments: Vec<OsString>) -> Result<bool> {
+    let options = Options::parse(arguments, &["stack", "cell", "kind"])?.no_rest()?;
+    let ran = run(&GALLERY, &options)?;
+    let repository = Repository::find();
+    let matrix = Matrix::read(&repository)?;
+    let order: Vec<&str> = matrix.stacks.iter().map(|stack| &*stack.name).collect();
+    let results = fs::read_to_string(&ran.results).at("read", &ran.results)?;
+    println!("\n{}", summary_of_names(&results, &order)?);
+    Ok(ran.good)
+}
+
+/// How many names of each stack came to what, and below that each one that is not exact.
+fn summary_of_names(results: &str, order: &[&str]) -> Result<String> {
+    const OUTCOMES: [&str; 4] = ["exact", "cause", "does not run", "FAILED"];
+    let mut by_stack: BTreeMap<usize, BTreeMap<String, String>> = BTreeMap::new();
+    for line in results.lines() {
+        let line: Line = serde_json::from_str(line)
+            .map_err(|error| Failure::new(format!("not a result: {error}\n{line}")))?;
+        let (stack, name, _) = line.cell;
+        let place = order.iter().position(|other| *other == stack);
+        let names = by_stack.entry(place.unwrap_or(order.len())).or_default();
+        names.insert(name, line.outcome);
+    }
+    let mut text = String::from("| stack | cells | exact | declined | not under python | failed |\n");
+    text += "|---|---|---|---|---|---|\n";
+    for (place, names) in &by_stack {
+        let stack = order.get(*place).copied().unwrap_or("?");
+        let counts = OUTCOMES.map(|outcome| {
+            let is_it = |found: &&String| found.starts_with(outcome);
+            names.values().filter(is_it).count().to_string()
+        });
+        let _ = writeln!(text, "| {stack} | {} | {} |", names.len(), counts.join(" | "));
+    }
+    for (place, names) in &by_stack {
+        let stack = order.get(*place).copied().unwrap_or("?");
+        for (name, outcome) in names.iter().filter(|(_, outcome)| *outcome != "exact") {
+            let _ = write!(text, "\n{stack} {name}: {outcome}");
+        }
+    }
+    Ok(text)
 }
 
 /// Runs the cells of the campaign; says whether all of them are good.

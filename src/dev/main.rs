@@ -76,6 +76,12 @@ static COMMANDS: &[Command] = &[
         run: cells::matrix,
     },
     Command {
+        name: "gallery",
+        arguments: "[--stack NAME]... [--kind KIND]... [--cell KIND:NAME]...",
+        help: "train with each public name of Keras, killed once in each; takes hours, goes on where it was",
+        run: cells::gallery,
+    },
+    Command {
         name: "campaign",
         arguments: "[--stack NAME]... [--source NAME]... [--kills 10] [--epochs N]",
         help: "kill trainings at random moments, for every source of batches; takes hours",

@@ -19,6 +19,13 @@ pub(crate) struct InPlace {
     before: Py<PyAny>,
 }
 
+/// Whether `before` has failed by a mistake of ours. What the original raised, where it called that, is the script's.
+fn is_of_before(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    py.import("py_hooks.engine.guard")?
+        .call_method1("looked", (error.value(py),))?
+        .extract()
+}
+
 #[pymethods]
 impl InPlace {
     #[new]
@@ -37,11 +44,11 @@ impl InPlace {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let answer = self.before.bind(py).call(args, kwargs)?;
-        if answer.is(py.NotImplemented()) {
-            return self.original.bind(py).call(args, kwargs);
+        match self.before.bind(py).call(args, kwargs) {
+            Ok(answer) if !answer.is(py.NotImplemented()) => Ok(answer),
+            Err(error) if !is_of_before(py, &error)? => Err(error),
+            Ok(_) | Err(_) => self.original.bind(py).call(args, kwargs),
         }
-        Ok(answer)
     }
 
     fn __getattribute__<'py>(

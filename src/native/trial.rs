@@ -263,6 +263,11 @@ impl Trial {
     /// In a forked child: from now on every method does nothing.
     fn fork_child(&self) {
         live::forget();
+        self.stand_aside();
+    }
+
+    /// From now on every method does nothing: the run goes by python alone, and signals act at once.
+    fn stand_aside(&self) {
         preemption::forget();
         self.is_inert.store(true, Ordering::Relaxed);
     }
@@ -771,6 +776,12 @@ impl Trial {
             log::start(&self.launch);
             tracing::info!("{text}");
         }
+    }
+
+    /// Says something, unless `--quiet` was given; of a forked child too.
+    fn log_of_child(&self, text: &str) {
+        log::start(&self.launch);
+        tracing::info!("{text}");
     }
 
     /// Says something where `--verbose` was given.

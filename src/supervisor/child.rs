@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use pedl_core::trial::{Again, LAUNCH_VARIABLE, Launch};
+use pedl_core::trial::{Again, LAUNCH_VARIABLE, Launch, REFUSED_SIGNAL};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use serde_json::{Value, json};
@@ -130,6 +130,9 @@ impl Child {
             match wait(WaitOptions::NOHANG) {
                 Ok(None) => return Ok(None),
                 Ok(Some((pid, status))) if pid == self.pid => {
+                    if status.terminating_signal() == Some(REFUSED_SIGNAL) {
+                        return Ok(Some(End::Code(Exit::NotShown as i32)));
+                    }
                     let code = status.exit_status().map(End::Code);
                     if let Some(end) = code.or(status.terminating_signal().map(End::Signal)) {
                         return Ok(Some(end));

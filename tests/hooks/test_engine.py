@@ -290,7 +290,7 @@ def test_an_advice_may_be_bound_to_its_original_once(toy):
     uninstall = patch.install(generation(row("Base.start", advice)))
     bases = [toy.Base(), toy.Base()]
     assert [base.start() for base in bases] == ["started 1"] * 2
-    assert (bound, seen) == ([before], bases)
+    assert ([each.__wrapped__ for each in bound], seen) == ([before], bases)
     assert inspect.signature(toy.Base.start) == inspect.signature(before)
     assert inspect.unwrap(toy.Base.start) is before
     uninstall()

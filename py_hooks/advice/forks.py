@@ -1,0 +1,143 @@
+"""Forked children of the run: everything of ours is inert in them, and they compute as under python.
+
+That holds from the first instruction of a child on, whenever it was forked: before a framework is imported too. A child that
+trains says so in one line. With `--exact` it is refused, and the run with it: a parent may wait for ever for a child that only
+ends by itself (a pool of `multiprocessing` does). So the child sends a signal of its own kind, by which the parent ends with 77.
+"""
+import os
+import sys
+
+from py_hooks.advice import places
+
+# What a refused child sends to the process that trains. Where that cannot handle it, it dies of it, and `pedl-run` ends with 77
+# all the same (`src/core/trial.rs`, `REFUSED_SIGNAL`).
+REFUSED_SIGNAL = 57
+_REFUSED = 77
+
+# The children that have said that they train.
+_TOLD = set()
+
+
+class Forks:
+    """Which child of which fork this process is.
+
+    Attributes:
+        descent: place and number of each fork between the process that trains and this one; empty in that one.
+    """
+
+    def __init__(self):
+        self.descent = ()
+        self._counts = {}
+        self._fork = None
+
+    def before(self):
+        """A fork is about to be made: counted by place, since a replay does not make those of calls that are answered."""
+        place = places.user_place(1)
+        number = self._counts[place] = self._counts.get(place, 0) + 1
+        self._fork = place, number
+
+    def after_in_child(self):
+        """This process is the child."""
+        self.descent += (self._fork,)
+        self._counts = {}
+
+
+class Parent:
+    """The process that trains, as its forked children know it.
+
+    Args:
+        process: what `boot` knows of it.
+    """
+
+    def __init__(self, process):
+        self._process = process
+        self._pid = os.getpid()
+        self._begun = None
+
+    def before_fork(self):
+        """With `--exact`: gets ready to be ended by a child."""
+        if self._begun is not None or not self._process.trial.exact or os.getpid() != self._pid:
+            return
+        self._begun = _begin_of(self._pid)
+        import _signal
+
+        try:
+            _signal.signal(REFUSED_SIGNAL, self._end)
+        except ValueError:
+            # The fork is made in another thread.
+            return
+
+    def _end(self, number, frame):
+        """A child was refused, and has said why: the run ends. What waits for its work in other children ends too."""
+        from py_hooks.advice import calls as recorder
+
+        children = sys.modules.get("multiprocessing.process")
+        for child in children.active_children() if children is not None else ():
+            child.terminate()
+        recorder.end(recorder.CALLS or self._process, _REFUSED)
+
+    def refuse(self):
+        """In a child: ends the parent, if that is still there."""
+        if self._begun is not None and _begin_of(self._pid) == self._begun:
+            os.kill(self._pid, REFUSED_SIGNAL)
+
+
+PARENT = None
+
+
+def watch(process, forks):
+    """Has every forked child of this process stand aside, from now on."""
+    global PARENT  # noqa: PLW0603 - there is one in a process
+    PARENT = Parent(process)
+
+    def before():
+        forks.before()
+        PARENT.before_fork()
+
+    def after_in_child():
+        forks.after_in_child()
+        process.trial.fork_child()
+
+    os.register_at_fork(before=before, after_in_child=after_in_child)
+
+
+def trains(trial):
+    """A forked child is about to train: says so, once; or ends the run, where `--exact` was given.
+
+    Args:
+        trial: the native trial.
+    """
+    pid = os.getpid()
+    if pid in _TOLD:
+        return
+    _TOLD.add(pid)
+    if not trial.exact:
+        trial.log_of_child(
+            f"the child process {pid} trains: it is not intercepted, trains as under python, and no checkpoints of it are taken"
+        )
+        return
+    from py_hooks.advice import calls as recorder
+
+    file, line = places.user_place(1)
+    try:
+        recorder.flush_streams()
+        trial.log_error(
+            f"`--exact` was given, and the child process {pid}, which was forked, trains: it is not intercepted\n"
+            f"  at {file}:{line}\n  the run was stopped before this call",
+            "train in the process that `pedl-run` starts, or run it without `--exact`",
+        )
+        PARENT.refuse()
+    finally:
+        os._exit(_REFUSED)
+
+
+def _begin_of(pid):
+    """When a process began, as the kernel counts; None where it is not there."""
+    import io
+
+    try:
+        with io.FileIO(f"/proc/{pid}/stat") as file:
+            # The name of the program, in parentheses, may hold anything; the time is the 22nd field.
+            return file.read().rpartition(b") ")[2].split()[19]
+    except OSError:
+        return None

@@ -1,0 +1,246 @@
+"""The border between code of ours and the script: an exception that nobody foresaw does not end a script that python runs.
+
+Advice, the callbacks of imports and compute functions are entered through here. What the script, or the library, raised passes
+untouched. For what code of ours raised by mistake (`is_ours`) the process leaves the recorder behind (`step_aside`): one line
+says so, no checkpoint is taken from there on, and the call goes on as if it had never been intercepted. It is not made twice:
+whether the original was entered is counted, and what it returned is kept until the advice returns.
+
+Three cases cannot go on, and end with exit code 70: `--exact` was given; calls of a replay were answered, so that the models
+do not hold what they should; or the mistake has ended the library's own loop, as one in an iterator of ours does.
+"""
+import linecache
+import os
+import re
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+# What is never a mistake of ours: the end of an iterator, and what the machine is short of.
+_PASS = (StopIteration, StopAsyncIteration, MemoryError, RecursionError)
+
+# Lines of ours that call what is the script's, or the library's on its behalf: what comes out of them is theirs.
+_CALLS_THEIRS = re.compile(
+    r"\b(next|iter|original|live|function|source|build|_do_call|_?callback|generator|method)\(|"
+    r"\b(dataset|sequence|self\._source)\[|\byield from\b|\bgetattr\(callback"
+)
+_RAISES = re.compile(r"^\s*(raise|assert)\b")
+
+# Up to Python 3.7 the number of a statement's line may be that of its last one.
+_LINES_OF_RAISE = 6
+
+# What stands for the result of an original that was entered and has not returned.
+UNFINISHED = object()
+
+# What `boot` knows of this process; None where nothing was booted.
+PROCESS = None
+
+PASSES = object()
+
+# Of the exception that was let through last: the guards around do not look at it again.
+_PASSED = None
+
+
+def caught():
+    """What guards catch: exceptions, and a panic of the extension module, which is none of `Exception`."""
+    try:
+        from _pedl import Panic
+    except ImportError:
+        return (Exception,)
+    return (Exception, Panic)
+
+
+CAUGHT = caught()
+
+
+def watched(original, kept):
+    """Stands in the place of an original, and keeps how often it was entered and what it returned last.
+
+    Args:
+        original: the function.
+        kept: a list of these two.
+    """
+
+    def called(*args, **kwargs):
+        kept[0] += 1
+        kept[1] = UNFINISHED
+        result = kept[1] = original(*args, **kwargs)
+        return result
+
+    return called
+
+
+_WATCHED = watched(None, []).__code__
+
+
+def outcome(error, entered, kept, again, original):
+    """What a call gives whose advice has raised: `PASSES`, and the exception is raised again, or the call's result.
+
+    Args:
+        error: the exception.
+        entered: how often the original had been entered before the call.
+        kept: the list of `watched`.
+        again: makes the call once more, through the advice, which lets everything through by then.
+        original: makes it without any advice.
+    """
+    global _PASSED  # noqa: PLW0603 - the last one
+    if PROCESS is None or id(error) == _PASSED:
+        return PASSES
+    if not is_ours(error):
+        _PASSED = id(error)
+        _leave_out_guards(error.__traceback__)
+        return PASSES
+    if kept[0] != entered and kept[1] is UNFINISHED:
+        stop(error, "it has ended the library's own loop")
+    step_aside(error)
+    if kept[0] != entered:
+        return kept[1]
+    try:
+        return again()
+    except CAUGHT as second:
+        if kept[0] != entered or not is_ours(second):
+            raise
+    return original()
+
+
+def method(call):
+    """Guards `__call__` of a compute function, which keeps by itself what `watched` does; see `ComputeFunction`."""
+
+    def __call__(self, *args, **kwargs):
+        kept = self.kept
+        entered = kept[0]
+        try:
+            result = call(self, *args, **kwargs)
+        except CAUGHT as error:
+            again = lambda: call(self, *args, **kwargs)  # noqa: E731
+            result = outcome(error, entered, kept, again, again)
+            if result is PASSES:
+                raise
+            if kept[0] != entered and result is kept[1]:
+                result = self.result_of_made(result)
+        kept[1] = None
+        return result
+
+    __call__.__doc__ = call.__doc__
+    return __call__
+
+
+def run(function, *args):
+    """Calls a function of ours where nothing of the script's is behind it; steps aside for whatever it raises."""
+    try:
+        return function(*args)
+    except CAUGHT as error:
+        if PROCESS is None or isinstance(error, _PASS):
+            raise
+        step_aside(error)
+        return None
+
+
+def is_ours(error):
+    """Whether an exception comes out of a mistake of ours, and not of the script or of a library that it called."""
+    if isinstance(error, _PASS):
+        return False
+    frames = _frames(error)
+    # Below the innermost original that was entered, what is not ours belongs to it.
+    for place in range(len(frames) - 1, -1, -1):
+        if frames[place][0] is _WATCHED:
+            frames = frames[place + 1:]
+            break
+    last = max((place for place, (code, _) in enumerate(frames) if _is_of_us(code)), default=None)
+    if last is None:
+        return False
+    code, number = frames[last]
+    line = linecache.getline(code.co_filename, number)
+    if last == len(frames) - 1 and _is_raised(code.co_filename, number):
+        # On purpose; but for what only `stop_with` may see.
+        return isinstance(error, tuple(PROCESS.errors)) if PROCESS is not None else False
+    if _CALLS_THEIRS.search(line):
+        return False
+    below = [code for code, _ in frames[last + 1:]]
+    return not any(_handles_signals(code) for code in below)
+
+
+def _is_raised(filename, number):
+    """Whether a line is one of a statement that raises."""
+    if _RAISES.match(linecache.getline(filename, number)):
+        return True
+    lines = [linecache.getline(filename, each).rstrip() for each in range(number - 1, number - _LINES_OF_RAISE, -1)]
+    for line in lines:
+        if not line.endswith(("(", ",", '"')):
+            return False
+        if _RAISES.match(line):
+            return True
+    return False
+
+
+def looked(error):
+    """Whether what looks at a builtin's arguments, before it is called, has failed by a mistake of ours; steps aside then."""
+    if PROCESS is None or not isinstance(error, CAUGHT) or not is_ours(error):
+        return False
+    step_aside(error)
+    return True
+
+
+def _frames(error):
+    trace, frames = error.__traceback__, []
+    while trace is not None:
+        frames.append((trace.tb_frame.f_code, trace.tb_lineno))
+        trace = trace.tb_next
+    return frames
+
+
+def _leave_out_guards(trace):
+    """Takes the frames of this module out of a traceback that the script will see."""
+    while trace.tb_next is not None:
+        if trace.tb_next.tb_frame.f_code is _WATCHED:
+            trace.tb_next = trace.tb_next.tb_next
+        else:
+            trace = trace.tb_next
+
+
+def _is_of_us(code):
+    return code.co_filename.startswith(_OURS) and not code.co_filename.startswith(_ENGINE)
+
+
+def _handles_signals(code):
+    """Whether a code object is that of a handler of the script's, which runs wherever python is."""
+    import signal
+
+    handlers = [signal.getsignal(number) for number in range(1, signal.NSIG)]
+    return any(getattr(getattr(handler, "__func__", handler), "__code__", None) is code for handler in handlers)
+
+
+def what(error):
+    """The exception and its place in code of ours, in one line."""
+    ours = [frame for frame in _frames(error) if _is_of_us(frame[0])]
+    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    if not ours:
+        return said
+    code, number = ours[-1]
+    return "{} at py_hooks/{}:{}".format(said, code.co_filename[len(_OURS):], number)
+
+
+def step_aside(error):
+    """Leaves the recorder behind: what follows runs as under python. Ends the process where that cannot be.
+
+    Args:
+        error: the exception.
+    """
+    if PROCESS.is_aside:
+        return
+    if isinstance(error, tuple(PROCESS.errors)) and not PROCESS.trial.is_child:
+        PROCESS.end_with(error)
+    if PROCESS.cannot_step_aside:
+        stop(error, PROCESS.cannot_step_aside)
+    PROCESS.step_aside(
+        f"a bug of pedl-run ({what(error)}): the script runs on as under python, without checkpoints from here on; "
+        "report it with this line"
+    )
+
+
+def stop(error, why):
+    """Ends the process for a mistake of ours."""
+    PROCESS.end_for_bug(
+        f"a bug of pedl-run: {what(error)}\n  the script cannot run on as under python: {why}\n"
+        "  the run was stopped; every checkpoint that was committed is kept",
+        "report it with the lines above; `--no-hooks` with the library's name runs the script without interceptions",
+    )
