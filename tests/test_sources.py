@@ -50,6 +50,38 @@ def test_items_that_are_none_are_left_out_in_a_replay_too(script_run, workers):
     assert run.trial.count("resumed") == 2
 
 
+ON_ARRAYS = """
+import importlib, os
+import numpy
+keras = importlib.import_module(os.environ.get("KERAS_PACKAGE", "keras"))
+numbers = numpy.arange(160, dtype="float32").reshape(160, 1)
+
+class Rows(keras.utils.Sequence):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return numbers[index * 16:index * 16 + 16], numbers[index * 16:index * 16 + 16]
+
+model = keras.Sequential([keras.layers.Dense(1, input_shape=(1,), kernel_initializer="zeros")])
+model.compile(keras.optimizers.SGD(0.0), "mse")
+fit = model.fit_generator(
+    Rows(), epochs=4, workers=2, use_multiprocessing=True, validation_data=(numbers, numbers ** 2), verbose=0)
+expected = model.evaluate(numbers, numbers ** 2, batch_size=16, verbose=0)
+assert numpy.allclose(fit.history["val_loss"], expected, rtol=1e-5), (fit.history["val_loss"], expected)
+print("validated")
+"""
+
+
+@pytest.mark.stack("tf.keras", "keras2")
+def test_arrays_to_validate_on_are_gone_through_once_beside_worker_processes(script_run, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(ON_ARRAYS)
+    ended = script_run(path, options=["--exact"]).run().check()
+    assert "exact resume: yes" in ended.stderr
+    assert ended.stdout == "validated\n"
+
+
 ODD = support.SCRIPTS / "odd_dataset.py"
 CHANGES = "the data set `Rows` changes its attribute `built` while its items are built"
 NOT_TWICE = "the data set `Rows` does not build an item twice in the same way"
