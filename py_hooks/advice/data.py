@@ -1,6 +1,6 @@
 """Items of indexable data sets, built under streams of their own, and passes over them that can skip.
 
-An item's random numbers come from (trial seed, stream, epoch, index): they depend neither on the number of workers
+An item's random numbers come from (the generator's state, stream, epoch, index): they depend neither on the number of workers
 nor on which of them builds it, nor on whether the items before it were built. So in a replay an item that only an
 answered call would have seen is never built.
 
@@ -68,7 +68,10 @@ class Items:
         self.is_known = False
         self.must_be_built = False
         self._is_probed = not (probes and recorder.CALLS.trial.exact)
+        # Generators of the data set's own, as far as it is known which: the script's own states of them in every start are
+        # those of now.
         self._owned = None
+        self._met = owned_generators.Rooted(owned_generators.find(dataset))
         # Attributes of the data set when threads began with what they build now, and its state when a replayed pass began.
         self._at_begin = self._state_at_begin = None
         # In a worker: its stream, and the attributes of the data set as they were after the item before.
@@ -179,7 +182,7 @@ class Items:
         try:
             with PrivateStream(*self._key_of(epoch, index)) as stream:
                 if self._owned is None:
-                    self._owned = owned_generators.find(self.dataset)
+                    self._look_for_generators()
                 if not self._owned:
                     return self._watched(index)
                 with _OWNED, self._keyed(stream.key):
@@ -220,7 +223,7 @@ class Items:
         if before is None:
             before = self._before = self._attributes()
         if self._owned is None:
-            self._owned = owned_generators.find(self.dataset)
+            self._look_for_generators()
         try:
             if not self._owned:
                 item = self.dataset[index]
@@ -244,12 +247,31 @@ class Items:
     def _keyed(self, key):
         return owned_generators.Keyed(self._owned, key)
 
+    def _look_for_generators(self):
+        with _OWNED:
+            self._met = owned_generators.Rooted(owned_generators.find(self.dataset), self._met)
+            self._owned = self._met
+
+    def roots(self):
+        """What the streams of the data set's own generators grow from, in an order that is the same in every process."""
+        self._look_for_generators()
+        return self._met.roots
+
+    def adopt_roots(self, roots):
+        """In another process, which has read the data set: they are those of the process that trains."""
+        self._met.adopt(roots)
+
     def notify(self, hook, epoch):
         """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a stream of its own. Returns what it does."""
         with PrivateStream(*(self.key + (hook.__name__, epoch))) as stream:
-            self._owned = owned_generators.find(self.dataset)
+            self._look_for_generators()
+            before = dict(getattr(self._source(), "__dict__", ()))
             with self._keyed(stream.key):
-                return hook()
+                done = hook()
+        if self._first_change(before) is not _SAME:
+            # Those that it has made are met here, in a replay too.
+            self._look_for_generators()
+        return done
 
     def replace_attribute(self, name, stand_in):
         """Until it is closed, an attribute of the data set is what `stand_in` makes of it, where it may have attributes."""

@@ -70,7 +70,7 @@ def _work(draw, is_seen, indices, connection):
     items = Items.__new__(Items)
     items.key, items.dataset = ("items",) + KEY, Draws(draw)
     items._rank, items._ranks = 0, 1
-    items._stream_of_worker = None
+    items._stream_of_worker = items._met = None
     items.forget_dataset()
     built = []
     for index in indices:
