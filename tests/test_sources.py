@@ -227,3 +227,14 @@ def test_a_table_that_a_model_only_reads_is_no_cause(script_run):
 )
 def test_exact_refuses_tensors_that_do_not_repeat(script_run, kind, cause):
     assert cause in script_run(support.SCRIPTS / "odd_pipeline.py", kind, options=["--exact"]).run().check(77).stderr
+
+
+@pytest.mark.stack("keras3-jax", "keras2")
+def test_two_trials_of_a_script_that_seeds_numpy_alone_are_given_the_same_items(script_run):
+    script = support.SCRIPTS / "seeds_numpy_alone.py"
+    first, second = (script_run(script, options=["--exact"]).run().check() for _ in range(2))
+    assert "exact resume: yes" in first.stderr
+    (*same, other), (*again, another) = first.stdout.splitlines(), second.stdout.splitlines()
+    assert [line.split()[0] for line in (*same, other)] == ["SAME"] * 4 + ["OTHER"]
+    assert same == again
+    assert other != another, "what draws without a seed is the trial's"
