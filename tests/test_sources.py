@@ -99,6 +99,18 @@ def test_exact_refuses_items_that_are_no_functions_of_their_key(script_run, kind
     assert "trained" not in ended.stdout
 
 
+@pytest.mark.stack("keras3-jax")
+@pytest.mark.parametrize("workers", ["0", "2p"])
+@pytest.mark.parametrize("options", [[], ["--exact"]], ids=["as it is", "exact"])
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("draws-in-threads", "draws random numbers in threads of its own"), ("remembers", NOT_TWICE)]
+)
+def test_items_are_looked_at_before_the_run_says_that_it_is_exact(script_run, kind, cause, workers, options):
+    ended = script_run(ODD, kind, workers, options=options).run().check(77 if options else 0)
+    assert cause in ended.stderr
+    assert "exact resume: yes" not in ended.stderr
+
+
 @pytest.mark.stack("keras3-jax", "keras2")
 def test_items_that_count_what_was_built_are_built_again_in_a_replay(script_run):
     ended = script_run(ODD, "counts", "0", options=["--exact"]).run().check()

@@ -342,6 +342,7 @@ class Streams:
 
     Attributes:
         draws: calls of the global functions by the main thread so far; part of every record's identity.
+        drawn_elsewhere: those by other threads, but where they draw from a private stream.
         passes: passes over data pipelines that were asked for, so far.
         in_array_pipeline: a pipeline over arrays is being built.
         at_pass: called with the number of a pass when its pipeline begins.
@@ -349,7 +350,7 @@ class Streams:
 
     def __init__(self, trial_seed):
         self.seed = trial_seed
-        self.draws = 0
+        self.draws = self.drawn_elsewhere = 0
         self._entropy_drawn = {}
         self._forks = {}
         # Which child of which fork this process is; nothing in the process that trains.
@@ -511,6 +512,8 @@ class Streams:
                 return getattr(generator_of(stream), target)(*args, **kwargs)
             if threading.get_ident() == self._main_thread:
                 self.draws += 1
+            else:
+                self.drawn_elsewhere += 1
             return function(*args, **kwargs)
 
         dispatch.__name__ = name
