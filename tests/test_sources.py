@@ -50,6 +50,38 @@ def test_items_that_are_none_are_left_out_in_a_replay_too(script_run, workers):
     assert run.trial.count("resumed") == 2
 
 
+ON_ARRAYS = """
+import importlib, os
+import numpy
+keras = importlib.import_module(os.environ.get("KERAS_PACKAGE", "keras"))
+numbers = numpy.arange(160, dtype="float32").reshape(160, 1)
+
+class Rows(keras.utils.Sequence):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return numbers[index * 16:index * 16 + 16], numbers[index * 16:index * 16 + 16]
+
+model = keras.Sequential([keras.layers.Dense(1, input_shape=(1,), kernel_initializer="zeros")])
+model.compile(keras.optimizers.SGD(0.0), "mse")
+fit = model.fit_generator(
+    Rows(), epochs=4, workers=2, use_multiprocessing=True, validation_data=(numbers, numbers ** 2), verbose=0)
+expected = model.evaluate(numbers, numbers ** 2, batch_size=16, verbose=0)
+assert numpy.allclose(fit.history["val_loss"], expected, rtol=1e-5), (fit.history["val_loss"], expected)
+print("validated")
+"""
+
+
+@pytest.mark.stack("tf.keras", "keras2")
+def test_arrays_to_validate_on_are_gone_through_once_beside_worker_processes(script_run, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(ON_ARRAYS)
+    ended = script_run(path, options=["--exact"]).run().check()
+    assert "exact resume: yes" in ended.stderr
+    assert ended.stdout == "validated\n"
+
+
 ODD = support.SCRIPTS / "odd_dataset.py"
 CHANGES = "the data set `Rows` changes its attribute `built` while its items are built"
 NOT_TWICE = "the data set `Rows` does not build an item twice in the same way"
@@ -65,6 +97,18 @@ def test_exact_refuses_items_that_are_no_functions_of_their_key(script_run, kind
     assert cause in ended.stderr
     assert "Traceback" not in ended.stderr
     assert "trained" not in ended.stdout
+
+
+@pytest.mark.stack("keras3-jax")
+@pytest.mark.parametrize("workers", ["0", "2p"])
+@pytest.mark.parametrize("options", [[], ["--exact"]], ids=["as it is", "exact"])
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("draws-in-threads", "draws random numbers in threads of its own"), ("remembers", NOT_TWICE)]
+)
+def test_items_are_looked_at_before_the_run_says_that_it_is_exact(script_run, kind, cause, workers, options):
+    ended = script_run(ODD, kind, workers, options=options).run().check(77 if options else 0)
+    assert cause in ended.stderr
+    assert "exact resume: yes" not in ended.stderr
 
 
 @pytest.mark.stack("keras3-jax", "keras2")
@@ -195,3 +239,14 @@ def test_a_table_that_a_model_only_reads_is_no_cause(script_run):
 )
 def test_exact_refuses_tensors_that_do_not_repeat(script_run, kind, cause):
     assert cause in script_run(support.SCRIPTS / "odd_pipeline.py", kind, options=["--exact"]).run().check(77).stderr
+
+
+@pytest.mark.stack("keras3-jax", "keras2")
+def test_two_trials_of_a_script_that_seeds_numpy_alone_are_given_the_same_items(script_run):
+    script = support.SCRIPTS / "seeds_numpy_alone.py"
+    first, second = (script_run(script, options=["--exact"]).run().check() for _ in range(2))
+    assert "exact resume: yes" in first.stderr
+    (*same, other), (*again, another) = first.stdout.splitlines(), second.stdout.splitlines()
+    assert [line.split()[0] for line in (*same, other)] == ["SAME"] * 4 + ["OTHER"]
+    assert same == again
+    assert other != another, "what draws without a seed is the trial's"

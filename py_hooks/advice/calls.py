@@ -136,6 +136,8 @@ class Calls:
         # The causes that were told last, by one thread at a time; None: nothing was told as yet.
         self._told = None
         self._telling = threading.Lock()
+        # It is told once items of a data set were looked at.
+        self._is_looking = False
         self._takes_checkpoints = True
         # What a recorded call of the script's raised, and the script handled.
         self._raised = None
@@ -249,6 +251,16 @@ class Calls:
             self.trial.log(self._exactness_of(causes))
             members = {"exact": not causes, "causes": causes, "batch": self.batches}
             self.trial.event(json.dumps(dict(members, event="exactness")))
+
+    def tell_when_looked(self):
+        """As `tell_exactness`, once `looked` says that data was looked at."""
+        self._is_looking = True
+
+    def looked(self):
+        """Items of a data set were looked at, or an entry of the script's is over: says what waits to be told."""
+        if self._is_looking:
+            self._is_looking = False
+            self.tell_exactness()
 
     def stand_aside(self):
         """In a forked child, and in a worker server, nothing is recorded: every call passes through."""

@@ -1,6 +1,6 @@
 """Items of indexable data sets, built under streams of their own, and passes over them that can skip.
 
-An item's random numbers come from (trial seed, stream, epoch, index): they depend neither on the number of workers
+An item's random numbers come from (the generator's state, stream, epoch, index): they depend neither on the number of workers
 nor on which of them builds it, nor on whether the items before it were built. So in a replay an item that only an
 answered call would have seen is never built.
 
@@ -9,7 +9,9 @@ while it builds the first of them. Its items are then built in a replay too, all
 order, with several workers, or comes to light later, it is a cause of "not exact"; so is a data set that somebody else
 changes while its items are built, where that shows: by threads, or by workers that start within a pass.
 
-With `--exact` an item is also built twice before the first pass, with another one in between: the two have to be equal.
+Before the first pass over a data set one of its items is built twice, with another one in between: the two have to be equal.
+Only then the run says whether it is exact. Where worker processes build items, they build these, too; else who takes the
+items does, and numbers and texts that the data set has counted up meanwhile are put back.
 """
 import atexit
 import collections
@@ -50,7 +52,7 @@ class Items:
         key: `Streams.new_key()`; every adapter of a data set has its own.
         workers: threads or processes that build them; up to one builds them in order.
         in_processes: whether the workers are processes.
-        probes: with `--exact` an item is built twice before the first pass, to see that it is the same.
+        probes: an item is built twice before the first pass, to see that it is the same.
 
     Attributes:
         is_known: an item was built, so that `must_be_built` says the truth.
@@ -67,8 +69,13 @@ class Items:
         self.in_processes = in_processes and workers > 0
         self.is_known = False
         self.must_be_built = False
-        self._is_probed = not (probes and recorder.CALLS.trial.exact)
+        self._is_probed = not probes
+        # Whether something about its items was told that no checkpoint holds.
+        self._is_refused = False
+        # Generators of the data set's own, as far as it is known which: the script's own states of them in every start are
+        # those of now.
         self._owned = None
+        self._met = owned_generators.Rooted(owned_generators.find(dataset))
         # Attributes of the data set when threads began with what they build now, and its state when a replayed pass began.
         self._at_begin = self._state_at_begin = None
         # In a worker: its stream, and the attributes of the data set as they were after the item before.
@@ -109,8 +116,8 @@ class Items:
         if not sys.is_finalizing():
             self.close()
 
-    def begin(self, items_pass, start):
-        """A pass over the data begins, or goes on where `start` items of it were left out."""
+    def begin(self, items_pass, start, ahead=1):
+        """A pass over the data begins, or goes on where `start` items of it were left out; `ahead` may be under way."""
         if self.in_processes:
             # They have places for the items of one pass.
             for other in list(self._passes):
@@ -120,7 +127,9 @@ class Items:
             self.begin_anew()
         if not self._is_probed:
             self._is_probed = True
-            self._probe()
+            if not _was_probed(self._source(), self.in_processes):
+                self._probe(ahead)
+        recorder.CALLS.looked()
 
     def begin_anew(self):
         """What is built from here on is built of the data set as it is when the first of it is asked for.
@@ -154,24 +163,53 @@ class Items:
             elif read is None or name in read:
                 self._refuse_exactness(f"its attribute `{name}`", name in untold)
 
+    def _refuse(self, what):
+        self._is_refused = True
+        recorder.CALLS.refuse_exactness(f"the data set `{type(self._source()).__name__}` {what}")
+
     def _refuse_exactness(self, what, is_untold=False):
         cause = f"the data set `{type(self._source()).__name__}` changes {what} while its items are built"
         if is_untold:
             cause = f"it cannot be told whether {cause}: it has more there than is compared, or what shows no difference"
         recorder.CALLS.refuse_exactness(cause)
 
-    def _probe(self):
+    def _probe(self, ahead):
         """Builds an item twice, and another one in between, to see whether it is a function of its key."""
-        if _length(self.dataset) == 0:
+        if _length(self.dataset) == 0 or (self.in_processes and recorder.CALLS.replaying):
+            # What worker processes build leaves nothing here, and was seen before there was anything to replay.
             return
-        first = self.build(_PROBE, 0)
-        if self.must_be_built:
+        is_single = getattr(self.dataset, "num_batches", None) == 1 or _length(self.dataset) == 1
+        indices = [0, 0] if is_single else [0, 1, 0]
+        try:
+            texts = self._probed_by_workers(indices, ahead) if self.in_processes else self._probed_here(indices)
+        except Exception:  # noqa: BLE001 - the script's own: it is raised where the item is asked for
             return
-        if getattr(self.dataset, "num_batches", None) != 1 and _length(self.dataset) != 1:
-            self.build(_PROBE, 1)
-        if fingerprint.describe(self.build(_PROBE, 0)) != fingerprint.describe(first):
-            name = type(self._source()).__name__
-            recorder.CALLS.refuse_exactness(f"the data set `{name}` does not build an item twice in the same way")
+        if texts[0] != texts[-1] and not self._is_refused:
+            self._refuse("does not build an item twice in the same way")
+
+    def _probed_here(self, indices):
+        """Short texts of items; fewer where each item has to be built in order."""
+        source, texts = self._source(), []
+        before = dict(getattr(source, "__dict__", ()))
+        for index in indices:
+            texts.append(fingerprint.describe(self.build(_PROBE, index)))
+            if self.must_be_built:
+                break
+        for name in self._changes(before):
+            # It counts what it builds, and this was nobody's.
+            if name in before:
+                vars(source)[name] = before[name]
+            else:
+                vars(source).pop(name, None)
+        return texts
+
+    def _probed_by_workers(self, indices, ahead):
+        """Short texts of items: of several at once, as far as there is room for them."""
+        workers, texts = self.processes(ahead), []
+        for start in range(0, len(indices), ahead):
+            for task in workers.submit(self, _PROBE, indices[start : start + ahead]):
+                texts.append(fingerprint.describe(workers.take(self, task)))
+        return texts
 
     def build(self, epoch, index):
         """The item at `index`, as the data set makes it in that epoch."""
@@ -179,7 +217,7 @@ class Items:
         try:
             with PrivateStream(*self._key_of(epoch, index)) as stream:
                 if self._owned is None:
-                    self._owned = owned_generators.find(self.dataset)
+                    self._look_for_generators()
                 if not self._owned:
                     return self._watched(index)
                 with _OWNED, self._keyed(stream.key):
@@ -216,11 +254,12 @@ class Items:
         return self._compared(stream, index)
 
     def _compared(self, stream, index):
-        before = self._before
+        before, streams = self._before, recorder.CALLS.streams
+        drawn = streams.drawn_elsewhere
         if before is None:
             before = self._before = self._attributes()
         if self._owned is None:
-            self._owned = owned_generators.find(self.dataset)
+            self._look_for_generators()
         try:
             if not self._owned:
                 item = self.dataset[index]
@@ -232,7 +271,7 @@ class Items:
         changed = self._first_change(before, self._known)
         if changed is not _SAME:
             self._before = None
-        return item, changed or None
+        return item, _IN_THREADS if streams.drawn_elsewhere != drawn else changed or None
 
     def forget_dataset(self):
         """In a worker: the data set is about to be used with other attributes, and may draw from other generators."""
@@ -244,12 +283,31 @@ class Items:
     def _keyed(self, key):
         return owned_generators.Keyed(self._owned, key)
 
+    def _look_for_generators(self):
+        with _OWNED:
+            self._met = owned_generators.Rooted(owned_generators.find(self.dataset), self._met)
+            self._owned = self._met
+
+    def roots(self):
+        """What the streams of the data set's own generators grow from, in an order that is the same in every process."""
+        self._look_for_generators()
+        return self._met.roots
+
+    def adopt_roots(self, roots):
+        """In another process, which has read the data set: they are those of the process that trains."""
+        self._met.adopt(roots)
+
     def notify(self, hook, epoch):
         """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a stream of its own. Returns what it does."""
         with PrivateStream(*(self.key + (hook.__name__, epoch))) as stream:
-            self._owned = owned_generators.find(self.dataset)
+            self._look_for_generators()
+            before = dict(getattr(self._source(), "__dict__", ()))
             with self._keyed(stream.key):
-                return hook()
+                done = hook()
+        if self._first_change(before) is not _SAME:
+            # Those that it has made are met here, in a replay too.
+            self._look_for_generators()
+        return done
 
     def replace_attribute(self, name, stand_in):
         """Until it is closed, an attribute of the data set is what `stand_in` makes of it, where it may have attributes."""
@@ -291,7 +349,7 @@ class Items:
 
     def _watched(self, index):
         calls, source = recorder.CALLS, self._source()
-        before = dict(getattr(source, "__dict__", ()))
+        before, drawn = dict(getattr(source, "__dict__", ())), calls.streams.drawn_elsewhere
         # Within a call that is recorded nothing else is.
         position = None if calls.depth else calls.position()
         if self._at_begin is None:
@@ -301,6 +359,8 @@ class Items:
             self.notice_differences(self._changes(self._at_begin))
         item = self.dataset[index]
         changed = self._first_change(before, source)
+        if calls.streams.drawn_elsewhere != drawn:
+            self._refuse(_IN_THREADS)
         if changed is not _SAME or not self.is_known:
             self.notice(changed or None)
         if position is not None and calls.recordable() and calls.position() != position:
@@ -312,8 +372,11 @@ class Items:
         """An item was built.
 
         Args:
-            changed: the name of an attribute of the data set that it changed, or None.
+            changed: the name of an attribute of the data set that it changed, or None; `_IN_THREADS` where it drew there.
         """
+        if changed == _IN_THREADS:
+            self._refuse(_IN_THREADS)
+            changed = None
         if changed is not None and not self.must_be_built:
             if self.is_known or self.workers > 1 or self.in_processes:
                 self._refuse_exactness(f"its attribute `{changed}`")
@@ -373,6 +436,23 @@ _STOPPED = "generator raised StopIteration"
 
 # The epoch of items that are built before the first one.
 _PROBE = -2
+
+# Of a thread that has no stream: nobody knows in which order several draw from a global generator.
+_IN_THREADS = "draws random numbers in threads of its own while it builds an item"
+
+# The data sets of which items were built twice, by their ids and whether that was in processes.
+_PROBED = {}
+
+
+def _was_probed(dataset, in_processes):
+    """Whether items of a data set were built twice before; from now on they were."""
+    key = id(dataset), in_processes
+    try:
+        reference = weakref.ref(dataset, lambda _: _PROBED.pop(key, None))
+    except TypeError:
+        # It cannot be told from another one that comes in its place.
+        return False
+    return _PROBED.setdefault(key, reference) is not reference
 
 # Held while an item is built whose data set owns generators: several data sets may share one.
 _OWNED = threading.RLock()
@@ -447,7 +527,7 @@ class SequencePass:
         self._is_over = False
         # A framework takes items in a thread of its own, and does not always wait for it when it ends an epoch.
         self._lock = threading.Lock()
-        items.begin(self, start)
+        items.begin(self, start, self._ahead)
         for _ in range(start):
             self.skip()
 

@@ -15,15 +15,16 @@ def called_by_user():
     return places.called_by_user(3)
 
 
-def announce(calls, causes):
+def announce(calls, causes, is_told=True):
     """The script is about to enter the framework. The first time begins the trial, and says whether it is exact.
 
     Args:
         calls: the recorder.
         causes: what in this call cannot be resumed exactly.
+        is_told: as of `exactness.begin`.
     """
     if not calls.begun:
-        exactness.begin(calls, causes)
+        exactness.begin(calls, causes, is_told)
         return
     for cause in causes:
         calls.refuse_exactness(cause)

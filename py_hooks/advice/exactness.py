@@ -6,19 +6,23 @@ import sys
 from py_hooks.advice.calls import Unrepeatable
 
 
-def begin(calls, causes):
+def begin(calls, causes, is_told=True):
     """Begins the trial: opens its directory, and prints the one line about exactness.
 
     Args:
         calls: the recorder, not begun yet.
         causes: what is known now that cannot be resumed exactly.
+        is_told: whether that is all there is to know; else the line is printed once items were looked at (`data.py`).
     """
     for cause in _causes_of_the_command() + list(causes):
         calls.refuse_exactness(cause)
     calls.begin(json.dumps(facts()))
     for change in calls.trial.changes:
         calls.refuse_exactness(Unrepeatable(change), is_told=False)
-    calls.tell_exactness()
+    if is_told or calls.causes:
+        calls.tell_exactness()
+    else:
+        calls.tell_when_looked()
 
 
 def _causes_of_the_command():

@@ -2,7 +2,8 @@
 
 An item that only an answered call would have seen is not built in a replay, and so does not draw. For the items after
 it to be the same, the generators are keyed for each item: set to a state of the item's key before it is built, and back
-to where they were afterwards. So they are where they would be if items drew nothing, whichever items were built.
+to where they were afterwards. So they are where they would be if items drew nothing, whichever items were built. What an item
+draws from one of them follows from the state that this one had when it was met first, and from no other generator.
 
 Found are generators of python's, numpy's and torch's that can be reached from the data set: through attributes, containers and
 objects of the script's own classes, and through the names that the methods of these classes, and the functions of the
@@ -12,11 +13,12 @@ holds.
 """
 import contextlib
 import functools
+import marshal
 import sys
 import types
 
 from py_hooks.advice import places
-from py_hooks.advice.random_streams import mix
+from py_hooks.advice.random_streams import hash_of, mix, without_roots
 
 # Of objects that are looked at. A data set that holds a million objects of the script's own keeps its generator above
 # them.
@@ -297,27 +299,85 @@ def _named(owner, name):
     return [vars(place)[name] for place in owners if name in getattr(place, "__dict__", ())]
 
 
-class Keyed:
-    """`with Keyed(generators, key)`: each generator draws from a state of its own, by the key, and is then as it was.
+class Rooted:
+    """Generators, and what their streams grow from: for each a number of the state that it had when it was met first.
+
+    With slots, since what reaches this object is to reach no generators by it.
 
     Args:
         generators: what `find` returned.
+        before: those that were met before; None without.
+
+    Attributes:
+        generators: as they were given.
+        roots: a number of 64 bits for each.
+    """
+
+    __slots__ = ("generators", "roots")
+
+    def __init__(self, generators, before=None):
+        known = {} if before is None else dict(zip(map(id, before.generators), before.roots))
+        self.generators = generators
+        self.roots = [known[id(one)] if id(one) in known else _root(one) for one in generators]
+
+    def __bool__(self):
+        return bool(self.generators)
+
+    def adopt(self, roots):
+        """They are those of another process, where they were met first: in the same order."""
+        if len(roots) == len(self.roots):
+            self.roots = list(roots)
+
+
+class Keyed:
+    """`with Keyed(owned, key)`: each generator draws from a state of its own, by its root and the key, and is then as it was.
+
+    Args:
+        owned: the `Rooted`.
         key: a tuple, as of `mix`.
     """
 
-    def __init__(self, generators, key):
-        self._generators = generators
+    __slots__ = ("_owned", "_key", "_states")
+
+    def __init__(self, owned, key):
+        self._owned = owned
         self._key = key
         self._states = []
 
     def __enter__(self):
-        self._states = [_state(generator) for generator in self._generators]
-        for number, generator in enumerate(self._generators):
-            seed(generator, mix("owned", number, *self._key))
+        owned, key = self._owned, without_roots(self._key)
+        self._states = [_state(generator) for generator in owned.generators]
+        for number, generator in enumerate(owned.generators):
+            seed(generator, mix("owned", number, owned.roots[number], *key))
 
     def __exit__(self, *exception):
-        for generator, state in zip(self._generators, self._states):
+        for generator, state in zip(self._owned.generators, self._states):
             _set_state(generator, state)
+
+
+def _root(generator):
+    """A number of 64 bits of a generator's state."""
+    try:
+        state = _state(generator)
+    except Exception:  # noqa: BLE001 - a class of the script's own; whoever draws by a key is told
+        return 0
+    if hasattr(state, "numpy"):
+        # A tensor of torch's.
+        return hash_of(state.numpy().tobytes())
+    # The second of these versions writes down nothing of who else holds a value.
+    return hash_of(marshal.dumps(_plain(state), 2))
+
+
+def _plain(part):
+    """A state, or a part of it, without numpy's types."""
+    if isinstance(part, dict):
+        return [(name, _plain(value)) for name, value in part.items()]
+    if isinstance(part, tuple):
+        # The words of python's generators are plain.
+        return tuple([one if type(one) in PLAIN or type(one) is tuple else _plain(one) for one in part])
+    if hasattr(part, "tobytes"):
+        return part.tobytes()
+    return part if type(part) in PLAIN else repr(part)
 
 
 def seed(generator, number):

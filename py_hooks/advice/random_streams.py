@@ -5,6 +5,9 @@ stream, it draws from that; else from the global generator, as before. So every 
 stream of (trial seed, stream, epoch, index), whatever thread builds it, and the global streams of the main thread
 see only what the script itself draws.
 
+Each generator's streams follow from that generator's own state (`Roots`): a script that seeds numpy, and not `random`, gets
+the same of numpy in every trial, as it does under python.
+
 What is drawn from the operating system instead of a seed comes from the trial: the first state of the global
 generators (torch's too, which it would draw when it is loaded), and the entropy of generators made or seeded without a
 seed (`default_rng()`, `RandomState()`, `Random()`, `torch.seed()`). It is chosen at random once for each trial, so a
@@ -49,6 +52,41 @@ def hash_of(data):
     return struct.unpack("<Q", hashlib.sha256(data).digest()[:8])[0]
 
 
+class Roots:
+    """In a key: what each generator's streams grow from, its own state as it was when the key was made.
+
+    Attributes:
+        python: of the state of `random`.
+        numpy: of that of numpy's global generator.
+        torch: of that of torch's.
+        entropy: of the trial: of generators that are made without a seed.
+    """
+
+    __slots__ = ("python", "numpy", "torch", "entropy")
+
+    def __init__(self, python, numpy, torch, entropy):
+        self.python = python
+        self.numpy = numpy
+        self.torch = torch
+        self.entropy = entropy
+
+    def __repr__(self):
+        return f"Roots({self.python}, {self.numpy}, {self.torch}, {self.entropy})"
+
+    def __reduce__(self):
+        return Roots, (self.python, self.numpy, self.torch, self.entropy)
+
+
+def seed_of(name, key):
+    """A 64-bit number of a key for the generator of this name, of whose state alone it takes the roots in the key."""
+    return mix(name, *[getattr(part, name) if type(part) is Roots else part for part in key])
+
+
+def without_roots(key):
+    """A key for a generator that has a root of its own."""
+    return [part for part in key if type(part) is not Roots]
+
+
 # Between one seed of a row and the next: odd, so that all are different.
 _STRIDE = 0x9E3779B97F4A7C15
 _64_BITS = (1 << 64) - 1
@@ -62,18 +100,19 @@ def in_row(first, number):
 class PrivateStream:
     """`with PrivateStream(key...)`: this thread's draws from the global functions come from a stream of the key."""
 
-    __slots__ = ("key", "_numpy", "_python", "_outer")
+    __slots__ = ("key", "_numpy", "_python", "_entropy", "_outer")
 
     def __init__(self, *key):
         self.key = key
         self._numpy = None
         self._python = None
+        self._entropy = None
         self._outer = None
 
     def begin(self, key):
         """It is the stream of another key from now on."""
         self.key = key
-        self._numpy = self._python = None
+        self._numpy = self._python = self._entropy = None
 
     def __enter__(self):
         self._outer = THREAD.stream
@@ -86,7 +125,7 @@ class PrivateStream:
     @property
     def is_drawn_from(self):
         """Whether anybody has drawn from it."""
-        return self._numpy is not None or self._python is not None
+        return not (self._numpy is self._python is self._entropy is None)
 
     @property
     def numpy(self):
@@ -108,8 +147,17 @@ class PrivateStream:
             self._python = random.Random(self._seed("python"))
         return self._python
 
+    @property
+    def entropy(self):
+        """What generators are seeded from that are made without a seed: it takes nothing from those that have one."""
+        if self._entropy is None:
+            import random
+
+            self._entropy = random.Random(self._seed("entropy"))
+        return self._entropy
+
     def _seed(self, name):
-        return mix(name, *self.key)
+        return seed_of(name, self.key)
 
 
 class CallStream(PrivateStream):
@@ -121,17 +169,36 @@ class CallStream(PrivateStream):
     __slots__ = ()
 
     def _seed(self, name):
-        return mix(name, _hash_of_globals(), *self.key)
+        return mix(name, _ROOTS[name](), *self.key)
 
 
-def _hash_of_globals():
-    """A number of 64 bits of the states of the global generators."""
+def _root_of_python():
+    """A number of 64 bits of the state of `random`."""
     import random
 
+    return mix(random._inst.getstate())
+
+
+def _root_of_numpy():
+    """That of the state of numpy's global generator."""
     import numpy
 
     _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
-    return mix(random._inst.getstate(), words.tolist(), int(position), int(has_gauss), float(cached))
+    return mix(words.tolist(), int(position), int(has_gauss), float(cached))
+
+
+def root_of_torch():
+    """That of the state of torch's; None while it is not imported."""
+    generator = _generator_of_torch()
+    return None if generator is None else hash_of(generator.get_state().numpy().tobytes())
+
+
+def _root_of_entropy():
+    # Without a key of the trial: both have to be as they were, and one that has no seed is the trial's.
+    return _root_of_python(), _root_of_numpy()
+
+
+_ROOTS = {"python": _root_of_python, "numpy": _root_of_numpy, "entropy": _root_of_entropy}
 
 
 def _caller_place():
@@ -219,7 +286,7 @@ class WorkerStream(PrivateStream):
             self._torch = _generator_of_torch()
             is_late = is_late or self._torch is not None
         if is_late:
-            self._python = None
+            self._python = self._entropy = None
             if self._torch is not None:
                 self._set_torch()
         return is_late
@@ -227,7 +294,7 @@ class WorkerStream(PrivateStream):
     def _set_torch(self):
         # A hash for each item takes as long as to set the generator.
         if self._of_torch[0] != self.key[:-1]:
-            self._of_torch = self.key[:-1], mix("torch", *self.key[:-1])
+            self._of_torch = self.key[:-1], seed_of("torch", self.key[:-1])
         self._torch.manual_seed(in_row(self._of_torch[1], self.key[-1]) >> 1)
 
     def _set_always(self):
@@ -236,7 +303,7 @@ class WorkerStream(PrivateStream):
 
     def _set(self):
         self._numpy = sys.modules["numpy"].random.mtrand._rand
-        self._numpy.seed(mix("numpy", *self.key) % (1 << 32))
+        self._numpy.seed(self._seed("numpy") % (1 << 32))
 
 
 def _generator_of_torch():
@@ -276,6 +343,7 @@ class Streams:
 
     Attributes:
         draws: calls of the global functions by the main thread so far; part of every record's identity.
+        drawn_elsewhere: those by other threads, but where they draw from a private stream.
         passes: passes over data pipelines that were asked for, so far.
         in_array_pipeline: a pipeline over arrays is being built.
         at_pass: called with the number of a pass when its pipeline begins.
@@ -283,11 +351,12 @@ class Streams:
 
     def __init__(self, trial_seed, forks=None):
         self.seed = trial_seed
-        self.draws = 0
+        self.draws = self.drawn_elsewhere = 0
         self._entropy_drawn = {}
         # Which child of which fork this process is.
         self._forks = Forks() if forks is None else forks
         self._keys = 0
+        self._has_given_keys = False
         self.passes = 0
         self.in_array_pipeline = False
         self.at_pass = []
@@ -355,7 +424,7 @@ class Streams:
         """
         stream = THREAD.stream
         if stream is not None:
-            return stream.python.getrandbits(bits)
+            return stream.entropy.getrandbits(bits)
         if threading.get_ident() != self._main_thread:
             import secrets
 
@@ -368,12 +437,16 @@ class Streams:
         return value & ((1 << bits) - 1)
 
     def new_key(self):
-        """The key of a new private stream: the global generators as they are, and the number of streams before.
+        """The key of a new private stream: `Roots` of the generators as they are, and the number of streams before.
 
-        So a script that seeds them gets the same items in every trial, and one that does not gets the trial's.
+        So a script that seeds one gets the same of it in every trial, and of one that it does not seed it gets the trial's.
         """
         self._keys += 1
-        return _hash_of_globals(), self._keys
+        self._has_given_keys = True
+        torch = root_of_torch()
+        # What it is seeded by when it is imported.
+        torch = mix(self.seed, "start", "torch") if torch is None else torch
+        return Roots(_root_of_python(), _root_of_numpy(), torch, mix(self.seed, "entropy")), self._keys
 
     @contextlib.contextmanager
     def aside(self):
@@ -430,6 +503,8 @@ class Streams:
                 return getattr(generator_of(stream), target)(*args, **kwargs)
             if threading.get_ident() == self._main_thread:
                 self.draws += 1
+            else:
+                self.drawn_elsewhere += 1
             return function(*args, **kwargs)
 
         dispatch.__name__ = name
@@ -456,15 +531,37 @@ class Streams:
             "python": [version, gauss],
             "numpy": [kind, int(position), int(has_gauss), float(cached)],
             "draws": self.draws,
+            "scheme": _SCHEME,
         }
 
     def restore(self, tensors, state):
         """Compares the generators with the checkpoint's: the replay must have drawn what the recorded run drew."""
+        if state.get("scheme") != _SCHEME and (self._has_given_keys or "torch" in sys.modules):
+            raise OtherScheme
         now_tensors, now = self.capture()
         now_tensors = dict(now_tensors)
         for name in ("python", "numpy"):
             if now[name] != state[name] or (now_tensors[name] != tensors[name]).any():
                 raise StreamDiffers(name, self.draws, state["draws"])
+
+
+# Which way streams follow from the generators: a trial goes on in the way in which it began.
+_SCHEME = 2
+
+
+class OtherScheme(Refusal):
+    """The checkpoint is of a trial whose items drew from streams that were made in another way."""
+
+    exit_code = 76
+
+    def __init__(self):
+        Refusal.__init__(
+            self,
+            "the checkpoint was taken by a version of pedl that gave data other random numbers\n"
+            f"  expected: streams of scheme {_SCHEME}, each of the state of its own generator\n"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "continue the trial with the version that began it, or begin a new one with `--fresh`",
+        )
 
 
 class StreamDiffers(Refusal):

@@ -158,6 +158,7 @@ class ServedPool:
             "modules": sorted(self.modules),
             "dataset": text,
             "key": items.key[1:],
+            "roots": items.roots(),
             "workers": items.workers,
             "shape": shape,
         }

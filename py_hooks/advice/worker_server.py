@@ -194,6 +194,7 @@ class _Pool:
             if recorder.CALLS is None:
                 return "it uses no framework"
             self._items = Items(dataset, self._request["key"], self._request["workers"], in_processes=True, probes=False)
+            self._items.adopt_roots(self._request["roots"])
             set_to = {**settings.of_packages(self._request["libraries"]), **settings.of_process()}
             found = marks.portable(dataset, self._request["modules"])[0], set_to
         except Exception as error:  # noqa: BLE001 - whatever the module of the class does

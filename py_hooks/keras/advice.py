@@ -33,8 +33,9 @@ def _call(name, make=_make):
             if calls.in_step_callback:
                 calls.refuse_in_callback()
             arguments = _arguments(original, model, args, kwargs)
-            entries.announce(calls, sources.causes(model, arguments))
-            if not sources.below.is_intercepted():
+            is_intercepted = sources.below.is_intercepted()
+            entries.announce(calls, sources.causes(model, arguments), not (is_intercepted and sources.has_items(arguments)))
+            if not is_intercepted:
                 return original(model, *args, **kwargs)
             calls.entries.append(calls.site_from(sys._getframe(2)))
             outer, calls.arguments = (calls.arguments, calls.epoch), 0
@@ -45,6 +46,7 @@ def _call(name, make=_make):
             finally:
                 calls.entries.pop()
                 calls.arguments, calls.epoch = outer
+                calls.looked()
                 data.close_started_since(started)
 
         return entry

@@ -7,7 +7,9 @@ depends on what was consumed, not on the clock.
 
 In a replay an item that only an answered call would look into is not built: a `SkippedBatch` of its size stands in.
 
-A Python generator has one thread that draws ahead, however many workers are asked for.
+A Python generator has one thread that draws ahead, however many workers are asked for. With worker processes each has a
+copy of it, which is a cause. But tf.keras makes a generator itself, of arrays that a fit on a `Sequence` is validated on: of
+its copies whichever is quicker would give batches twice, and others never. That one is drawn from here, in order.
 
 Source: keras 2.3.1, keras/utils/data_utils.py and keras/engine/training_generator.py.
 """
@@ -126,13 +128,20 @@ def start_ordered(original, enqueuer, workers=1, max_queue_size=10):
 
 
 def start_generator(original, enqueuer, workers=1, max_queue_size=10):
-    """`GeneratorEnqueuer.start`: the batches of a stream of ours, but for worker processes, each with a copy of it."""
+    """`GeneratorEnqueuer.start`: the batches of a stream of ours, but for worker processes with copies of the script's."""
     # Keras before 2.2.3 has them under these names, which begin with an underscore.
     generator = getattr(enqueuer, "_generator", None) or enqueuer.sequence
-    if getattr(enqueuer, "use_multiprocessing", getattr(enqueuer, "_use_multiprocessing", False)):
+    in_processes = getattr(enqueuer, "use_multiprocessing", getattr(enqueuer, "_use_multiprocessing", False))
+    if in_processes and not _is_of_loop(generator):
         original(enqueuer, workers=workers, max_queue_size=max_queue_size)
         return
     _serve(enqueuer, GeneratorStream(generator, max_queue_size), workers)
+
+
+def _is_of_loop(generator):
+    """Whether a generator is one that Keras's loop has made of arrays (`convert_to_generator_like`)."""
+    frame = getattr(generator, "gi_frame", None)
+    return frame is not None and frame.f_globals.get("__name__") in _LOOPS
 
 
 def _serve(enqueuer, stream, workers):

@@ -11,8 +11,9 @@ from py_hooks.advice.random_streams import PrivateStream
 def made(original, iterator, *args, **kwargs):
     """`Iterator.__init__`: gives it a stream for its first order; one with a seed shares it with those of that seed."""
     original(iterator, *args, **kwargs)
-    key = recorder.CALLS.streams.new_key()
-    iterator._pedl_key = key if iterator.seed is None else (iterator.seed,)
+    roots, number = recorder.CALLS.streams.new_key()
+    # Only numpy draws an order. Plain numbers, since they are an attribute of the data set, which may be sent.
+    iterator._pedl_key = (roots.numpy, number) if iterator.seed is None else (iterator.seed,)
     # The order is made when it is first used, from a stream of its own (`item`): no item depends on another by it.
     iterator._pedl_keyed = ("index_array",)
 

@@ -27,6 +27,13 @@ def causes(model, arguments):
     return found
 
 
+def has_items(arguments):
+    """Whether a call is given a data set whose items are looked at before it trains (`advice/data.py`)."""
+    source = arguments.get("x", arguments.get("generator"))
+    is_data = source is None or isinstance(source, (list, tuple, dict, str)) or fingerprint.is_tensor_like(source)
+    return not is_data and hasattr(source, "__getitem__") and hasattr(source, "__len__")
+
+
 def _parts(name, value):
     if name == "validation_data" and isinstance(value, (tuple, list)):
         return list(value)

@@ -81,7 +81,7 @@ class Source:
     """
 
     def __init__(self, calls, flow, is_cut):
-        self._key = calls.streams.new_key()
+        _, self._number = calls.streams.new_key()
         self._trial_seed = calls.trial.seed
         self._generator = self._batches(flow, is_cut)
         # It knows the generator by a weak reference.
@@ -108,7 +108,7 @@ class Source:
         for number, generator in enumerate(owned_generators.find(flow)):
             # What was there before, and is still, is the definition's own.
             if not any(generator is one for one in before):
-                owned_generators.seed(generator, mix("dataflow", number, *self._key))
+                owned_generators.seed(generator, mix("dataflow", number, self._trial_seed, self._number))
 
 
 def _length_of(flow):

@@ -5,7 +5,7 @@ the generator is put back before anything else draws: it sees only what the scri
 point. What GPUs draw is set, where there are any, and not put back.
 """
 from py_hooks.advice import owned_generators
-from py_hooks.advice.random_streams import THREAD, CallStream, PrivateStream, StreamDiffers, hash_of, in_row, mix
+from py_hooks.advice.random_streams import THREAD, CallStream, PrivateStream, StreamDiffers, in_row, mix, root_of_torch
 
 
 class Drawing:
@@ -16,13 +16,13 @@ class Drawing:
     Args:
         stream: a `PrivateStream`, of the global functions of `random` and numpy.
         seed: of torch's global generator, a number of 64 bits.
-        owned: generators besides the global ones.
+        owned: generators besides the global ones, an `owned_generators.Rooted`; None without.
         has_gpu: there are global generators of GPUs, too.
     """
 
     __slots__ = ("_stream", "_seed", "_owned", "_has_gpu", "_generator", "_state")
 
-    def __init__(self, stream, seed, owned=(), has_gpu=False):
+    def __init__(self, stream, seed, owned=None, has_gpu=False):
         self._stream = stream
         self._seed = seed >> 1
         self._owned = owned_generators.Keyed(owned, stream.key) if owned else None
@@ -63,7 +63,7 @@ class BatchDrawing(PrivateStream):
         key: of the streams of all batches.
         first_seed: of the row of seeds of torch's generator (`in_row`).
         key_of_rank: follows the number of the batch in the key.
-        owned: generators besides the global ones.
+        owned: as of `Drawing`.
         has_gpu: as of `Drawing`.
 
     Attributes:
@@ -159,18 +159,14 @@ class TorchGenerator:
             owned: generators besides the global ones, which it draws from too.
         """
         self._calls += 1
-        key = "torch", self.hash(), self._calls
-        return Drawing(CallStream(*key), mix(*key), owned)
+        key = "torch", self._calls
+        # As they are now: a replay comes to this call with the same.
+        owned = owned_generators.Rooted(owned) if owned else None
+        return Drawing(CallStream(*key), mix(*key, root_of_torch()), owned)
 
     def skip(self):
         """A compute call is answered."""
         self._calls += 1
-
-    def hash(self):
-        """A number of 64 bits of the state."""
-        import torch
-
-        return hash_of(torch.default_generator.get_state().numpy().tobytes())
 
     def capture(self):
         """The state: part of a checkpoint."""

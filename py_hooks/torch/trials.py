@@ -8,7 +8,7 @@ import os
 
 from py_hooks.advice import owned_generators
 from py_hooks.advice.calls import Unrepeatable
-from py_hooks.advice.random_streams import PrivateStream, mix
+from py_hooks.advice.random_streams import PrivateStream, seed_of
 from py_hooks.torch import data_loader
 from py_hooks.torch.generator import BatchDrawing, Drawing, TorchGenerator
 from py_hooks.torch.ranks import of as of_ranks
@@ -40,12 +40,12 @@ class Training:
         self._calls = calls
         self.ranks = of_ranks(calls, ranks)
         self._generator = TorchGenerator()
-        self._owned = []
+        self._owned = None
         self._has_gpu = torch.cuda.is_available()
         calls.state_providers.append(("torch", self._generator))
         calls.at_due.append(self._put_back)
         self._impose_threads()
-        self._key = (*calls.streams.new_key(), self._generator.hash())
+        self._key = calls.streams.new_key()
         self._draw_batches()
 
     def _impose_threads(self):
@@ -72,7 +72,7 @@ class Training:
 
     def provide(self, trial, model, optimizer, scheduler, others):
         """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""
-        self._owned = owned_generators.find(trial)
+        self._owned = owned_generators.Rooted(owned_generators.find(trial))
         self._draw_batches()
         self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
         self._calls.state_providers.append(("models", ModelState(model, STATE)))
@@ -81,10 +81,10 @@ class Training:
         """Within it all draws are of streams of the key."""
         self._put_back()
         key = (*self._key, *key)
-        return Drawing(PrivateStream(*key), mix("torch", *key), self._owned, self._has_gpu)
+        return Drawing(PrivateStream(*key), seed_of("torch", key), self._owned, self._has_gpu)
 
     def _draw_batches(self):
-        first_seed = mix("torch", *self._key, "train", *self.ranks.key)
+        first_seed = seed_of("torch", (*self._key, "train", *self.ranks.key))
         self._of_batches = BatchDrawing((*self._key, "train"), first_seed, self.ranks.key, self._owned, self._has_gpu)
         self.of_batch = self._of_batches.of
 

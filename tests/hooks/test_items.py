@@ -44,6 +44,8 @@ def causes(monkeypatch, native):
         position=lambda: 0,
         depth=0,
         recordable=lambda: True,
+        looked=lambda: None,
+        streams=types.SimpleNamespace(drawn_elsewhere=0),
     )
     monkeypatch.setattr(recorder, "CALLS", calls)
     return found

@@ -124,7 +124,7 @@ def test_keyed_it_draws_by_its_seed_and_goes_on_where_it_was(generator):
     before = draw(generator)
     drawn = []
     for seed in (7, 8, 7):
-        with owned_generators.Keyed([generator], (seed,)):
+        with owned_generators.Keyed(owned_generators.Rooted([generator]), (seed,)):
             drawn.append(draw(generator))
     assert drawn[0] == drawn[2] != drawn[1]
     after = draw(generator)

@@ -1,9 +1,11 @@
 """What items draw in a worker process comes from their keys, whichever way they draw it."""
 
 import multiprocessing
+import types
 
 import pytest
 
+from py_hooks.advice import calls as recorder
 from py_hooks.advice.data import Items
 from py_hooks.advice.random_streams import WorkerStream, mix
 
@@ -67,10 +69,11 @@ def _work(draw, is_seen, indices, connection):
     numpy.random.mtrand._rand.standard_normal()
     if not is_seen:
         WorkerStream._is_known = True
+    recorder.CALLS = types.SimpleNamespace(streams=types.SimpleNamespace(drawn_elsewhere=0))
     items = Items.__new__(Items)
     items.key, items.dataset = ("items",) + KEY, Draws(draw)
     items._rank, items._ranks = 0, 1
-    items._stream_of_worker = None
+    items._stream_of_worker = items._met = None
     items.forget_dataset()
     built = []
     for index in indices:
