@@ -1,0 +1,594 @@
+"""Ops of one run of a session that read and write one variable, while the graph orders neither before the other.
+
+A session runs an op when its inputs are there. So `assign_add` beside what reads the variable, a moving average of weights
+beside the optimizer that changes them, or a layer's counter that its `call` reads come to another result from run to run,
+even if there is one thread for operations. They are looked for once for each set of fetches: pairs of ops that use one
+variable, one of which writes it, without a path of inputs between them. What is no such pair:
+
+- ops of two branches of which a run takes one, and ops of a branch that the value that a run is given rules out (the moving
+  statistics of a batch normalisation, which are read by inference and written by training);
+- an initial value that is read from a variable if that has a value already.
+
+If something of TensorFlow 1's references is read, that is the variable's memory itself, however many ops hand it on: who
+reads it is what computes with it.
+
+With `--exact` such ops run in an order: a read before a write, and else in the order in which the script made them. The
+script's own ops are left alone, since a session does not take up changes of ops that it knows, and since other fetches may
+need one of the two without the other. What writes, and all that comes after it in this run, is built a second time, beside
+them, with control edges; and the run fetches that. These ops are ours (`graphs.is_own`): no exported graph has them, and
+they count in no id.
+
+Source: tensorflow 1.15.5, core/common_runtime/executor.cc and core/kernels/assign_op.h, resource_variable_ops.cc.
+"""
+import collections
+import contextlib
+import itertools
+
+from py_hooks.advice import calls as recorder
+from py_hooks.tensorflow import graphs
+
+# What an op does with a variable. `conditions` are pairs of a tensor and a truth: it does so only if these are equal.
+Access = collections.namedtuple("Access", "op reads writes conditions")
+
+# Two ops that use a variable, the one that comes first in the order that is imposed before the other, which writes it.
+# `conditions` are pairs of a tensor's name and a truth: a run meets the pair if it is given these.
+Pair = collections.namedtuple("Pair", "variable first second does conditions")
+
+# What gives the memory of its input, or a part of it, under another name.
+_SAME_MEMORY = frozenset(
+    "Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient CheckNumerics EnsureShape Snapshot Bitcast "
+    "Switch Merge Enter Exit NextIteration PlaceholderWithDefault StridedSlice Slice Split SplitV Unpack".split()
+)
+_LOOKS_AT_SHAPE = frozenset("Shape ShapeN Size Rank ZerosLike OnesLike NoOp".split())
+_MERGES = ("Merge", "RefMerge")
+_NEXT = ("NextIteration", "RefNextIteration")
+_EXITS = ("Exit", "RefExit")
+_LOOP = ("Enter", "RefEnter", "LoopCond", *_NEXT, *_EXITS)
+_INITIAL = ("IsVariableInitialized", "VarIsInitializedOp")
+
+
+def of(known, nodes, feeds):
+    """The `Races` of a run; None without any.
+
+    Args:
+        known: what we know of the graph.
+        nodes: the ops of the run, `graphs.Node`s by name.
+        feeds: tensors that it is given values for, in the order of the values.
+    """
+    pairs = find(nodes, frozenset(feed.name for feed in feeds))
+    return Races(known, nodes, feeds, pairs) if pairs else None
+
+
+def find(nodes, feeds):
+    """The pairs of ops that nothing orders.
+
+    Args:
+        nodes: the ops of a run, `graphs.Node`s by name.
+        feeds: names of tensors that it is given values for.
+    """
+    ordered = _sorted(nodes)
+    accesses = _accesses(ordered, feeds)
+    if not accesses:
+        return []
+    paths = _Paths(ordered, {access.op.name: access.op for found in accesses.values() for access in found})
+    pairs = []
+    for variable in sorted(accesses):
+        found = sorted(accesses[variable], key=lambda access: graphs.number_of(access.op))
+        writers = [access for access in found if access.writes]
+        others = [access for access in found if not access.writes]
+        candidates = itertools.chain(
+            itertools.product(others, writers), itertools.combinations_with_replacement(writers, 2)
+        )
+        pairs.extend(_pair(variable, *pair, feeds) for pair in candidates if not paths.order(pair[0].op, pair[1].op))
+    return [pair for pair in pairs if pair is not None]
+
+
+def _pair(variable, first, second, feeds):
+    """What two accesses come to that no path orders; None if no run makes both."""
+    conditions = _conditions_of(first) | _conditions_of(second)
+    if any((tensor, not truth) in conditions for tensor, truth in conditions) or _reads_initial_value(first.op, second.op):
+        return None
+    given = set()
+    for tensor, truth in conditions:
+        if tensor.name in feeds:
+            given.add((tensor.name, truth))
+        elif _value_of(tensor) not in (None, truth):
+            return None
+    return Pair(variable, first.op, second.op, "writes" if first.writes else "reads", frozenset(given))
+
+
+# -- who uses a variable -----------------------------------------------------------------------------------------------
+
+
+def _sorted(nodes):
+    """The nodes, each one behind those that it needs, as far as no loop leads back."""
+    done, found = set(), []
+    for name in nodes:
+        waiting = [name]
+        while waiting:
+            node = nodes[waiting[-1]]
+            missing = [op.name for op in _before(node) if op.name not in done] if waiting[-1] not in done else []
+            if missing:
+                waiting.extend(missing)
+                continue
+            name = waiting.pop()
+            if name not in done:
+                done.add(name)
+                found.append(node)
+    return found
+
+
+def _before(node):
+    """The ops that a node needs, without the way back of a loop."""
+    if node.op.type in _MERGES:
+        return [op for op in node.inputs if op.type not in _NEXT] + node.controls
+    return node.inputs + node.controls
+
+
+def _accesses(ordered, feeds):
+    """The accesses of variables that are written, and that another op uses or a loop writes: lists by name."""
+    found, held = {}, {}
+    for node in ordered:
+        names = set()
+        for number, tensor in enumerate(node.op.inputs):
+            if tensor.name in feeds:
+                continue
+            for name, is_direct in _held_by(tensor, held):
+                hands_on, accesses = _use(node.op, number, is_direct)
+                found.setdefault(name, []).extend(accesses)
+                names.update([name] if hands_on else [])
+        if names:
+            held[node.op.name] = names
+    return {
+        name: accesses
+        for name, accesses in found.items()
+        if any(access.writes for access in accesses)
+        and (len({access.op.name for access in accesses}) > 1 or loops_of(accesses[0].op))
+    }
+
+
+def _held_by(tensor, held):
+    """Pairs of a variable whose memory a tensor is, and whether it is the variable's handle or a reference to it."""
+    if graphs.is_variable(tensor):
+        return [(graphs.variable_of(tensor).name, True)]
+    return [(name, tensor.dtype._is_ref_dtype) for name in held.get(tensor.op.name, ())]
+
+
+def _use(op, number, is_direct):
+    """`(hands on the memory, accesses)`: what an op does with the variable in its input `number`."""
+    if op.type in _LOOKS_AT_SHAPE:
+        return False, []
+    if not is_direct:
+        return (True, []) if op.type in _SAME_MEMORY else (False, [Access(op, True, False, ())])
+    tensor = op.inputs[number]
+    if tensor.dtype._is_ref_dtype:
+        reads, writes = graphs.use_of(op, number)
+        if not writes and op.type in _SAME_MEMORY:
+            return True, []
+        # What it gives is the reference again (`assign_add` in an expression).
+        gives_reference = writes and any(output.dtype._is_ref_dtype for output in op.outputs)
+        return gives_reference, [Access(op, reads, writes, ())] if reads or writes else []
+    return False, [access for access in _of_resource(op, number) if access.reads or access.writes]
+
+
+def _of_resource(op, number):
+    functions = _called_with(op, number)
+    if functions is None:
+        # What a pipeline is made of only reads.
+        is_of_pipeline = "Dataset" in op.type
+        reads, writes = graphs.use_of(op, number)
+        return [Access(op, reads, writes and not is_of_pipeline, ())]
+    return [Access(op, *_in_function(op.graph, name, place, ()), conditions) for name, place, conditions in functions]
+
+
+def _called_with(op, number):
+    """`(function, number of its argument, conditions)` of those that an op calls with its input; None if that is unknown."""
+    if op.type in ("If", "StatelessIf"):
+        branches = (("then_branch", True), ("else_branch", False))
+        return [(op.get_attr(name).name, number - 1, ((op.inputs[0], truth),)) for name, truth in branches]
+    if op.type in ("While", "StatelessWhile"):
+        return [(op.get_attr(name).name, number, ()) for name in ("cond", "body")]
+    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        return [(op.get_attr("f").name, number, ())]
+    return None
+
+
+def _in_function(graph, name, number, outer):
+    """`(reads, writes)`: what a function does with an argument. One that nobody finds does both."""
+    function = graph._get_function(name)
+    if function is None or name in outer:
+        return function is None, function is None
+    definition = graphs.definition_of(function)
+    held, reads, writes = {definition.signature.input_arg[number].name}, False, False
+    # The nodes of a function are in no order.
+    for _ in definition.node_def:
+        size = len(held)
+        for node in definition.node_def:
+            for place, given in enumerate(node.input):
+                if given in held or given.partition(":")[0] in held:
+                    if node.op in graphs.PASSES_ON:
+                        held.add(node.name)
+                        continue
+                    does = _of_node(graph, node, place, (*outer, name))
+                    reads, writes = reads or does[0], writes or does[1]
+        if len(held) == size:
+            break
+    return reads, writes
+
+
+def _of_node(graph, node, number, outer):
+    if node.op in ("If", "StatelessIf"):
+        calls = [(node.attr[name].func.name, number - 1) for name in ("then_branch", "else_branch")]
+    elif node.op in ("While", "StatelessWhile"):
+        calls = [(node.attr[name].func.name, number) for name in ("cond", "body")]
+    elif node.op in ("PartitionedCall", "StatefulPartitionedCall"):
+        calls = [(node.attr["f"].func.name, number)]
+    else:
+        return graphs.use_by_type(node.op)
+    found = [_in_function(graph, name, place, outer) for name, place in calls]
+    return any(reads for reads, _ in found), any(writes for _, writes in found)
+
+
+# -- paths between them ------------------------------------------------------------------------------------------------
+
+
+class _Paths:
+    """Which of some ops run before which others, whatever the session does.
+
+    Sets of these ops are the bits of whole numbers, of which there is one for each op of the run.
+    """
+
+    def __init__(self, ordered, ops):
+        self._ordered = ordered
+        self._bits = {name: 1 << number for number, name in enumerate(sorted(ops))}
+        self._inside = collections.Counter()
+        for name, op in ops.items():
+            for context in contexts_of(op)[:-1]:
+                self._inside[context] |= self._bits[name]
+        # Within one pass of each loop, and over all passes.
+        self._in_pass = self._walk({}, goes_back=False)
+        self._in_all = self._in_pass
+        loops_back = any(node.op.type in _NEXT for node in ordered)
+        while loops_back:
+            walked = self._walk(self._in_all, goes_back=True)
+            loops_back, self._in_all = walked != self._in_all, walked
+
+    def order(self, one, other):
+        """Whether one of two ops always runs before the other. An op in a loop also has to run before itself."""
+        there, back = self._bits[one.name], self._bits[other.name]
+        loops = [loop for loop in loops_of(one) if loop in loops_of(other)]
+        if any(loop.parallel_iterations != 1 for loop in loops):
+            both_ways = self._in_all[other.name] & there and self._in_all[one.name] & back
+            return bool(both_ways and (one is other or self._is_in_pass(one, other)))
+        return one is other or bool(self._is_in_pass(one, other) or (not loops and self._is_in_all(one, other)))
+
+    def _is_in_pass(self, one, other):
+        return self._in_pass[other.name] & self._bits[one.name] or self._in_pass[one.name] & self._bits[other.name]
+
+    def _is_in_all(self, one, other):
+        return self._in_all[other.name] & self._bits[one.name] or self._in_all[one.name] & self._bits[other.name]
+
+    def _walk(self, known, goes_back):
+        """What runs before each op, by its name."""
+        found = dict(known)
+
+        def up_to(op):
+            return found.get(op.name, 0) | self._bits.get(op.name, 0)
+
+        for node in self._ordered:
+            given = node.inputs if goes_back else [op for op in node.inputs if op.type not in _NEXT]
+            is_end = node.op.type in _MERGES and not any(op.type in _NEXT for op in node.inputs)
+            before = self._end_of_branches(given, up_to) if is_end else 0
+            for op in node.controls if is_end else itertools.chain(given, node.controls):
+                before |= up_to(op)
+            found[node.op.name] = before
+        return found
+
+    def _end_of_branches(self, ends, up_to):
+        """What runs before the end of a `cond`, which waits for one of the branches: what is in it, and before all."""
+        before, inside = -1, 0
+        for end in ends:
+            context = end._get_control_flow_context()
+            if context is None:
+                # Of a graph that came without them.
+                return sum_of(up_to(each) for each in ends)
+            before &= up_to(end)
+            inside |= up_to(end) & self._inside[context]
+        return (before | inside) if ends else 0
+
+
+def sum_of(sets):
+    """The union of sets of bits."""
+    union = 0
+    for each in sets:
+        union |= each
+    return union
+
+
+def contexts_of(op):
+    """The loops and branches that an op is in, innermost first, and None for the graph around them."""
+    context = op._get_control_flow_context()
+    found = []
+    while context is not None:
+        found.append(context)
+        context = context.outer_context
+    return [*found, None]
+
+
+def loops_of(op):
+    """The loops that an op is in, innermost first."""
+    return [context for context in contexts_of(op)[:-1] if context.IsWhileContext()]
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+def _conditions_of(access):
+    """Pairs of a tensor and a truth, without which an op does not run."""
+    found = [(context.pred, bool(context.branch)) for context in contexts_of(access.op)[:-1] if context.IsCondContext()]
+    sources = [_source_of(*condition) for condition in [*found, *access.conditions]]
+    # In a loop a predicate may be another one in each pass.
+    return {(source, truth) for source, truth in sources if not loops_of(source.tensor.op)}
+
+
+def _source_of(tensor, truth):
+    """What a predicate is computed from."""
+    while tensor.op.type in ("Identity", "Switch", "Cast", "LogicalNot", "Enter"):
+        truth ^= tensor.op.type == "LogicalNot"
+        tensor = tensor.op.inputs[0]
+    return _Compared(tensor), truth
+
+
+class _Compared:
+    """A tensor that is equal to itself. TensorFlow 2 compares their values."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.name = tensor.name
+
+    def __eq__(self, other):
+        return self.tensor is other.tensor
+
+    def __hash__(self):
+        return id(self.tensor)
+
+
+def _value_of(compared):
+    """The truth of a predicate that is known from the graph; None if it is not."""
+    from tensorflow.python.framework import tensor_util
+
+    tensor = compared.tensor
+    while tensor.op.type == "PlaceholderWithDefault":
+        tensor = tensor.op.inputs[0]
+    value = tensor_util.constant_value(tensor)
+    return None if value is None else bool(value)
+
+
+def _reads_initial_value(reader, writer):
+    """Whether one reads a variable, if that is initialized, for what the other initializes it with."""
+    if writer.type not in ("Assign", "AssignVariableOp"):
+        return False
+    variable = graphs.variable_of(writer.inputs[0])
+    if variable is None or writer.name != variable.name + "/Assign":
+        return False
+    branches = [context for context in contexts_of(reader)[:-1] if context.IsCondContext()]
+    asked = [_source_of(context.pred, True)[0].tensor.op for context in branches]
+    return any(op.type in _INITIAL and graphs.variable_of(op.inputs[0]) is variable for op in asked)
+
+
+# -- what is done about them -------------------------------------------------------------------------------------------
+
+
+class Races:
+    """The pairs of one set of fetches, of which nothing was said yet.
+
+    Attributes:
+        waiting: lists of pairs by their conditions, which no run has met so far.
+    """
+
+    _told = set()
+
+    def __init__(self, known, nodes, feeds, pairs):
+        """Keeps the pairs.
+
+        Args:
+            known: what we know of the graph.
+            nodes: the ops of the run.
+            feeds: tensors that it is given values for, in the order of the values.
+            pairs: of `find`.
+        """
+        self._known = known
+        self._nodes = nodes
+        self._places = {feed.name: number for number, feed in enumerate(feeds)}
+        self._imposed = []
+        self.waiting = {}
+        for pair in pairs:
+            self.waiting.setdefault(pair.conditions, []).append(pair)
+
+    def look(self, calls, effects, values, can_order=True):
+        """A run is to be made, or answered: the pairs that it meets are ordered, or are a cause.
+
+        Args:
+            calls: the recorder.
+            effects: of the run; get what it has to fetch instead.
+            values: that it is given.
+            can_order: whether it can be given other fetches.
+        """
+        met = [conditions for conditions in self.waiting if self._are_met(conditions, values)]
+        if not met:
+            return
+        pairs = [pair for conditions in met for pair in self.waiting.pop(conditions)]
+        if not self.waiting:
+            effects.races = None
+        if not calls.trial.exact:
+            calls.refuse_exactness(cause_of(pairs))
+            return
+        why = None
+        if can_order and calls.on_main_thread():
+            self._imposed.extend(pairs)
+            try:
+                effects.substitutes = self._ordered()
+            except CannotOrder as error:
+                why = str(error)
+        else:
+            why = "the run is made in a thread of the script, or in parts"
+        if why is not None:
+            calls.refuse_exactness(cause_of(pairs, why))
+            return
+        self._tell(calls, pairs)
+
+    def _are_met(self, conditions, values):
+        return all(bool(values[self._places[name]]) == truth for name, truth in conditions)
+
+    def _tell(self, calls, pairs):
+        new = [pair for pair in pairs if (pair.first.name, pair.second.name) not in Races._told]
+        if new:
+            calls.trial.log("--exact imposes an order on ops of one run: {}".format(_described(new)))
+        Races._told.update((pair.first.name, pair.second.name) for pair in new)
+
+    def _ordered(self):
+        """The ops and tensors to be fetched instead of others, by the addresses of these."""
+        calls = recorder.CALLS
+        made = calls.traces
+        try:
+            return _Copies(self._known, self._nodes, self._places).make(self._imposed)
+        finally:
+            # They are no ops of the script's.
+            calls.traces = made
+
+
+def cause_of(pairs, why_not=None):
+    """The cause for pairs that are in no order."""
+    imposes = "`--exact` imposes one" if why_not is None else f"none can be imposed: {why_not}"
+    return recorder.Unrepeatable(f"ops of one run have no order: {_described(pairs)}; {imposes}")
+
+
+def _described(pairs):
+    """The first of some pairs, and how many others there are."""
+    first = min(pairs, key=lambda pair: (pair.variable, pair.first.name, pair.second.name))
+    text = f"`{first.first.name}` {first.does} the variable `{first.variable}`, and `{first.second.name}` writes it"
+    more = len(pairs) - 1
+    return text if not more else "{}, and {} more pair{}".format(text, more, "s" if more > 1 else "")
+
+
+class CannotOrder(Exception):
+    """No order can be imposed on a pair; the text says why."""
+
+
+class _Copies:
+    """Ops of ours that do what ops of the script's do, but wait for others too."""
+
+    def __init__(self, known, nodes, feeds):
+        self._known = known
+        self._nodes = nodes
+        self._feeds = feeds
+        self._after = {}
+        for node in nodes.values():
+            for op in _before(node):
+                self._after.setdefault(op.name, []).append(node.op)
+        self._made = {}
+
+    def make(self, pairs):
+        """The ops and tensors to be fetched instead of others, by the addresses of these."""
+        edges = self._edges(pairs)
+        nodes = dict(self._nodes)
+        for name, before in edges.items():
+            nodes[name] = nodes[name]._replace(controls=nodes[name].controls + before)
+        paths = _Paths(_sorted(nodes), {op.name: op for pair in pairs for op in (pair.first, pair.second)})
+        if not all(paths.order(pair.first, pair.second) for pair in pairs):
+            raise CannotOrder("their paths cross")
+        copied = self._reached(edges)
+        for name in copied:
+            _check(self._nodes[name].op)
+        with contextlib.ExitStack() as scopes:
+            scopes.enter_context(self._known.beside())
+            for node in _sorted(nodes):
+                if node.op.name in copied:
+                    self._made[node.op.name] = self._copy(node)
+        substitutes = {id(self._nodes[name].op): made for name, made in self._made.items()}
+        for name, made in self._made.items():
+            outputs = zip(self._nodes[name].op.outputs, made.outputs)
+            substitutes.update((id(theirs), ours) for theirs, ours in outputs if theirs.name not in self._feeds)
+        return substitutes
+
+    def _edges(self, pairs):
+        """The ops that each op has to wait for, by its name."""
+        edges = {}
+        for pair in sorted(pairs, key=lambda pair: (graphs.number_of(pair.second), graphs.number_of(pair.first))):
+            if pair.first.name in self._reached({}, pair.second, edges):
+                # Another pair that is ordered has them in an order already.
+                continue
+            first, second = self._end_of(pair.first, pair.second), pair.second
+            if first is None or first.name in self._reached({}, second, edges):
+                first, second = self._end_of(pair.second, pair.first), pair.first
+            if first is None or first.name in self._reached({}, second, edges):
+                raise CannotOrder("they are in a loop, or their paths cross")
+            if first not in edges.setdefault(second.name, []):
+                edges[second.name].append(first)
+        return edges
+
+    def _reached(self, edges, op=None, more=None):
+        """Names of the ops that come after those that wait for another, or after an op."""
+        waits_for = {}
+        for name, befores in (more or {}).items():
+            for before in befores:
+                waits_for.setdefault(before.name, []).append(self._nodes[name].op)
+        waiting = [self._nodes[name].op for name in edges] if op is None else [op]
+        found = set()
+        while waiting:
+            each = waiting.pop()
+            if each.name not in found:
+                found.add(each.name)
+                waiting.extend(self._after.get(each.name, ()))
+                waiting.extend(waits_for.get(each.name, ()))
+        return found
+
+    def _end_of(self, first, second):
+        """The op behind which `first` is over, in the loop and the branches of `second`; None if there is none."""
+        if any(loop in loops_of(second) for loop in loops_of(first)):
+            return None
+        around, frame = contexts_of(second), loops_of(second)
+        seen, waiting = set(), collections.deque([first])
+        while waiting:
+            op = waiting.popleft()
+            contexts = contexts_of(op)
+            if op.type in _EXITS and contexts[0] is not None:
+                contexts = contexts[1:]
+            if contexts[0] in around:
+                loops = [context for context in contexts[:-1] if context.IsWhileContext()]
+                return op if loops == frame else None
+            seen.add(op.name)
+            waiting.extend(after for after in self._after.get(op.name, ()) if after.name not in seen)
+        return None
+
+    def _copy(self, node):
+        op = node.op
+        inputs = [self._copied_tensor(tensor) for tensor in op.inputs]
+        # `colocate_with` and devices of the script's are among the attributes, and set below.
+        made = self._known.graph.create_op(
+            op.type,
+            inputs,
+            [output.dtype for output in op.outputs],
+            input_types=list(op._input_types),
+            name=f"pedl_order/{op.name}",
+            attrs=dict(op.node_def.attr),
+            op_def=op.op_def,
+        )
+        made._set_device(op.device)
+        if node.controls:
+            made._add_control_inputs([self._made.get(each.name, each) for each in node.controls])
+        return made
+
+    def _copied_tensor(self, tensor):
+        if tensor.name in self._feeds or tensor.op.name not in self._made:
+            return tensor
+        return self._made[tensor.op.name].outputs[tensor.value_index]
+
+
+def _check(op):
+    """Raises `CannotOrder` for an op that is another one if it is built a second time."""
+    if op.type in _LOOP or loops_of(op):
+        raise CannotOrder("a loop runs after them")
+    has = {attribute.name for attribute in op.op_def.attr}
+    if graphs.draws_hidden(op) or (has & {"container", "shared_name"} and op.type not in ("TensorArrayV3", "StackV2")):
+        raise CannotOrder(f"the op `{op.name}` (`{op.type}`) comes after them, and has a state that is its own")
