@@ -85,8 +85,8 @@ def find(nodes, feeds):
 
 def _pair(variable, first, second, feeds):
     """What two accesses come to that no path orders; None if no run makes both."""
-    conditions = _conditions_of(first) | _conditions_of(second)
-    if any((tensor, not truth) in conditions for tensor, truth in conditions) or _reads_initial_value(first.op, second.op):
+    conditions = first.conditions | second.conditions
+    if any((tensor, not truth) in conditions for tensor, truth in conditions) or _reads_initial_value(first, second.op):
         return None
     given = set()
     for tensor, truth in conditions:
@@ -129,16 +129,18 @@ def _accesses(ordered, feeds):
     """The accesses of variables that are written, and that another op uses or a loop writes: lists by name."""
     found, held = {}, {}
     for node in ordered:
-        names = set()
+        handed_on = set()
         for number, tensor in enumerate(node.op.inputs):
             if tensor.name in feeds:
                 continue
-            for name, is_direct in _held_by(tensor, held):
+            for name, conditions, is_direct in _held_by(tensor, held):
                 hands_on, accesses = _use(node.op, number, is_direct)
-                found.setdefault(name, []).extend(accesses)
-                names.update([name] if hands_on else [])
-        if names:
-            held[node.op.name] = names
+                found.setdefault(name, []).extend(
+                    access._replace(conditions=conditions | _conditions_of(access)) for access in accesses
+                )
+                handed_on.update([(name, conditions | _conditions_of(Access(node.op, True, False, ())))] if hands_on else [])
+        if handed_on:
+            held[node.op.name] = handed_on
     return {
         name: accesses
         for name, accesses in found.items()
@@ -148,10 +150,11 @@ def _accesses(ordered, feeds):
 
 
 def _held_by(tensor, held):
-    """Pairs of a variable whose memory a tensor is, and whether it is the variable's handle or a reference to it."""
-    if graphs.is_variable(tensor):
-        return [(graphs.variable_of(tensor).name, True)]
-    return [(name, tensor.dtype._is_ref_dtype) for name in held.get(tensor.op.name, ())]
+    """The variables whose memory a tensor is: their names, conditions, and if it is a handle or a reference."""
+    variable = graphs.variable_of(tensor)
+    if variable is not None:
+        return [(variable.name, frozenset(), True)]
+    return [(*each, tensor.dtype._is_ref_dtype) for each in held.get(tensor.op.name, ())]
 
 
 def _use(op, number, is_direct):
@@ -328,7 +331,7 @@ def _conditions_of(access):
     found = [(context.pred, bool(context.branch)) for context in contexts_of(access.op)[:-1] if context.IsCondContext()]
     sources = [_source_of(*condition) for condition in [*found, *access.conditions]]
     # In a loop a predicate may be another one in each pass.
-    return {(source, truth) for source, truth in sources if not loops_of(source.tensor.op)}
+    return frozenset((source, truth) for source, truth in sources if not loops_of(source.tensor.op))
 
 
 def _source_of(tensor, truth):
@@ -371,8 +374,7 @@ def _reads_initial_value(reader, writer):
     variable = graphs.variable_of(writer.inputs[0])
     if variable is None or writer.name != variable.name + "/Assign":
         return False
-    branches = [context for context in contexts_of(reader)[:-1] if context.IsCondContext()]
-    asked = [_source_of(context.pred, True)[0].tensor.op for context in branches]
+    asked = [source.tensor.op for source, truth in reader.conditions if truth]
     return any(op.type in _INITIAL and graphs.variable_of(op.inputs[0]) is variable for op in asked)
 
 

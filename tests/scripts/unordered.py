@@ -121,7 +121,7 @@ def centre():
     features = dense(x, WIDTH, "features", tf.nn.tanh)
     centres = tf.get_variable("centres", [3, WIDTH], trainable=False)
     distance = features - tf.gather(centres, y)
-    move = tf.scatter_add(centres, y, 0.5 * tf.stop_gradient(distance))
+    move = tf.scatter_add(centres, y, 0.05 * tf.stop_gradient(distance))
     spread = tf.reduce_sum(tf.square(centres - tf.reduce_mean(centres, 0)))
     loss = loss_of(dense(features, 3, "top"), y) + 0.1 * tf.reduce_mean(tf.square(distance)) - 0.01 * spread
     step = tf.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
