@@ -55,8 +55,25 @@ def of(known, nodes, feeds):
         nodes: the ops of the run, `graphs.Node`s by name.
         feeds: tensors that it is given values for, in the order of the values.
     """
-    pairs = find(nodes, frozenset(feed.name for feed in feeds))
+    try:
+        pairs = find(nodes, frozenset(feed.name for feed in feeds))
+    except Exception as error:  # noqa: BLE001  the script must not end because of what only looks at its graph
+        return _NotLookedAt(error)
     return Races(known, nodes, feeds, pairs) if pairs else None
+
+
+class _NotLookedAt:
+    """In the place of `Races` of a graph that could not be looked at."""
+
+    def __init__(self, error):
+        self._error = f"{type(error).__name__}: {error}"
+
+    def look(self, calls, effects, values, can_order=True):
+        """As of `Races`."""
+        effects.races = None
+        calls.refuse_exactness(
+            recorder.Unrepeatable(f"it was not found out whether ops of one run use a variable in no order ({self._error})")
+        )
 
 
 def find(nodes, feeds):
@@ -425,19 +442,27 @@ class Races:
         if not calls.trial.exact:
             calls.refuse_exactness(cause_of(pairs))
             return
-        why = None
+        why_not = "the run is made in a thread of the script, or in parts"
         if can_order and calls.on_main_thread():
-            self._imposed.extend(pairs)
-            try:
-                effects.substitutes = self._ordered()
-            except CannotOrder as error:
-                why = str(error)
-        else:
-            why = "the run is made in a thread of the script, or in parts"
-        if why is not None:
-            calls.refuse_exactness(cause_of(pairs, why))
+            why_not = self._impose(calls, effects, pairs)
+        if why_not is not None:
+            calls.refuse_exactness(cause_of(pairs, why_not))
             return
         self._tell(calls, pairs)
+
+    def _impose(self, calls, effects, pairs):
+        """Has a run fetch what is in order; returns why it cannot."""
+        made = calls.traces
+        try:
+            effects.substitutes = self.impose(pairs)
+        except CannotOrder as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001  the script must not end because of ops of ours
+            return f"{type(error).__name__}: {error}"
+        finally:
+            # They are no ops of the script's.
+            calls.traces = made
+        return None
 
     def _are_met(self, conditions, values):
         return all(bool(values[self._places[name]]) == truth for name, truth in conditions)
@@ -448,15 +473,17 @@ class Races:
             calls.trial.log("--exact imposes an order on ops of one run: {}".format(_described(new)))
         Races._told.update((pair.first.name, pair.second.name) for pair in new)
 
-    def _ordered(self):
-        """The ops and tensors to be fetched instead of others, by the addresses of these."""
-        calls = recorder.CALLS
-        made = calls.traces
-        try:
-            return _Copies(self._known, self._nodes, self._places).make(self._imposed)
-        finally:
-            # They are no ops of the script's.
-            calls.traces = made
+    def impose(self, pairs):
+        """Builds ops of ours that have an order.
+
+        Args:
+            pairs: that are to be in order too, beside those of calls before.
+
+        Returns:
+            The ops and tensors to be fetched instead of others, by the addresses of these.
+        """
+        self._imposed.extend(pairs)
+        return _Copies(self._known, self._nodes, self._places).make(self._imposed)
 
 
 def cause_of(pairs, why_not=None):
