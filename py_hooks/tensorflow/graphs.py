@@ -282,20 +282,26 @@ class Graph:
                 element = self.graph.get_tensor_by_name(connections[element.name])
             return getattr(element, "op", element)
 
-        found, waiting = {}, [source(fetch) for fetch in fetches if fetch.name not in feeds]
+        waiting = {}
+        for fetch in fetches:
+            if fetch.name not in feeds:
+                op = source(fetch)
+                waiting[op.name] = op
+        found = {}
         while waiting:
-            op = waiting.pop()
-            if op.name not in found:
-                inputs = [source(tensor) for tensor in op.inputs if tensor.name not in feeds]
-                found[op.name] = Node(op, inputs, list(op.control_inputs))
-                waiting.extend(inputs)
-                waiting.extend(found[op.name].controls)
+            name, op = waiting.popitem()
+            inputs = [source(tensor) for tensor in op.inputs if tensor.name not in feeds]
+            controls = list(op.control_inputs)
+            before = [(each.name, each) for each in inputs + controls]
+            names = [each for each, _ in before]
+            found[name] = Node(op, op.type, names[:len(inputs)], names[len(inputs):])
+            waiting.update((each, op) for each, op in before if each not in found)
         return found
 
 
-# An op that runs for some fetches: the ops that its inputs come from, but for those that are fed, and those of its control
-# inputs.
-Node = collections.namedtuple("Node", "op inputs controls")
+# An op that runs for some fetches, its type, and the names of the ops that its inputs come from, but for those that are fed,
+# and of those of its control inputs. TensorFlow is slow to tell names and types.
+Node = collections.namedtuple("Node", "op kind inputs controls")
 
 
 class Effects:

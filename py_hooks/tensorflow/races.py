@@ -84,10 +84,10 @@ def find(nodes, feeds):
         feeds: names of tensors that it is given values for.
     """
     ordered = _sorted(nodes)
-    accesses = _accesses(ordered, feeds)
+    accesses = _accesses(nodes, ordered, feeds)
     if not accesses:
         return []
-    paths = _Paths(ordered, {access.op.name: access.op for found in accesses.values() for access in found})
+    paths = _Paths(nodes, ordered, {access.op.name: access.op for found in accesses.values() for access in found})
     pairs = []
     for variable in sorted(accesses):
         found = sorted(accesses[variable], key=lambda access: graphs.number_of(access.op))
@@ -118,46 +118,49 @@ def _pair(variable, first, second, feeds):
 
 
 def _sorted(nodes):
-    """The nodes, each one behind those that it needs, as far as no loop leads back."""
+    """Names of the nodes, each one behind those that it needs, as far as no loop leads back."""
     done, found = set(), []
     for name in nodes:
         waiting = [name]
         while waiting:
             node = nodes[waiting[-1]]
-            missing = [op.name for op in _before(node) if op.name not in done] if waiting[-1] not in done else []
+            missing = [each for each in _before(node, nodes) if each not in done] if waiting[-1] not in done else []
             if missing:
                 waiting.extend(missing)
                 continue
             name = waiting.pop()
             if name not in done:
                 done.add(name)
-                found.append(node)
+                found.append(name)
     return found
 
 
-def _before(node):
-    """The ops that a node needs, without the way back of a loop."""
-    if node.op.type in _MERGES:
-        return [op for op in node.inputs if op.type not in _NEXT] + node.controls
-    return node.inputs + node.controls
+def _before(node, nodes):
+    """Names of the nodes that a node needs, without the way back of a loop."""
+    return _inputs_in_pass(node, nodes) + node.controls
 
 
-def _accesses(ordered, feeds):
+def _inputs_in_pass(node, nodes):
+    """Names of the nodes that give the inputs of a node, without the way back of a loop."""
+    if node.kind in _MERGES:
+        return [name for name in node.inputs if nodes[name].kind not in _NEXT]
+    return node.inputs
+
+
+def _accesses(nodes, ordered, feeds):
     """The accesses of variables that are written, and that another op uses or a loop writes: lists by name."""
     found, held = {}, {}
-    for node in ordered:
-        handed_on = set()
+    for op_name in ordered:
+        node, handed_on = nodes[op_name], set()
         for number, tensor in enumerate(node.op.inputs):
-            if tensor.name in feeds:
-                continue
-            for name, conditions, is_direct in _held_by(tensor, held):
-                hands_on, accesses = _use(node.op, number, is_direct)
+            for name, conditions, is_direct in _held_by(tensor, held) if tensor.name not in feeds else ():
+                hands_on, accesses = _use(node, number, is_direct)
                 found.setdefault(name, []).extend(
                     access._replace(conditions=conditions | _conditions_of(access)) for access in accesses
                 )
                 handed_on.update([(name, conditions | _conditions_of(Access(node.op, True, False, ())))] if hands_on else [])
         if handed_on:
-            held[node.op.name] = handed_on
+            held[op_name] = handed_on
     return {
         name: accesses
         for name, accesses in found.items()
@@ -171,19 +174,22 @@ def _held_by(tensor, held):
     variable = graphs.variable_of(tensor)
     if variable is not None:
         return [(variable.name, frozenset(), True)]
-    return [(*each, tensor.dtype._is_ref_dtype) for each in held.get(tensor.op.name, ())]
+    # A tensor's name is its op's, and a number.
+    handed_on = held.get(tensor.name.partition(":")[0], ())
+    return [(*each, tensor.dtype._is_ref_dtype) for each in handed_on]
 
 
-def _use(op, number, is_direct):
+def _use(node, number, is_direct):
     """`(hands on the memory, accesses)`: what an op does with the variable in its input `number`."""
-    if op.type in _LOOKS_AT_SHAPE:
+    op = node.op
+    if node.kind in _LOOKS_AT_SHAPE:
         return False, []
     if not is_direct:
-        return (True, []) if op.type in _SAME_MEMORY else (False, [Access(op, True, False, ())])
+        return (True, []) if node.kind in _SAME_MEMORY else (False, [Access(op, True, False, ())])
     tensor = op.inputs[number]
     if tensor.dtype._is_ref_dtype:
         reads, writes = graphs.use_of(op, number)
-        if not writes and op.type in _SAME_MEMORY:
+        if not writes and node.kind in _SAME_MEMORY:
             return True, []
         # What it gives is the reference again (`assign_add` in an expression).
         gives_reference = writes and any(output.dtype._is_ref_dtype for output in op.outputs)
@@ -258,7 +264,8 @@ class _Paths:
     Sets of these ops are the bits of whole numbers, of which there is one for each op of the run.
     """
 
-    def __init__(self, ordered, ops):
+    def __init__(self, nodes, ordered, ops):
+        self._nodes = nodes
         self._ordered = ordered
         self._bits = {name: 1 << number for number, name in enumerate(sorted(ops))}
         self._inside = collections.Counter()
@@ -268,7 +275,7 @@ class _Paths:
         # Within one pass of each loop, and over all passes.
         self._in_pass = self._walk({}, goes_back=False)
         self._in_all = self._in_pass
-        loops_back = any(node.op.type in _NEXT for node in ordered)
+        loops_back = any(node.kind in _NEXT for node in nodes.values())
         while loops_back:
             walked = self._walk(self._in_all, goes_back=True)
             loops_back, self._in_all = walked != self._in_all, walked
@@ -292,23 +299,24 @@ class _Paths:
         """What runs before each op, by its name."""
         found = dict(known)
 
-        def up_to(op):
-            return found.get(op.name, 0) | self._bits.get(op.name, 0)
+        def up_to(name):
+            return found.get(name, 0) | self._bits.get(name, 0)
 
-        for node in self._ordered:
-            given = node.inputs if goes_back else [op for op in node.inputs if op.type not in _NEXT]
-            is_end = node.op.type in _MERGES and not any(op.type in _NEXT for op in node.inputs)
+        for name in self._ordered:
+            node = self._nodes[name]
+            given = node.inputs if goes_back else _inputs_in_pass(node, self._nodes)
+            is_end = node.kind in _MERGES and len(_inputs_in_pass(node, self._nodes)) == len(node.inputs)
             before = self._end_of_branches(given, up_to) if is_end else 0
-            for op in node.controls if is_end else itertools.chain(given, node.controls):
-                before |= up_to(op)
-            found[node.op.name] = before
+            for each in node.controls if is_end else itertools.chain(given, node.controls):
+                before |= up_to(each)
+            found[name] = before
         return found
 
     def _end_of_branches(self, ends, up_to):
         """What runs before the end of a `cond`, which waits for one of the branches: what is in it, and before all."""
         before, inside = -1, 0
         for end in ends:
-            context = end._get_control_flow_context()
+            context = self._nodes[end].op._get_control_flow_context()
             if context is None:
                 # Of a graph that came without them.
                 return sum_of(up_to(each) for each in ends)
@@ -512,9 +520,9 @@ class _Copies:
         self._nodes = nodes
         self._feeds = feeds
         self._after = {}
-        for node in nodes.values():
-            for op in _before(node):
-                self._after.setdefault(op.name, []).append(node.op)
+        for name, node in nodes.items():
+            for before in _before(node, nodes):
+                self._after.setdefault(before, []).append(name)
         self._made = {}
 
     def make(self, pairs):
@@ -523,17 +531,18 @@ class _Copies:
         nodes = dict(self._nodes)
         for name, before in edges.items():
             nodes[name] = nodes[name]._replace(controls=nodes[name].controls + before)
-        paths = _Paths(_sorted(nodes), {op.name: op for pair in pairs for op in (pair.first, pair.second)})
+        ordered = _sorted(nodes)
+        paths = _Paths(nodes, ordered, {op.name: op for pair in pairs for op in (pair.first, pair.second)})
         if not all(paths.order(pair.first, pair.second) for pair in pairs):
             raise CannotOrder("their paths cross")
-        copied = self._reached(edges)
+        copied = self._reached(edges, {})
         for name in copied:
             _check(self._nodes[name].op)
         with contextlib.ExitStack() as scopes:
             scopes.enter_context(self._known.beside())
-            for node in _sorted(nodes):
-                if node.op.name in copied:
-                    self._made[node.op.name] = self._copy(node)
+            for name in ordered:
+                if name in copied:
+                    self._made[name] = self._copy(name, nodes[name])
         substitutes = {id(self._nodes[name].op): made for name, made in self._made.items()}
         for name, made in self._made.items():
             outputs = zip(self._nodes[name].op.outputs, made.outputs)
@@ -541,71 +550,66 @@ class _Copies:
         return substitutes
 
     def _edges(self, pairs):
-        """The ops that each op has to wait for, by its name."""
-        edges = {}
+        """Names of the ops that each op has to wait for, by its name."""
+        edges, waits_for = {}, {}
         for pair in sorted(pairs, key=lambda pair: (graphs.number_of(pair.second), graphs.number_of(pair.first))):
-            if pair.first.name in self._reached({}, pair.second, edges):
+            if pair.first.name in self._reached([pair.second.name], waits_for):
                 # Another pair that is ordered has them in an order already.
                 continue
-            first, second = self._end_of(pair.first, pair.second), pair.second
-            if first is None or first.name in self._reached({}, second, edges):
-                first, second = self._end_of(pair.second, pair.first), pair.first
-            if first is None or first.name in self._reached({}, second, edges):
+            first, second = self._end_of(pair.first, pair.second), pair.second.name
+            if first is None or first in self._reached([second], waits_for):
+                first, second = self._end_of(pair.second, pair.first), pair.first.name
+            if first is None or first in self._reached([second], waits_for):
                 raise CannotOrder("they are in a loop, or their paths cross")
-            if first not in edges.setdefault(second.name, []):
-                edges[second.name].append(first)
+            if first not in edges.setdefault(second, []):
+                edges[second].append(first)
+                waits_for.setdefault(first, []).append(second)
         return edges
 
-    def _reached(self, edges, op=None, more=None):
-        """Names of the ops that come after those that wait for another, or after an op."""
-        waits_for = {}
-        for name, befores in (more or {}).items():
-            for before in befores:
-                waits_for.setdefault(before.name, []).append(self._nodes[name].op)
-        waiting = [self._nodes[name].op for name in edges] if op is None else [op]
-        found = set()
+    def _reached(self, names, waits_for):
+        """Names of some ops, of those that come after them, and that wait for them."""
+        waiting, found = list(names), set()
         while waiting:
-            each = waiting.pop()
-            if each.name not in found:
-                found.add(each.name)
-                waiting.extend(self._after.get(each.name, ()))
-                waiting.extend(waits_for.get(each.name, ()))
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting.extend(self._after.get(name, ()))
+                waiting.extend(waits_for.get(name, ()))
         return found
 
     def _end_of(self, first, second):
-        """The op behind which `first` is over, in the loop and the branches of `second`; None if there is none."""
+        """The name of the op behind which `first` is over, in the loop and the branches of `second`; None without one."""
         if any(loop in loops_of(second) for loop in loops_of(first)):
             return None
         around, frame = contexts_of(second), loops_of(second)
-        seen, waiting = set(), collections.deque([first])
+        seen, waiting = set(), collections.deque([first.name])
         while waiting:
-            op = waiting.popleft()
-            contexts = contexts_of(op)
-            if op.type in _EXITS and contexts[0] is not None:
+            name = waiting.popleft()
+            contexts = contexts_of(self._nodes[name].op)
+            if self._nodes[name].kind in _EXITS and contexts[0] is not None:
                 contexts = contexts[1:]
             if contexts[0] in around:
                 loops = [context for context in contexts[:-1] if context.IsWhileContext()]
-                return op if loops == frame else None
-            seen.add(op.name)
-            waiting.extend(after for after in self._after.get(op.name, ()) if after.name not in seen)
+                return name if loops == frame else None
+            seen.add(name)
+            waiting.extend(after for after in self._after.get(name, ()) if after not in seen)
         return None
 
-    def _copy(self, node):
+    def _copy(self, name, node):
         op = node.op
-        inputs = [self._copied_tensor(tensor) for tensor in op.inputs]
-        # `colocate_with` and devices of the script's are among the attributes, and set below.
+        # Where the script has it, and with what it is colocated, is in its device and its attributes.
         made = self._known.graph.create_op(
-            op.type,
-            inputs,
+            node.kind,
+            [self._copied_tensor(tensor) for tensor in op.inputs],
             [output.dtype for output in op.outputs],
             input_types=list(op._input_types),
-            name=f"pedl_order/{op.name}",
+            name=f"pedl_order/{name}",
             attrs=dict(op.node_def.attr),
             op_def=op.op_def,
         )
         made._set_device(op.device)
         if node.controls:
-            made._add_control_inputs([self._made.get(each.name, each) for each in node.controls])
+            made._add_control_inputs([self._made.get(each, self._nodes[each].op) for each in node.controls])
         return made
 
     def _copied_tensor(self, tensor):
