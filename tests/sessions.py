@@ -85,7 +85,10 @@ class Cell:
 def busy_machine():
     """Processes that take all of the CPUs meanwhile."""
     command = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(command, preexec_fn=support.die_with_parent) for _ in range(2 * os.cpu_count())]
+    others = [
+        subprocess.Popen(command, preexec_fn=support.die_with_parent)  # noqa: PLW1509 - there is no other thread
+        for _ in range(2 * os.cpu_count())
+    ]
     try:
         yield
     finally:

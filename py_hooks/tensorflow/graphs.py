@@ -304,6 +304,18 @@ class Graph:
 Node = collections.namedtuple("Node", "op kind inputs controls")
 
 
+class Substitutes(dict):
+    """Ops and tensors that are fetched instead of others, by the addresses of these. One is equal to itself only."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+    def __ne__(self, other):
+        return self is not other
+
+
 class Effects:
     """What running a set of fetches does.
 
@@ -320,7 +332,7 @@ class Effects:
         identity: a text that is the same in every process.
         training: what records runs that train; None before the first.
         races: pairs of its ops that use one variable in no order, of which nothing was said yet; None without any.
-        substitutes: ops and tensors that are fetched instead of the script's, by the addresses of these; None without any.
+        substitutes: what is fetched instead of the script's ops and tensors (`Substitutes`); None without any.
     """
 
     def __init__(self, operations, fetches, feeds, trainable):
@@ -421,6 +433,7 @@ def _takes_data(kind):
 
 
 def draws_hidden(op):
+    """Whether an op draws random numbers from a state in its kernel, which nobody can read."""
     # A queue that shuffles has no order for other reasons, too.
     if "Queue" in op.type:
         return False

@@ -35,11 +35,12 @@ Access = collections.namedtuple("Access", "op reads writes conditions")
 Pair = collections.namedtuple("Pair", "variable first second does conditions")
 
 # What gives the memory of its input, or a part of it, under another name.
-_SAME_MEMORY = frozenset(
-    "Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient CheckNumerics EnsureShape Snapshot Bitcast "
-    "Switch Merge Enter Exit NextIteration PlaceholderWithDefault StridedSlice Slice Split SplitV Unpack".split()
+_SAME_MEMORY = (
+    "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient", "CheckNumerics",
+    "EnsureShape", "Snapshot", "Bitcast", "Switch", "Merge", "Enter", "Exit", "NextIteration", "PlaceholderWithDefault",
+    "StridedSlice", "Slice", "Split", "SplitV", "Unpack",
 )
-_LOOKS_AT_SHAPE = frozenset("Shape ShapeN Size Rank ZerosLike OnesLike NoOp".split())
+_LOOKS_AT_SHAPE = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "NoOp")
 _MERGES = ("Merge", "RefMerge")
 _NEXT = ("NextIteration", "RefNextIteration")
 _EXITS = ("Exit", "RefExit")
@@ -120,15 +121,15 @@ def _pair(variable, first, second, feeds):
 def _sorted(nodes):
     """Names of the nodes, each one behind those that it needs, as far as no loop leads back."""
     done, found = set(), []
-    for name in nodes:
-        waiting = [name]
+    for last in nodes:
+        waiting = [last]
         while waiting:
-            node = nodes[waiting[-1]]
-            missing = [each for each in _before(node, nodes) if each not in done] if waiting[-1] not in done else []
+            name = waiting[-1]
+            missing = [each for each in _before(nodes[name], nodes) if each not in done] if name not in done else []
             if missing:
                 waiting.extend(missing)
                 continue
-            name = waiting.pop()
+            waiting.pop()
             if name not in done:
                 done.add(name)
                 found.append(name)
@@ -478,7 +479,7 @@ class Races:
     def _tell(self, calls, pairs):
         new = [pair for pair in pairs if (pair.first.name, pair.second.name) not in Races._told]
         if new:
-            calls.trial.log("--exact imposes an order on ops of one run: {}".format(_described(new)))
+            calls.trial.log(f"--exact imposes an order on ops of one run: {_described(new)}")
         Races._told.update((pair.first.name, pair.second.name) for pair in new)
 
     def impose(self, pairs):
@@ -488,7 +489,7 @@ class Races:
             pairs: that are to be in order too, beside those of calls before.
 
         Returns:
-            The ops and tensors to be fetched instead of others, by the addresses of these.
+            The `graphs.Substitutes`.
         """
         self._imposed.extend(pairs)
         return _Copies(self._known, self._nodes, self._places).make(self._imposed)
@@ -526,7 +527,7 @@ class _Copies:
         self._made = {}
 
     def make(self, pairs):
-        """The ops and tensors to be fetched instead of others, by the addresses of these."""
+        """The `graphs.Substitutes` that have an order."""
         edges = self._edges(pairs)
         nodes = dict(self._nodes)
         for name, before in edges.items():
@@ -543,7 +544,7 @@ class _Copies:
             for name in ordered:
                 if name in copied:
                     self._made[name] = self._copy(name, nodes[name])
-        substitutes = {id(self._nodes[name].op): made for name, made in self._made.items()}
+        substitutes = graphs.Substitutes((id(self._nodes[name].op), made) for name, made in self._made.items())
         for name, made in self._made.items():
             outputs = zip(self._nodes[name].op.outputs, made.outputs)
             substitutes.update((id(theirs), ours) for theirs, ours in outputs if theirs.name not in self._feeds)

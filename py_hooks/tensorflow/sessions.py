@@ -308,11 +308,9 @@ def run(original):
         effects = known.effects(fetch_list + target_list, tensors)
         if effects.races is not None:
             effects.races.look(calls, effects, values, can_order=handle is None)
-        if calls.depth:
-            fetched, run = effects.fetched(fetch_list), effects.fetched(target_list)
-            return original(session, handle, run, fetched, feed_dict, options, run_metadata)
         training = effects.training
-        if training is not None and not calls.replaying and handle is None and get_ident() == calls.main_thread:
+        is_trained = training is not None and not calls.replaying and handle is None
+        if is_trained and not calls.depth and get_ident() == calls.main_thread:
             # One run of a loop. What is done here is added to each, so nothing is called that need not be.
             if calls.steps is not None:
                 calls.steps.call_begins(training.kind)
@@ -322,9 +320,9 @@ def run(original):
             site = (caller.f_code is run_code and calls.site_of(caller.f_back)) or calls.site()
             calls.depth += 1
             try:
-                outputs = session._pedl_outputs.get(training)
-                if outputs is None or outputs.substitutes is not effects.substitutes:
-                    outputs = _outputs_of(calls, session, effects, target_list, fetch_list, tensors)
+                outputs = session._pedl_outputs.get(effects.substitutes or training) or _outputs_of(
+                    calls, session, effects, target_list, fetch_list, tensors
+                )
                 feeds = dict(zip(outputs.feeds, values))
                 result = session._do_call(
                     session._call_tf_sessionrun, options, feeds, outputs.fetches, outputs.targets, run_metadata
@@ -333,9 +331,9 @@ def run(original):
             finally:
                 calls.depth -= 1
             return result
-        fetched, run = effects.fetched(fetch_list), effects.fetched(target_list)
-        live = partial(original, session, handle, run, fetched, feed_dict, options, run_metadata)
-        if _passes(calls, session, handle, effects):
+        fetched, targets = effects.fetched(fetch_list), effects.fetched(target_list)
+        live = partial(original, session, handle, targets, fetched, feed_dict, options, run_metadata)
+        if calls.depth or _passes(calls, session, handle, effects):
             return live()
         pull = partial(_pull, calls, original, session, feed_dict)
         return _admit(calls, session, effects, fetch_list, tensors, values, live, pull)
@@ -347,7 +345,8 @@ def _outputs_of(calls, session, effects, target_list, fetch_list, tensors):
     """The `_Outputs` of the first such run in a session."""
     session_loops.trains(calls, session)
     fetches, targets = effects.fetched(fetch_list), effects.fetched(target_list)
-    outputs = session._pedl_outputs[effects.training] = _Outputs(session, targets, fetches, tensors, effects.substitutes)
+    outputs = _Outputs(session, targets, fetches, tensors)
+    session._pedl_outputs[effects.substitutes or effects.training] = outputs
     return outputs
 
 
@@ -359,15 +358,13 @@ class _Outputs:
     any more, and neither does what the op depends on.
     """
 
-    __slots__ = ("feeds", "fetches", "substitutes", "targets")
+    __slots__ = ("feeds", "fetches", "targets")
 
-    def __init__(self, session, target_list, fetch_list, tensors, substitutes):
+    def __init__(self, session, target_list, fetch_list, tensors):
         session._do_call(session._extend_graph)
         self.feeds = [tensor._as_tf_output() for tensor in tensors]
         self.fetches = [tensor._as_tf_output() for tensor in fetch_list]
         self.targets = [op._c_op for op in target_list]
-        # What the others were taken for.
-        self.substitutes = substitutes
 
 
 def _passes(calls, session, handle, effects):
