@@ -1,9 +1,11 @@
 """Kills every kind of training loop over TensorFlow sessions five times, and gives others 60 % of their time at each start.
 
-Started by `cargo dev sessions` with the Python of a stack. A cell is a kind of loop of scripts/session_loops.py:
+Started by `cargo dev sessions` with the Python of a stack. A cell is a kind of loop of scripts/session_loops.py
+or scripts/unordered.py:
 
 1. A training is left in peace: what the others are compared with. One that `--exact` refuses has its cause in the table,
-   and all of the following goes without it and without a comparison: it has to come to its end.
+   and all of the following goes without it and without a comparison: it has to come to its end. One of
+   scripts/unordered.py, in which ops race, is left in peace twice more, once beside processes that take all of the CPUs.
 2. Another one is killed at calls that are drawn at random, every process at once, and started again.
 3. Another one has at each start 60 % of the time that the first took, start of Python and imports included; then it is
    killed. It has to come to its end nevertheless.
@@ -14,7 +16,11 @@ A cell that is in the file of results is not run again.
 """
 
 import argparse
+import contextlib
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -23,6 +29,9 @@ import support
 
 KINDS = ["softmax", "convnet", "lstm", "gan", "monitored", "iterator", "queue", "saver", "assign", "two"]
 KINDS += ["randomized", "imported"]
+# Of the other script, and those that only Keras 2 on TensorFlow 1 has.
+RACES = ["average", "spectral", "centre", "target", "counter"]
+RACES_OF_KERAS = ["layer", "centres"]
 
 CALLS = 400
 # Rows and columns of a matrix that each call squares, so that the calls take longer than the imports; and about how many
@@ -47,8 +56,9 @@ class Cell:
     """One kind of loop."""
 
     def __init__(self, directory, script, kind):
+        self.races = kind in RACES + RACES_OF_KERAS
         self._directory = directory
-        self._script = script
+        self._script = support.SCRIPTS / "unordered.py" if self.races else script
         self._kind = kind
         self._runs = []
 
@@ -58,6 +68,8 @@ class Cell:
         file.write_text(support.seeded_configuration(CALLS_PER_STEP, CALLS // CALLS_PER_STEP))
         options = ["--config", file, *OPTIONS, *(["--exact"] if is_exact else [])]
         environment = {"WORK": str(WORK)}
+        if self.races:
+            environment = {"PAUSE": str(CALL_SECONDS)}
         self._runs.append(
             support.ScriptRun(self._directory / name, self._script, [self._kind, CALLS], options, environment)
         )
@@ -67,6 +79,31 @@ class Cell:
         """Ends what is still running."""
         for run in self._runs:
             run.close()
+
+
+@contextlib.contextmanager
+def busy_machine():
+    """Processes that take all of the CPUs meanwhile."""
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [
+        subprocess.Popen(command, preexec_fn=support.die_with_parent)  # noqa: PLW1509 - there is no other thread
+        for _ in range(2 * os.cpu_count())
+    ]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def left_in_peace_again(cell, expected):
+    """In what a training in which ops race is another one the second time, or on a busy machine."""
+    again = cell.run("again", is_exact=True)
+    problems = problems_of("again", again, again.run(), expected)
+    busy = cell.run("busy", is_exact=True)
+    with busy_machine():
+        return problems + problems_of("busy", busy, busy.run(), expected)
 
 
 def kill_at_calls(run, calls, dice):
@@ -118,6 +155,8 @@ def run_cell(cell, kills_wanted, dice):
     killed = cell.run("killed", is_exact=cause is None)
     kills, ended = kill_at_calls(killed, calls, dice)
     problems = problems_of("killed", killed, ended, expected)
+    if cell.races and cause is None:
+        problems.extend(left_in_peace_again(cell, expected))
     if kills != kills_wanted or killed.trial.count("resumed") != kills:
         problems.append(f"{kills} kills, and it resumed {killed.trial.count('resumed')} times")
     parts = cell.run("parts", is_exact=cause is None)
@@ -136,14 +175,14 @@ def main():
     parser.add_argument("--stack", required=True)
     parser.add_argument("--script", required=True)
     parser.add_argument("--results", required=True, type=Path)
-    parser.add_argument("--kind", action="append", choices=KINDS, help="all of them without")
+    parser.add_argument("--kind", action="append", choices=KINDS + RACES + RACES_OF_KERAS, help="all without Keras")
     parser.add_argument("--kills", type=int, default=5)
     arguments = parser.parse_args()
 
     done = everything.read_results(arguments.results)
     print(COLUMNS.format("kind", "calls", "kills", "starts", "seconds", "outcome"))
     is_good = True
-    for kind in arguments.kind or KINDS:
+    for kind in arguments.kind or KINDS + RACES:
         key = (arguments.stack, kind, arguments.kills)
         if key not in done:
             done[key] = _run_and_keep(key, arguments)

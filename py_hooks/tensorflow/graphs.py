@@ -2,6 +2,7 @@
 
 Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
 """
+import collections
 import contextlib
 import re
 
@@ -15,11 +16,12 @@ _FIRST_OWN_ID = 1 << 40
 
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 # What hands a variable on without looking at its value.
-_PASSES_ON = ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "RefIdentity", "RefSwitch", "RefMerge",
+PASSES_ON = ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "RefIdentity", "RefSwitch", "RefMerge",
               "RefEnter", "RefExit", "RefNextIteration", "RefSelect")
 _LOOKS_AT_NO_VALUE = ("VarIsInitializedOp", "VariableShape", "IsVariableInitialized")
 _READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 _WRITES = ("AssignVariableOp", "Assign")
+_KNOWN = _LOOKS_AT_NO_VALUE + _READS + _WRITES
 _READS_FILES = ("Restore", "RestoreV2", "RestoreSlice", "ReadFile")
 # What the optimizers of `tf.train` apply gradients by, after `Resource` and `Sparse`.
 _APPLIES = "Apply"
@@ -66,7 +68,7 @@ def _given_seeds():
 
 
 # The names of ops of ours, in whatever scope.
-_OWN = re.compile(r"(^|/)pedl_(random|read|write)(_\d+)?(/|:|$)")
+_OWN = re.compile(r"(^|/)pedl_(random|read|write|order)(_\d+)?(/|:|$)")
 
 
 def is_own(name):
@@ -246,14 +248,19 @@ class Graph:
             feeds: tensors.
             connections: a tuple, names of pairs of tensors, where the second stands in for the first.
         """
+        from py_hooks.tensorflow import races
+
         # A graph keeps its ops and tensors, so they can be told apart by their addresses; names are slow to ask for.
         key = (tuple(map(id, fetches)), tuple(map(id, feeds)), connections)
         effects = self._effects.get(key)
         if effects is None:
             names = frozenset(feed.name for feed in feeds)
             found = self._ancestors(fetches, names, dict(connections))
-            effects = self._effects[key] = Effects(found, fetches, names, self._trainable())
-            effects.unordered = any(self._draws_unordered(op) for op in found)
+            operations = [node.op for node in found.values()]
+            effects = self._effects[key] = Effects(operations, fetches, names, self._trainable())
+            effects.unordered = any(self._draws_unordered(op) for op in operations)
+            if effects.writes:
+                effects.races = races.of(self, found, feeds)
         return effects
 
     def _draws_unordered(self, op):
@@ -268,17 +275,45 @@ class Graph:
         return {variable.op.name for variable in self.graph.get_collection_ref("trainable_variables")}
 
     def _ancestors(self, fetches, feeds, connections):
-        found, waiting = {}, [fetch for fetch in fetches if fetch.name not in feeds]
-        while waiting:
-            element = waiting.pop()
+        """The ops that run for fetches, as `Node`s by their names."""
+
+        def source(element):
             if element.name in connections:
                 element = self.graph.get_tensor_by_name(connections[element.name])
-            op = getattr(element, "op", element)
-            if op.name not in found:
-                found[op.name] = op
-                waiting.extend(tensor for tensor in op.inputs if tensor.name not in feeds)
-                waiting.extend(op.control_inputs)
-        return found.values()
+            return getattr(element, "op", element)
+
+        waiting = {}
+        for fetch in fetches:
+            if fetch.name not in feeds:
+                op = source(fetch)
+                waiting[op.name] = op
+        found = {}
+        while waiting:
+            name, op = waiting.popitem()
+            inputs = [source(tensor) for tensor in op.inputs if tensor.name not in feeds]
+            controls = list(op.control_inputs)
+            before = [(each.name, each) for each in inputs + controls]
+            names = [each for each, _ in before]
+            found[name] = Node(op, op.type, names[:len(inputs)], names[len(inputs):])
+            waiting.update((each, op) for each, op in before if each not in found)
+        return found
+
+
+# An op that runs for some fetches, its type, and the names of the ops that its inputs come from, but for those that are fed,
+# and of those of its control inputs. TensorFlow is slow to tell names and types.
+Node = collections.namedtuple("Node", "op kind inputs controls")
+
+
+class Substitutes(dict):
+    """Ops and tensors that are fetched instead of others, by the addresses of these. One is equal to itself only."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+    def __ne__(self, other):
+        return self is not other
 
 
 class Effects:
@@ -296,15 +331,17 @@ class Effects:
         unordered: whether random numbers are drawn in a loop that runs several of its passes at once.
         identity: a text that is the same in every process.
         training: what records runs that train; None before the first.
+        races: pairs of its ops that use one variable in no order, of which nothing was said yet; None without any.
+        substitutes: what is fetched instead of the script's ops and tensors (`Substitutes`); None without any.
     """
 
     def __init__(self, operations, fetches, feeds, trainable):
         reads, writes = set(), set()
         for op in operations:
             for number, tensor in enumerate(op.inputs):
-                variable = _variable_of(tensor) if tensor.name not in feeds else None
+                variable = variable_of(tensor) if tensor.name not in feeds else None
                 if variable is not None:
-                    reading, writing = _use(op, number)
+                    reading, writing = use_of(op, number)
                     reading = reading and not _is_set_before(op, variable)
                     reads.update([variable.name] if reading else [])
                     writes.update([variable.name] if writing else [])
@@ -317,9 +354,13 @@ class Effects:
         self.trains = any(_applies(kind) for kind in types) or bool(self.reads & self.writes & trainable)
         self.reads_files = any(kind in _READS_FILES for kind in types)
         self.writers = [op for op in operations if op.type in _WRITES_FILES]
-        self.hidden_streams = sorted({op.type for op in operations if _draws_hidden(op)})
+        self.hidden_streams = sorted({op.type for op in operations if draws_hidden(op)})
         self.identity = _identity(fetches, self.writes)
-        self.training = None
+        self.training = self.races = self.substitutes = None
+
+    def fetched(self, elements):
+        """What is fetched for these ops, or tensors."""
+        return [self.substitutes.get(id(element), element) for element in elements] if self.substitutes else elements
 
 
 def _identity(fetches, writes):
@@ -331,42 +372,48 @@ def _identity(fetches, writes):
     return text if len(text) <= 100 else f"{text[:60]}… crc {zlib.crc32(text.encode()):08x}"
 
 
-def _variable_of(tensor):
+def variable_of(tensor):
     """The variable's op that a handle or a reference stands for, or None."""
     from tensorflow.python.framework import dtypes
 
     if tensor.dtype != dtypes.resource and not tensor.dtype._is_ref_dtype:
         return None
     op = tensor.op
-    while op.type in _PASSES_ON and len(op.inputs):
+    while op.type in PASSES_ON and len(op.inputs):
         op = op.inputs[0].op
     return op if op.type in _VARIABLES else None
 
 
 def is_variable(tensor):
     """Whether a tensor is the handle of a variable, or a reference to one."""
-    return _variable_of(tensor) is not None
+    return variable_of(tensor) is not None
 
 
-def _use(op, number):
+def use_of(op, number):
     """`(reads, writes)`: what an op does with the variable in its input `number`. An op nobody knows does both."""
-    if op.type in _LOOKS_AT_NO_VALUE:
-        return False, False
-    if op.type in _WRITES:
-        return False, True
-    if op.type in _READS:
-        return True, False
-    if op.inputs[number].dtype._is_ref_dtype:
+    if op.inputs[number].dtype._is_ref_dtype and op.type not in _KNOWN:
         by_reference = number < len(op.op_def.input_arg) and op.op_def.input_arg[number].is_ref
         return not op.type.startswith("Ref"), by_reference and not op.type.startswith("Ref")
-    return op.type not in _PASSES_ON, op.type not in _PASSES_ON
+    return use_by_type(op.type)
+
+
+def use_by_type(kind):
+    """`(reads, writes)`: what ops of a type do with a variable's handle. A type that nobody knows does both."""
+    if kind in _LOOKS_AT_NO_VALUE or kind in PASSES_ON:
+        return False, False
+    return kind not in _WRITES, kind not in _READS
 
 
 def _is_set_before(op, variable):
     """Whether an op reads what an assignment has just put in: Keras's `set_value` fetches what `assign` returns."""
     return op.type == "ReadVariableOp" and any(
-        before.type == "AssignVariableOp" and _variable_of(before.inputs[0]) is variable for before in op.control_inputs
+        before.type == "AssignVariableOp" and variable_of(before.inputs[0]) is variable for before in op.control_inputs
     )
+
+
+def number_of(op):
+    """The place of an op in the order in which they were made."""
+    return op._id
 
 
 def is_iterator(kind):
@@ -385,7 +432,8 @@ def _takes_data(kind):
     return is_iterator(kind) or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
 
 
-def _draws_hidden(op):
+def draws_hidden(op):
+    """Whether an op draws random numbers from a state in its kernel, which nobody can read."""
     # A queue that shuffles has no order for other reasons, too.
     if "Queue" in op.type:
         return False

@@ -304,14 +304,17 @@ def run(original):
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
-        if calls.depth:
-            if calls.is_child and known.effects(fetch_list + target_list, _fed(feed_dict)[0]).trains:
-                forks.trains(calls.trial)
-            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         tensors, values = _fed(feed_dict)
         effects = known.effects(fetch_list + target_list, tensors)
+        if calls.is_child:
+            if effects.trains:
+                forks.trains(calls.trial)
+            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+        if effects.races is not None:
+            effects.races.look(calls, effects, values, can_order=handle is None)
         training = effects.training
-        if training is not None and not calls.replaying and handle is None and get_ident() == calls.main_thread:
+        is_trained = training is not None and not calls.replaying and handle is None
+        if is_trained and not calls.depth and get_ident() == calls.main_thread:
             # One run of a loop. What is done here is added to each, so nothing is called that need not be.
             if calls.steps is not None:
                 calls.steps.call_begins(training.kind)
@@ -321,8 +324,8 @@ def run(original):
             site = (caller.f_code is run_code and calls.site_of(caller.f_back)) or calls.site()
             calls.depth += 1
             try:
-                outputs = session._pedl_outputs.get(training) or _outputs_of(
-                    calls, session, training, target_list, fetch_list, tensors
+                outputs = session._pedl_outputs.get(effects.substitutes or training) or _outputs_of(
+                    calls, session, effects, target_list, fetch_list, tensors
                 )
                 feeds = dict(zip(outputs.feeds, values))
                 result = session._do_call(
@@ -332,19 +335,22 @@ def run(original):
             finally:
                 calls.depth -= 1
             return result
-        if _passes(calls, session, handle, effects):
-            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-        live = partial(original, session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+        fetched, targets = effects.fetched(fetch_list), effects.fetched(target_list)
+        live = partial(original, session, handle, targets, fetched, feed_dict, options, run_metadata)
+        if calls.depth or _passes(calls, session, handle, effects):
+            return live()
         pull = partial(_pull, calls, original, session, feed_dict)
         return _admit(calls, session, effects, fetch_list, tensors, values, live, pull)
 
     return do_run
 
 
-def _outputs_of(calls, session, training, target_list, fetch_list, tensors):
+def _outputs_of(calls, session, effects, target_list, fetch_list, tensors):
     """The `_Outputs` of the first such run in a session."""
     session_loops.trains(calls, session)
-    outputs = session._pedl_outputs[training] = _Outputs(session, target_list, fetch_list, tensors)
+    fetches, targets = effects.fetched(fetch_list), effects.fetched(target_list)
+    outputs = _Outputs(session, targets, fetches, tensors)
+    session._pedl_outputs[effects.substitutes or effects.training] = outputs
     return outputs
 
 
@@ -422,20 +428,24 @@ def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
 def make_callable_from_options(original, session, options):
     """`BaseSession._make_callable_from_options`: what `K.function` runs."""
     function, known = original(session, options), session._pedl_known
-    fetches = fed = effects = None
+    fetches = fed = effects = substitutes = None
 
     def through_door(*args, **kwargs):
-        nonlocal fetches, fed, effects
+        nonlocal fetches, fed, effects, function, substitutes
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
-        if calls.depth and not calls.is_child:
-            return function(*args, **kwargs)
         if effects is None:
             fetches, fed, effects = _effects_of_callable(session.graph, options)
         if calls.is_child:
             if effects.trains:
                 forks.trains(calls.trial)
+            return function(*args, **kwargs)
+        if effects.races is not None:
+            effects.races.look(calls, effects, args)
+        if effects.substitutes is not substitutes:
+            function, substitutes = original(session, _fetching(session.graph, options, effects)), effects.substitutes
+        if calls.depth:
             return function(*args, **kwargs)
         if _passes(calls, session, None, effects):
             return function(*args, **kwargs)
@@ -453,6 +463,17 @@ def _effects_of_callable(graph, options):
     feeds = [graph.as_graph_element(name) for name in options.feed]
     connections = tuple((pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection)
     return fetches, feeds, graphs.of(graph).effects(fetches + targets, feeds, connections)
+
+
+def _fetching(graph, options, effects):
+    """The options of a callable that fetches what is to be fetched instead."""
+    made = type(options)()
+    made.CopyFrom(options)
+    for names in (made.fetch, made.target):
+        elements = effects.fetched([graph.as_graph_element(name) for name in names])
+        del names[:]
+        names.extend(element.name for element in elements)
+    return made
 
 
 def make_callable(original, session, fetches, feed_list=None, accept_options=False):
