@@ -25,7 +25,7 @@ const TRAIN: &str = "train ";
 pub(crate) struct Averages {
     sums: Vec<Sum>,
     /// Of each call since they were taken last; none where nobody asks.
-    calls: Option<Vec<Vec<(String, f64)>>>,
+    calls: Option<Vec<OfCall>>,
     /// Names of the items, for calls that return a list.
     names: HashMap<TextId, Arc<[String]>>,
 }
@@ -48,6 +48,9 @@ struct Told {
     is_at_end: bool,
 }
 
+/// What a call is, and its scalars by their names.
+pub type OfCall = (TextId, Vec<(String, f64)>);
+
 /// A metric of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Metric {
@@ -66,7 +69,7 @@ impl Averages {
     /// Adds what a call returned. Anything but scalars is left out.
     pub(crate) fn add(&mut self, identity: TextId, mut value: Decoder<'_>) {
         if let Some(calls) = &mut self.calls {
-            calls.push(Vec::new());
+            calls.push((identity, Vec::new()));
         }
         // A value that does not follow the format is found by who decodes it for its own sake.
         let _ = self.try_add(identity, &mut value);
@@ -126,7 +129,7 @@ impl Averages {
     }
 
     /// The scalars of each call since this was called last.
-    pub(crate) fn take_calls(&mut self) -> Vec<Vec<(String, f64)>> {
+    pub(crate) fn take_calls(&mut self) -> Vec<OfCall> {
         self.calls.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -179,7 +182,7 @@ impl Averages {
 
     /// `place` is where the name stood last time, most likely.
     fn add_scalar(&mut self, identity: TextId, place: usize, name: &[u8], value: f64) {
-        if let Some(call) = self.calls.as_mut().and_then(|calls| calls.last_mut()) {
+        if let Some((_, call)) = self.calls.as_mut().and_then(|calls| calls.last_mut()) {
             call.push((String::from_utf8_lossy(name).into_owned(), value));
         }
         let is_it = |sum: &Sum| sum.identity == identity && sum.name.as_bytes() == name;

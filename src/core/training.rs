@@ -28,6 +28,7 @@ use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::event_stream::Stream;
 use crate::events::{self, Journal};
 use crate::file::Lock;
+pub use crate::metrics::OfCall;
 use crate::metrics::{self, Averages, Metric};
 pub use crate::saver::{Commit, Ended};
 use crate::saver::{Saver, members};
@@ -510,7 +511,7 @@ impl Training {
     }
 
     /// The metrics of each training call since this was called last, answered calls too.
-    pub fn take_call_metrics(&mut self) -> Vec<Vec<(String, f64)>> {
+    pub fn take_call_metrics(&mut self) -> Vec<OfCall> {
         self.metrics.take_calls()
     }
 

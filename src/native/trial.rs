@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pedl_core::calls::value::Encoded;
-use pedl_core::calls::{Answer, Call, kind};
+use pedl_core::calls::{Answer, Call, TextId, kind};
 use pedl_core::checkpoint::Tensor;
 use pedl_core::directory::Facts;
 use pedl_core::sequencer::Boundary;
@@ -587,12 +587,15 @@ impl Trial {
         self.training().keep_call_metrics();
     }
 
-    /// The metrics of each training call since this was called last: a list of dicts of numbers.
-    fn take_batch_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    /// The metrics of each training call since this was called last: its identity, and a dict of numbers.
+    fn take_batch_metrics<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Vec<(u32, Bound<'py, PyDict>)>> {
         let calls = self.training().take_call_metrics();
         calls
             .into_iter()
-            .map(|call| call.into_py_dict(py))
+            .map(|(identity, metrics)| Ok((identity.number(), metrics.into_py_dict(py)?)))
             .collect()
     }
 
