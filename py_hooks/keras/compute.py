@@ -155,7 +155,7 @@ class VariableFunction(ComputeFunction):
         return False
 
     def _find_means(self):
-        if self._means is None or not self._is_known:
+        if self._means is None:
             metrics = self._metrics(self.model())
             self._running = frozenset(metrics)
             self._means = [(name, (one.total, one.count)) for name, one in metrics.items() if is_mean(one)]
@@ -221,6 +221,7 @@ class VariableFunction(ComputeFunction):
     def _know(self, calls, result):
         """After the first call: everything is built, and the names of the metrics are known."""
         self._is_known = True
+        self._means = None
         model = self.model()
         if runs_user_code(model):
             return
