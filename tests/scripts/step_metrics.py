@@ -49,11 +49,18 @@ def by_hand():
     return found
 
 
+def make_layers(keras):
+    """The model as it is before it is compiled."""
+    layers = [keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(4,))]
+    if hasattr(keras.utils, "PyDataset"):
+        layers = [keras.layers.Input((4,)), keras.layers.Dense(1, kernel_initializer="zeros")]
+    return keras.models.Sequential(layers)
+
+
 def make_model(keras):
     """The model, compiled: a loss, a mean, a mean that is weighted, and one that is no mean."""
-    # The second name is that of Keras 2.2.
-    layer = keras.layers.Dense(1, kernel_initializer="zeros", input_shape=(4,))
-    model = keras.models.Sequential([layer])
+    model = make_layers(keras)
+    # The first name is that of Keras 2.2.
     rate = {"lr" if "lr" in keras.optimizers.SGD.__init__.__code__.co_varnames else "learning_rate": RATE}
     root = getattr(keras.metrics, "RootMeanSquaredError", None)
     metrics = ["mae"] if root is None else ["mae", root(name="root")]
