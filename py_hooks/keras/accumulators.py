@@ -27,6 +27,9 @@ _NEAR = 1e-5
 # The `Accumulators` by the identity of the training calls.
 _HELD = {}
 
+# Models whose sums were set to 0 before they had a function that trains them, and not changed since.
+_RESET = weakref.WeakSet()
+
 
 class Accumulators:
     """The sums of the metrics of one model, since the last point at which they were known.
@@ -70,6 +73,11 @@ class Accumulators:
         calls = recorder.CALLS
         if not calls.replaying:
             self._base = self._sums(calls)
+
+    def begin_with_epoch(self, model):
+        """The function was made, perhaps with the first batch of an epoch, at whose beginning the sums were set to 0."""
+        if model in _RESET:
+            self._base = {}
 
     def _sums(self, calls):
         """The sums now, as `{name: (total, count)}`; None where nobody knows."""
@@ -307,6 +315,22 @@ def of(model):
     functions = [getattr(model, name, None) for name in _TRAIN_FUNCTIONS]
     held = [getattr(function, "accumulators", None) for function in functions]
     return [one for one in held if one is not None]
+
+
+def epoch_begins(model):
+    """An epoch of training begins, and so the sums are 0; where the reset itself is not seen."""
+    found = of(model)
+    for held in found:
+        held.reset()
+    if not found and model is not None:
+        _RESET.add(model)
+
+
+def tested(model):
+    """A test call of the model was made."""
+    _RESET.discard(model)
+    for held in of(model):
+        held.tested()
 
 
 @binding

@@ -278,7 +278,5 @@ def epoch_begin(original, callbacks, epoch, logs=None, **mode):
     calls = recorder.CALLS
     if calls.recordable() and mode.get("mode", "train") == "train":
         calls.epoch = int(epoch)
-        # Where the reset itself is not seen: every epoch begins with one.
-        for held in accumulators.of(held_by(callbacks, "model")):
-            held.reset()
+        accumulators.epoch_begins(held_by(callbacks, "model"))
     return original(callbacks, epoch, logs, **mode)

@@ -172,8 +172,7 @@ class ComputeFunction:
         if self.accumulators is not None:
             self.accumulators.trained()
         elif self.kind == recorder.TEST:
-            for held in accumulators.of(self.model()):
-                held.tested()
+            accumulators.tested(self.model())
 
     def count_answered(self, calls, batches=1):
         """A call was answered: the same. Ends the replay if it was the last one, and returns whether it was."""

@@ -78,6 +78,7 @@ class GraphFunction(ComputeFunction):
         self._means, self._running, self._sums = (), frozenset(), []
         if kind == recorder.TRAIN:
             self._find_sums(list(model.metrics_names))
+            self.accumulators.begin_with_epoch(model)
         if kind != recorder.PREDICT:
             recorder.CALLS.trial.metric_names(self.identity, list(model.metrics_names))
 
