@@ -57,12 +57,18 @@ class Accumulators:
         # Of each batch of the step: the sums before it, a dict or what `snapshot` of the function returned, and behind it.
         self._batches = []
         self._previous = None
-        # Of the batches of the step before a resume: what `_own` returned.
-        self._before_resume = []
+        # Of the batches of the step before these: what `_own` returned.
+        self._known_batches = []
         before = _HELD.get(function.identity)
         if before is not None:
-            self._is_known = not (before.is_open or before._pieces)
+            before._hand_over(self)
         _HELD[function.identity] = self
+
+    def _hand_over(self, successor):
+        """The model has another function from now on: `tf.keras` makes one anew when weights of samples appear."""
+        successor._pieces = self._pieces
+        successor._is_known = self._is_known and not self.is_open
+        successor._known_batches = self._own()
 
     def is_in_use(self):
         """Whether the model is still there."""
@@ -117,6 +123,8 @@ class Accumulators:
             return
         if self._function() is not None and self._function().knows_sums:
             self._close(recorder.CALLS)
+            # While the function is there, which has the names.
+            self._known_batches, self._batches = self._own(), []
         elif self.is_open:
             self._is_known = False
         self.is_open = False
@@ -178,7 +186,7 @@ class Accumulators:
     def _own(self):
         """The own values of each batch of the step so far, as far as they are known: `{name: value}`."""
         function = self._function()
-        known = list(self._before_resume)
+        known = list(self._known_batches)
         for before, now in self._batches if function is not None else ():
             known.append(_difference(function.sums_of(before), function.sums_of(now)))
         return known
@@ -186,7 +194,7 @@ class Accumulators:
     def take_own(self):
         """The same of the whole step, which has ended."""
         own = self._own()
-        self._before_resume, self._batches = [], []
+        self._known_batches, self._batches = [], []
         return own
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -215,7 +223,7 @@ class Accumulators:
         self._is_known = state["is_known"]
         self.is_open = state["is_open"]
         self.has_own_values = state["has_own_values"]
-        self._before_resume = [
+        self._known_batches = [
             {name: float.fromhex(value) for name, value in batch.items()} for batch in state["batches"]
         ]
         self._previous = _unpacked(state["previous"])

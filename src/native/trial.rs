@@ -588,10 +588,7 @@ impl Trial {
     }
 
     /// The metrics of each training call since this was called last: its identity, and a dict of numbers.
-    fn take_batch_metrics<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Vec<(u32, Bound<'py, PyDict>)>> {
+    fn take_batch_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Bound<'py, PyDict>)>> {
         let calls = self.training().take_call_metrics();
         calls
             .into_iter()
