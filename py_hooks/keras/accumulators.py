@@ -45,6 +45,8 @@ class Accumulators:
 
     def __init__(self, function, number):
         self.number = number
+        # The sums behind the last batch, of a function that has them fetched; they outlive it.
+        self.fetched = None
         self._function = weakref.ref(function)
         self.is_open = False
         self.has_own_values = False
@@ -66,6 +68,10 @@ class Accumulators:
 
     def _hand_over(self, successor):
         """The model has another function from now on: `tf.keras` makes one anew when weights of samples appear."""
+        if self.fetched is not None:
+            self._close(recorder.CALLS)
+        if not self.is_open and self._base == {}:
+            successor._base = {}
         successor._pieces = self._pieces
         successor._is_known = self._is_known and not self.is_open
         successor._known_batches = self._own()
@@ -87,6 +93,8 @@ class Accumulators:
 
     def _sums(self, calls):
         """The sums now, as `{name: (total, count)}`; None where nobody knows."""
+        if self.fetched is not None:
+            return self.fetched.accumulated()
         function = self._function()
         if function is None:
             return None
@@ -121,10 +129,8 @@ class Accumulators:
         is_noted = self._base is None and not self.is_open
         if is_noted or self._is_aside or recorder.CALLS.replaying:
             return
-        if self._function() is not None and self._function().knows_sums:
+        if self.fetched is not None:
             self._close(recorder.CALLS)
-            # While the function is there, which has the names.
-            self._known_batches, self._batches = self._own(), []
         elif self.is_open:
             self._is_known = False
         self.is_open = False
@@ -185,10 +191,10 @@ class Accumulators:
 
     def _own(self):
         """The own values of each batch of the step so far, as far as they are known: `{name: value}`."""
-        function = self._function()
+        held = self._function() if self.fetched is None else self.fetched
         known = list(self._known_batches)
-        for before, now in self._batches if function is not None else ():
-            known.append(_difference(function.sums_of(before), function.sums_of(now)))
+        for before, now in self._batches if held is not None else ():
+            known.append(_difference(held.sums_of(before), held.sums_of(now)))
         return known
 
     def take_own(self):
@@ -210,7 +216,7 @@ class Accumulators:
             "has_own_values": self.has_own_values,
             "batches": [{name: value.hex() for name, value in batch.items()} for batch in self._own()],
             "previous": None if self._previous is None or function is None else _packed(function.sums_of(self._previous)),
-            "last": None if function is None or not function.knows_sums else _packed(function.accumulated()),
+            "last": None if self.fetched is None else _packed(self.fetched.accumulated()),
         }
 
     def restore(self, state):
@@ -228,7 +234,7 @@ class Accumulators:
         ]
         self._previous = _unpacked(state["previous"])
         if state["last"] is not None:
-            self._function().put_sums(_unpacked(state["last"]))
+            self.fetched.put(_unpacked(state["last"]))
 
     def aside(self, is_aside):
         """Whether what happens to the sums is taken back afterwards."""

@@ -75,11 +75,9 @@ class ComputeFunction:
         answers_batches: whether a call of the script for one batch can be answered whole, from now on.
         cleaned: the recorder's `cleaned` when the changes were noted last; None before the first call.
         accumulators: the sums of the model's metrics (`accumulators.py`), of a function that trains.
-        knows_sums: whether it has the sums as the last training call left them, whatever has changed them since.
     """
 
     accumulators = None
-    knows_sums = False
 
     def __init__(self, model, kind, function):
         self.model = weakref.ref(model)

@@ -75,7 +75,7 @@ class GraphFunction(ComputeFunction):
         self.answers_batches = not runs_user_code(model)
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         self._is_new = True
-        self._means, self._running, self._sums = (), frozenset(), []
+        self._running, self._fetched = frozenset(), None
         if kind == recorder.TRAIN:
             self._find_sums(list(model.metrics_names))
             self.accumulators.begin_with_epoch(model)
@@ -119,23 +119,16 @@ class GraphFunction(ComputeFunction):
 
     # -- sums of metrics -------------------------------------------------------------------------------------------
 
-    # They are fetched with each batch, since they are computed for it anyway, and its results come to the host as well.
-    knows_sums = True
-
     def _find_sums(self, names):
         """Has the sums behind the results fetched, too. Nothing is added to the graph."""
         function = self.function
         running = {name: output for name, output in zip(names, function.outputs) if _is_of_variables_alone(output)}
         self._running = frozenset(running)
-        if not hasattr(function, "fetch_callbacks"):
-            return
         found = {name: _quotient(output) for name, output in running.items()}
-        self._means = tuple(name for name, sums in found.items() if sums)
-        fetched = [tensor for name in self._means for tensor in found[name]]
-        self._sums = [None] * len(fetched)
-        for place, tensor in enumerate(fetched):
-            function.fetch_callbacks[tensor] = functools.partial(self._sums.__setitem__, place)
-        function.fetches = list(function.fetches) + fetched
+        if not hasattr(function, "fetch_callbacks"):
+            found = {}
+        self._fetched = self.accumulators.fetched = Fetched(name for name, sums in found.items() if sums)
+        self._fetched.attach(function, found)
 
     def running_names(self):
         """Names of metrics that are made of variables alone."""
@@ -143,24 +136,15 @@ class GraphFunction(ComputeFunction):
 
     def accumulated(self):
         """The sums behind the last batch; None before one."""
-        return self.sums_of(self._sums)
+        return self._fetched.accumulated()
 
     def snapshot(self):
         """The sums behind the last batch."""
-        return list(self._sums)
+        return list(self._fetched.values)
 
     def sums_of(self, snapshot):
         """The sums as they were then."""
-        if snapshot is None or isinstance(snapshot, dict):
-            return snapshot
-        if None in snapshot:
-            return None
-        numbers = list(map(float, snapshot))
-        return dict(zip(self._means, zip(numbers[::2], numbers[1::2])))
-
-    def put_sums(self, sums):
-        """Takes the sums of a checkpoint for those of the last batch."""
-        self._sums[:] = [number for name in self._means for number in sums[name]]
+        return self._fetched.sums_of(snapshot)
 
     def _initialize(self, calls):
         """Gives the variables that came with the function their values, as its first call does."""
@@ -231,6 +215,48 @@ def recorded_batch_size(calls):
 _READS = ("ReadVariableOp", "Variable", "VariableV2", "VarHandleOp", "TemporaryVariable")
 _QUOTIENTS = ("RealDiv", "Div", "DivNoNan")
 _PASSING = ("Identity", "Cast", "Squeeze")
+
+
+class Fetched:
+    """The sums of a model's metrics behind its last batch.
+
+    They are fetched with each batch, since they are computed for it anyway, and its results come to the host as well.
+
+    Args:
+        names: of the metrics.
+
+    Attributes:
+        values: total and count in turns; None before the first batch.
+    """
+
+    def __init__(self, names):
+        self._names = tuple(names)
+        self.values = [None] * (2 * len(self._names))
+
+    def attach(self, function, sums):
+        """Has a function of the backend fetch them: a pair of tensors for each name."""
+        fetched = [tensor for name in self._names for tensor in sums[name]]
+        for place, tensor in enumerate(fetched):
+            function.fetch_callbacks[tensor] = functools.partial(self.values.__setitem__, place)
+        if fetched:
+            function.fetches = list(function.fetches) + fetched
+
+    def accumulated(self):
+        """The sums by name; None before the first batch."""
+        return self.sums_of(self.values)
+
+    def sums_of(self, snapshot):
+        """The sums as they were when this copy of `values` was made. It may be a dict of them, or None."""
+        if snapshot is None or isinstance(snapshot, dict):
+            return snapshot
+        if any(value is None for value in snapshot):
+            return None
+        numbers = list(map(float, snapshot))
+        return dict(zip(self._names, zip(numbers[::2], numbers[1::2])))
+
+    def put(self, sums):
+        """Takes the sums of a checkpoint for those of the last batch."""
+        self.values[:] = [number for name in self._names for number in sums[name]]
 
 
 def _is_of_variables_alone(tensor):
