@@ -166,6 +166,15 @@ class Host:
         """
         self._calls.at_validation.append((begins, ended))
 
+    def keep_batches(self):
+        """Has the metrics of each batch kept, for `of_step`."""
+        self._calls.keep_batches()
+
+    @property
+    def of_step(self):
+        """The metrics of each batch of the step that ended last, by the framework's names; None if nothing knows them."""
+        return self._calls.of_step
+
     def train(self, live, skip):
         """Trains a batch: makes `live(number)`, or `skip()` where it was made before. Returns what `live` returned."""
         calls = self._recorder or self._calls

@@ -77,6 +77,14 @@ def test_validations_come_by_period_and_at_each_end_of_an_epoch(undisturbed):
     assert batches_of(run, "checkpoint") == [10, 20, 30, 40, 45]
 
 
+@pytest.mark.stack("keras3-jax")
+def test_the_end_of_an_epoch_does_not_shift_validations_of_the_period(planned):
+    # Epochs end after 20 and 40 batches.
+    run = planned(9, more="min_validation_period: 3")
+    run.run().check()
+    assert batches_of(run, "validation") == [15, 20, 30, 40, 45]
+
+
 @pytest.mark.stack("keras", "generation")
 def test_a_validation_inside_of_an_epoch_leaves_no_trace(undisturbed, planned):
     source, _, ended = undisturbed

@@ -108,11 +108,15 @@ class Calls:
         at_due: called first where something is due after a call that was made: before callbacks of a step, the handler of a
             signal, a checkpoint.
         at_save: called before each checkpoint, to make files that belong to it.
+        at_step_end: called when a step has ended, before that is written into the journal.
         at_last: called after each batch that the plan has no more room behind.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
         lost: functions that return the names of variables that were trained and that a checkpoint would lack, each name once.
         agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
+        own_values: knows what batches have of metrics of which they report running values; None: nothing does.
+        of_step: the metrics of each training call of the step that ended last, where that is kept: a list of dicts.
+        keeps_batches: it is kept.
         steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None where it has none.
         in_step_callback: one of them runs.
         skipped: whether any call of this replay was answered without being made.
@@ -153,10 +157,14 @@ class Calls:
         self.when_begun = []
         self.at_due = []
         self.at_save = []
+        self.at_step_end = []
         self.at_last = []
         self.at_validation = []
         self.lost = []
         self.agreement = None
+        self.own_values = None
+        self.of_step = None
+        self.keeps_batches = False
         self.steps = None
         self.in_step_callback = False
         # What ends the process with a message; anything else is the user's own exception, and passes.
@@ -523,6 +531,7 @@ class Calls:
             function.note_changes(self)
         if self._pending:
             self.append_pending()
+        function.note_sums()
         kind = function.kind
         try:
             due = self.trial.record_batch(
@@ -561,9 +570,10 @@ class Calls:
         for step in self.at_due:
             step()
         if due & STEP_ENDED:
+            for step in self.at_step_end:
+                step()
             self.guarded(self.trial.end_step, self.epoch)
-            if self.steps is not None:
-                self.steps.step_ended()
+            self._step_ended()
         if due & LOG_EXCEEDED:
             self._refuse_longer_log()
         if due & SIGNAL:
@@ -573,6 +583,45 @@ class Calls:
             self.save(is_wanted=bool(due & CHECKPOINT_WANTED))
         if due & PLANNED:
             self._go_by_plan(due)
+
+    def _step_ended(self):
+        """A step has ended, in a replay or not: tells who is told of steps."""
+        if self.keeps_batches:
+            self.of_step = self._batches_of_step()
+        if self.steps is not None:
+            self.steps.step_ended()
+
+    def keep_batches(self):
+        """Has the metrics of each training call kept, for `of_step`."""
+        self.keeps_batches = True
+        self.trial.keep_batch_metrics()
+        if self.own_values is not None:
+            self.own_values.keep()
+
+    def _batches_of_step(self):
+        """The metrics of each training call of the step: what is the batch's own, if it is known, else what was reported."""
+        reported = self.trial.take_batch_metrics()
+        identity = self.trial.intern("metrics of the batches of a step")
+        own = None
+        if self.replaying:
+            record = self.guarded(self.trial.peek)
+            if record is not None and record[:2] == (METRICS, identity):
+                own = self.answer(METRICS, identity, 0)
+        elif self.own_values is not None:
+            own = self.own_values.own_values(reported)
+            if own is not None:
+                import numpy
+
+                own = numpy.array(own, "float32")
+                self.record(METRICS, identity, 0, own)
+                self.append_pending()
+        batches = [values for _, values in reported]
+        if own is not None:
+            numbers = iter(own.tolist())
+            for values in batches:
+                # One that is NaN is as it was reported.
+                values.update((name, number) for name, number in zip(list(values), numbers) if number == number)
+        return batches
 
     def called(self):
         """A call that trains nothing was made and recorded: heeds a signal that waits.
@@ -659,8 +708,8 @@ class Calls:
         due = 0
         for _ in range(batches):
             of_batch = self.trial.batch_done(monotonic())
-            if of_batch & STEP_ENDED and self.steps is not None:
-                self.steps.step_ended()
+            if of_batch & STEP_ENDED:
+                self._step_ended()
             due |= of_batch
         if due & PLANNED:
             self._go_by_plan(due)

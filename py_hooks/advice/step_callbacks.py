@@ -154,7 +154,7 @@ class ScriptSteps:
         self._begun = self._ended = 0
         self._is_validating = False
         self.is_in_fit = False
-        calls.trial.keep_batch_metrics()
+        calls.keep_batches()
 
     def call_begins(self, kind):
         """A call of this kind is to be made, or answered."""
@@ -179,7 +179,7 @@ class ScriptSteps:
             self._begin_step()
         self._ended += 1
         with self._aside():
-            self._callbacks.call("on_train_step_end", self._ended, self._calls.trial.take_batch_metrics())
+            self._callbacks.call("on_train_step_end", self._ended, self._calls.of_step)
 
     def validation_begins(self):
         """The model is to be validated."""

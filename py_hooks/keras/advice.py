@@ -11,8 +11,9 @@ from threading import get_ident
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import data, entries, fingerprint, forks
 from py_hooks.engine.patch import binding
-from py_hooks.keras import plan, sources
+from py_hooks.keras import accumulators, plan, sources
 from py_hooks.keras.enqueuers import SkippedBatch
+from py_hooks.keras.validation import held_by
 
 
 def _make(calls, original, model, args, kwargs, arguments):
@@ -283,4 +284,5 @@ def epoch_begin(original, callbacks, epoch, logs=None, **mode):
     calls = recorder.CALLS
     if calls.recordable() and mode.get("mode", "train") == "train":
         calls.epoch = int(epoch)
+        accumulators.epoch_begins(held_by(callbacks, "model"))
     return original(callbacks, epoch, logs, **mode)

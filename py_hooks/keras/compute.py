@@ -5,15 +5,16 @@ the state of the model (lists of arrays), on TensorFlow it works on the variable
 
 Source: keras 3.15.1, keras/src/backend/jax/trainer.py and keras/src/backend/tensorflow/trainer.py.
 """
+import functools
 from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.data import Counted, skip
 from py_hooks.engine.patch import binding
-from py_hooks.keras import sources
+from py_hooks.keras import packages, sources
 from py_hooks.keras.functions import MODELS, ComputeFunction, runs_user_code
 from py_hooks.keras.passes import DatasetPass, Skipped
-from py_hooks.keras.variables import VARIABLES
+from py_hooks.keras.variables import VARIABLES, view_of
 from py_hooks.tensorflow.eager import RESOURCE_VARIABLES
 from py_hooks.tensorflow.functions import FUNCTIONS
 
@@ -58,6 +59,34 @@ make_test_function = _maker("make_test_function", "test_function", recorder.TEST
 make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
 
 
+def is_mean(metric):
+    """Whether the value of a metric is `total / count`: a `Mean`, or one that makes its value as that does."""
+    maker = next((kind for kind in type(metric).__mro__ if "result" in vars(kind)), None)
+    is_keras = maker is not None and packages.is_frameworks(maker.__module__) and maker.__name__ in ("Mean", "Reduce")
+    return is_keras and hasattr(metric, "total") and hasattr(metric, "count")
+
+
+def _compiled(metrics):
+    """The metrics that a model was compiled with, by their names in logs. They are named as their values are asked for.
+
+    Source: keras 3.15.1, keras/src/trainers/compile_utils.py, `CompileMetrics.result`.
+    """
+    held = [*metrics._flat_metrics, *metrics._flat_weighted_metrics]
+    leaves = [metric for one in held if one for metric in one.metrics]
+    # Past `__setattr__`, which looks for variables in what it is given.
+    for metric in leaves:
+        vars(metric)["result"] = functools.partial(_itself, metric)
+    try:
+        return metrics.result()
+    finally:
+        for metric in leaves:
+            del vars(metric)["result"]
+
+
+def _itself(metric):
+    return metric
+
+
 class VariableFunction(ComputeFunction):
     """A compute function of Keras 3, whatever the backend."""
 
@@ -65,6 +94,9 @@ class VariableFunction(ComputeFunction):
         ComputeFunction.__init__(self, model, kind, function)
         self._is_known = False
         self._steps_per_execution = None
+        self._means = self._running = None
+        if self.accumulators is not None:
+            self.accumulators.begin()
 
     def changed(self, calls):
         """Notes which variables a call changes."""
@@ -81,6 +113,73 @@ class VariableFunction(ComputeFunction):
                 rate = getattr(model.optimizer, "_learning_rate", None)
                 variables += [variable for variable in model.optimizer.variables if variable is not rate]
         return variables
+
+    # -- sums of metrics -------------------------------------------------------------------------------------------
+
+    def running_names(self):
+        """Names of all metrics."""
+        self._find_means()
+        return self._running
+
+    def accumulated(self):
+        """The sums now. None under a strategy, where each replica has its own, and while they are in nobody's hands."""
+        values = self._sums()
+        if values is None:
+            return None
+        numbers = [self._number(value) for value in values]
+        return {name: pair for (name, _), pair in zip(self._means, zip(numbers[::2], numbers[1::2]))}
+
+    def snapshot(self):
+        """The sums now, in an array of the backend; None if there are none."""
+        values = self._sums()
+        return self._stacked(values) if values else None
+
+    def sums_of(self, snapshot):
+        """The sums that were stacked."""
+        if snapshot is None or isinstance(snapshot, dict):
+            return snapshot
+        numbers = [float(number) for number in self._array(snapshot)]
+        return {name: pair for (name, _), pair in zip(self._means, zip(numbers[::2], numbers[1::2]))}
+
+    def _sums(self):
+        """The values of the sums, total and count in turns."""
+        self._find_means()
+        if recorder.CALLS.agreement is not None:
+            return None
+        values = self._values([variable for _, pair in self._means for variable in pair])
+        return None if any(value is None or self._is_spread(value) for value in values) else values
+
+    @staticmethod
+    def _is_spread(_value):
+        """Whether a value has a part on each of several devices."""
+        return False
+
+    def _find_means(self):
+        if self._means is None:
+            metrics = self._metrics(self.model())
+            self._running = frozenset(metrics)
+            self._means = [(name, (one.total, one.count)) for name, one in metrics.items() if is_mean(one)]
+
+    def _metrics(self, model):
+        """The metrics of a model by their names in logs."""
+        found = {}
+        for metric in model.metrics:
+            if not hasattr(metric, "_flat_metrics"):
+                found[metric.name] = metric
+            elif metric.built:
+                found.update(_compiled(metric))
+        return found
+
+    def _values(self, variables):
+        return [variable._value for variable in variables]
+
+    def _number(self, value):
+        return float(view_of(value))
+
+    def _array(self, stacked):
+        import numpy
+
+        return numpy.asarray(stacked)
 
     @property
     def steps_per_execution(self):
@@ -126,6 +225,7 @@ class VariableFunction(ComputeFunction):
     def _know(self, calls, result):
         """After the first call: everything is built, and the names of the metrics are known."""
         self._is_known = True
+        self._means = None
         model = self.model()
         if runs_user_code(model):
             return
@@ -143,6 +243,7 @@ class JaxFunction(VariableFunction):
     """On JAX: `function(state, iterator)` returns `(result, state)`; the variables may be empty meanwhile."""
 
     _state = None
+    _stack = None
 
     def __call__(self, state, iterator):
         """The call of the framework's loop."""
@@ -180,6 +281,20 @@ class JaxFunction(VariableFunction):
             state = self._restored(state)
         VARIABLES.in_flight = self._state = None
         return result, state
+
+    def _values(self, variables):
+        if self._state is None:
+            return VariableFunction._values(self, variables)
+        in_flight = {id(variable): value for variable, value in zip(self.model().metrics_variables, self._state[-1])}
+        return [in_flight.get(id(variable)) for variable in variables]
+
+    def _stacked(self, values):
+        """A copy: the next training call takes the memory of the values over."""
+        if self._stack is None:
+            import jax
+
+            JaxFunction._stack = staticmethod(jax.jit(lambda *values: jax.numpy.stack(values)))
+        return self._stack(*values)
 
     def _groups(self):
         """The model's variables in the order of the state's lists."""
@@ -258,6 +373,15 @@ class TensorFlowFunction(VariableFunction):
     def written(self):
         """TensorFlow's variables, and the states of random ops, that the function may change."""
         return [variable for effects in self._effects for variable in effects.written_variables()]
+
+    @staticmethod
+    def _is_spread(value):
+        return hasattr(value, "values")
+
+    def _stacked(self, values):
+        import tensorflow
+
+        return tensorflow.stack([value.read_value() for value in values])
 
     def answer(self, calls, arguments):
         """Predict calls `.numpy()` on what it gets; the others only convert to floats."""

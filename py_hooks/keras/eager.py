@@ -93,6 +93,15 @@ class EagerFunction(TensorFlowFunction):
         """Notes which variables a call changes."""
         RESOURCE_VARIABLES.mark_stale(self.written())
 
+    def _metrics(self, model):
+        return {metric.name: metric for metric in model.metrics}
+
+    def _values(self, variables):
+        return variables
+
+    def _number(self, value):
+        return float(value.numpy())
+
     def answer(self, calls, arguments):
         """The loop turns tensors into numbers of Python, and numbers of numpy into nothing else."""
         import tensorflow

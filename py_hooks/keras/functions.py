@@ -14,7 +14,8 @@ import weakref
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import forks, loops, places
 from py_hooks.engine import guard
-from py_hooks.keras import packages
+from py_hooks.keras import accumulators, packages
+from py_hooks.keras.accumulators import Accumulators
 
 _IN_A_THREAD = "a model is trained in a thread of the script's own"
 
@@ -75,16 +76,22 @@ class ComputeFunction:
         answers_batches: whether a call of the script for one batch can be answered whole, from now on.
         cleaned: the recorder's `cleaned` when the changes were noted last; None before the first call.
         kept: how often it was entered, and what came of it last (`engine/guard.py`).
+        accumulators: the sums of the model's metrics (`accumulators.py`), of a function that trains.
     """
+
+    accumulators = None
 
     def __init__(self, model, kind, function):
         self.model = weakref.ref(model)
         self.kind = kind
         self.function = function
-        self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {MODELS.computes(model)}")
+        number = MODELS.computes(model)
+        self.identity = recorder.CALLS.trial.intern(f"{_NAMES[kind]} model {number}")
         self.answers_batches = False
         self.cleaned = None
         self.kept = [0, None]
+        if kind == recorder.TRAIN:
+            self.accumulators = Accumulators(self, number)
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -96,6 +103,22 @@ class ComputeFunction:
     def changed(self, calls):
         """Notes which variables a call changes: the first time, and when Python has written one since."""
         raise NotImplementedError
+
+    def running_names(self):
+        """Names of metrics that are accumulated: what a batch reports of them is of all since they were reset."""
+        return ()
+
+    def accumulated(self):
+        """The sums of those that are means, now: `{name: (total, count)}`; None if they are not to be had."""
+        return {}
+
+    def snapshot(self):
+        """The same, as it can be had without waiting for a device: for `sums_of`."""
+        return self.accumulated()
+
+    def sums_of(self, snapshot):
+        """What `accumulated` would have returned when the snapshot was made. It may be a dict of these, or None."""
+        return snapshot
 
     def answer(self, calls, arguments):
         """The recorded result of a call."""
@@ -152,10 +175,18 @@ class ComputeFunction:
     def count_made(self, calls, batches=1):
         """A call was made and recorded: notes what it changed, and counts its batches."""
         self.note_changes(calls)
+        self.note_sums()
         if self.kind == recorder.TRAIN:
             calls.trained(batches)
         else:
             calls.called()
+
+    def note_sums(self):
+        """A call was made: notes that the sums of metrics are others."""
+        if self.accumulators is not None:
+            self.accumulators.trained()
+        elif self.kind == recorder.TEST:
+            accumulators.tested(self.model())
 
     def count_answered(self, calls, batches=1):
         """A call was answered: the same. Ends the replay if it was the last one, and returns whether it was."""

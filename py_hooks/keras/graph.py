@@ -11,6 +11,7 @@ Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/pyt
 engine/training.py.
 """
 import contextlib
+import functools
 import sys
 from threading import get_ident
 
@@ -74,6 +75,10 @@ class GraphFunction(ComputeFunction):
         self.answers_batches = not runs_user_code(model)
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         self._is_new = True
+        self._running, self._fetched = frozenset(), None
+        if kind == recorder.TRAIN:
+            self._find_sums(list(model.metrics_names))
+            self.accumulators.begin_with_epoch(model)
         if kind != recorder.PREDICT:
             recorder.CALLS.trial.metric_names(self.identity, list(model.metrics_names))
 
@@ -111,6 +116,35 @@ class GraphFunction(ComputeFunction):
             calls.append_pending()
         self.count_made(calls)
         return result
+
+    # -- sums of metrics -------------------------------------------------------------------------------------------
+
+    def _find_sums(self, names):
+        """Has the sums behind the results fetched, too. Nothing is added to the graph."""
+        function = self.function
+        running = {name: output for name, output in zip(names, function.outputs) if _is_of_variables_alone(output)}
+        self._running = frozenset(running)
+        found = {name: _quotient(output) for name, output in running.items()}
+        if not hasattr(function, "fetch_callbacks"):
+            found = {}
+        self._fetched = self.accumulators.fetched = Fetched(name for name, sums in found.items() if sums)
+        self._fetched.attach(function, found)
+
+    def running_names(self):
+        """Names of metrics that are made of variables alone."""
+        return self._running
+
+    def accumulated(self):
+        """The sums behind the last batch; None before one."""
+        return self._fetched.accumulated()
+
+    def snapshot(self):
+        """The sums behind the last batch."""
+        return list(self._fetched.values)
+
+    def sums_of(self, snapshot):
+        """The sums as they were then."""
+        return self._fetched.sums_of(snapshot)
 
     def _initialize(self, calls):
         """Gives the variables that came with the function their values, as its first call does."""
@@ -174,6 +208,87 @@ def recorded_batch_size(calls):
     if record is None or record[0] not in _KINDS or not record[2] & _SIZE or record[2] & recorder.TRACED:
         return 0
     return (record[2] & ~_SIZE) >> 1
+
+
+# -- sums of metrics ---------------------------------------------------------------------------------------------------
+
+_READS = ("ReadVariableOp", "Variable", "VariableV2", "VarHandleOp", "TemporaryVariable")
+_QUOTIENTS = ("RealDiv", "Div", "DivNoNan")
+_PASSING = ("Identity", "Cast", "Squeeze")
+
+
+class Fetched:
+    """The sums of a model's metrics behind its last batch.
+
+    They are fetched with each batch, since they are computed for it anyway, and its results come to the host as well.
+
+    Args:
+        names: of the metrics.
+
+    Attributes:
+        values: total and count in turns; None before the first batch.
+    """
+
+    def __init__(self, names):
+        self._names = tuple(names)
+        self.values = [None] * (2 * len(self._names))
+
+    def attach(self, function, sums):
+        """Has a function of the backend fetch them: a pair of tensors for each name."""
+        fetched = [tensor for name in self._names for tensor in sums[name]]
+        for place, tensor in enumerate(fetched):
+            function.fetch_callbacks[tensor] = functools.partial(self.values.__setitem__, place)
+        if fetched:
+            function.fetches = list(function.fetches) + fetched
+
+    def accumulated(self):
+        """The sums by name; None before the first batch."""
+        return self.sums_of(self.values)
+
+    def sums_of(self, snapshot):
+        """The sums as they were when this copy of `values` was made. It may be a dict of them, or None."""
+        if snapshot is None or isinstance(snapshot, dict):
+            return snapshot
+        if any(value is None for value in snapshot):
+            return None
+        numbers = list(map(float, snapshot))
+        return dict(zip(self._names, zip(numbers[::2], numbers[1::2])))
+
+    def put(self, sums):
+        """Takes the sums of a checkpoint for those of the last batch."""
+        self.values[:] = [number for name in self._names for number in sums[name]]
+
+
+def _is_of_variables_alone(tensor):
+    """Whether a tensor is computed from variables, and nothing that a batch is fed: a running value."""
+    seen, waiting = set(), [tensor.op]
+    while waiting:
+        op = waiting.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        if op.type in _READS:
+            continue
+        if not op.inputs and op.type != "Const":
+            return False
+        waiting.extend(one.op for one in op.inputs)
+    return True
+
+
+def _quotient(tensor):
+    """The two sums whose quotient a tensor is, as they were read for it; None if it is something else."""
+    op = _behind_passing(tensor).op
+    if op.type not in _QUOTIENTS:
+        return None
+    sums = list(op.inputs)
+    are_read = all(_behind_passing(one).op.type in _READS and one.shape.ndims == 0 for one in sums)
+    return sums if are_read else None
+
+
+def _behind_passing(tensor):
+    while tensor.op.type in _PASSING:
+        tensor = tensor.op.inputs[0]
+    return tensor
 
 
 # -- the order of updates ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import math
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import loops, places
 from py_hooks.engine.patch import binding
-from py_hooks.keras import sources
+from py_hooks.keras import accumulators, sources
 from py_hooks.keras.validation import held_by
 
 # Keras's own default (keras 2.2.5 to 3.15.1, `Model.fit`).
@@ -87,6 +87,7 @@ def prepare(calls, validation):
         validation: how this generation validates between two batches (`py_hooks/keras/validation.py`).
     """
     PLAN.validation = validation
+    accumulators.prepare(calls)
     # Keras 2 and tf.keras may both be there.
     if PLAN.stop not in calls.at_last:
         calls.at_last.append(PLAN.stop)
@@ -303,7 +304,7 @@ def _validate(calls, fit, callbacks):
         begins()
     if calls.steps is not None:
         calls.steps.validation_begins()
-    with calls.streams.aside():
+    with calls.streams.aside(), accumulators.aside(fit.model):
         metrics = PLAN.validation.between(calls, fit, callbacks)
     for _, ended in calls.at_validation:
         metrics = ended(metrics or [])

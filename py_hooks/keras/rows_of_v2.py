@@ -9,7 +9,7 @@ Call paths (read from tf.keras of 2.3.4, and from 2.6.0, 2.12.0, 2.13.1 and 2.15
     models of graph mode (`training_v1`)                                              stopped
 """
 from py_hooks.engine.patch import Patch
-from py_hooks.keras import advice, eager, handlers, plan, variables
+from py_hooks.keras import accumulators, advice, eager, handlers, plan
 
 _MODEL = "engine.training"
 _GRAPH_MODE = "engine.training_v1"
@@ -27,7 +27,7 @@ _ROWS = (
     (_MODEL,    "Model.make_train_function",    eager.make_train_function,    "record and answer training calls"),
     (_MODEL,    "Model.make_test_function",     eager.make_test_function,     "record and answer test calls"),
     (_MODEL,    "Model.make_predict_function",  eager.make_predict_function,  "record and answer predict calls"),
-    (_MODEL,    "Model.reset_metrics",          variables.not_the_scripts,    "keep the framework's writes out"),
+    (_MODEL,    "Model.reset_metrics",          accumulators.reset_metrics,   "know the sums before they are reset"),
     (_MODEL,    "Model.get_weights",            advice.get_weights,           "record and answer reads of weights"),
     (_MODEL,    "Model.save",                   advice.save,                  "keep saved models with checkpoints"),
     (_MODEL,    "Model.save_weights",           advice.save,                  "keep saved models with checkpoints"),

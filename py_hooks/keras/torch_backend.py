@@ -84,6 +84,11 @@ class TorchFunction(VariableFunction):
             recorder.CALLS.refuse_exactness("a layer makes a generator of random numbers while it computes")
         return result
 
+    def _stacked(self, values):
+        import torch
+
+        return torch.stack([value.detach() for value in values])
+
     def answer(self, calls, arguments):
         """The recorded result: tensors, as torch returns them."""
         from keras.src.backend import convert_to_tensor

@@ -8,7 +8,7 @@ Call paths (read from 3.13.0 and 3.15.1):
     optimizer.apply_gradients, stateless_apply -> BaseOptimizer.apply   by these functions, or by the script
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.keras import advice, compute, images, loops, passes, plan, torch_backend, variables
+from py_hooks.keras import accumulators, advice, compute, images, loops, passes, plan, torch_backend, variables
 from py_hooks.keras.facts import KerasFacts
 
 FACTS = KerasFacts(backend_module="keras.src.backend.config")
@@ -35,7 +35,7 @@ PATCHES = (
     Patch(_MODEL,    "Model.make_test_function",     compute.make_test_function,   "record and answer test calls"),
     Patch(_MODEL,    "Model.make_predict_function",  compute.make_predict_function, "record and answer predict calls"),
     Patch(_MODEL,    "Model._get_metrics_result_or_logs", compute.metrics_result,  "record and answer epoch logs"),
-    Patch(_MODEL,    "Model.reset_metrics",          variables.not_the_scripts,    "keep the framework's writes out"),
+    Patch(_MODEL,    "Model.reset_metrics",          accumulators.reset_metrics,   "know the sums before they are reset"),
     Patch(_MODEL,    "Model.get_weights",            advice.get_weights,           "record and answer reads of weights"),
     Patch(_MODEL,    "Model.save",                   advice.save,                  "keep saved models with checkpoints"),
     Patch(_MODEL,    "Model.save_weights",           advice.save,                  "keep saved models with checkpoints"),

@@ -103,7 +103,7 @@ class Variables:
             if value is None and getattr(variable, "_initializer", None) is None:
                 recorder.CALLS.refuse_exactness("a model is trained inside the training of another one")
             if value is not None:
-                tensors.append((str(number), _view_of(value)))
+                tensors.append((str(number), view_of(value)))
                 paths[str(number)] = variable.path
         return tensors, {"paths": paths}
 
@@ -149,7 +149,7 @@ class VariableDiffers(Refusal):
         )
 
 
-def _view_of(value):
+def view_of(value):
     """A value as numpy sees it, without a copy where that is possible; valid until the variable changes."""
     import numpy
     from keras.src import backend

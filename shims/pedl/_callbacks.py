@@ -71,7 +71,7 @@ def callbacks(*given):
     """Has callbacks called around the steps of the script's training, in their order.
 
     It is called before training begins; a further call adds to those of the first. What they are told, and when:
-    `pedl.callback.Callback`. Metrics of a step are the numbers that the framework has reported of each batch, by their names;
+    `pedl.callback.Callback`. Metrics of a step are the numbers of each batch, by the framework's names;
     validations are those that a `fit` makes. In another process of the script's, which trains nothing, it does nothing.
 
     Args:

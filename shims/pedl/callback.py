@@ -19,7 +19,8 @@ class Callback:
 
         Args:
             step_id: its number.
-            metrics: a list of dicts, one for each batch of it.
+            metrics: a list of dicts, one for each batch of it: what that batch has by itself. Of what is no mean (AUC,
+                precision) Keras only knows the running value of the epoch.
         """
 
     def on_validation_step_begin(self, step_id):

@@ -1,5 +1,9 @@
-//! Averages of metrics over the training calls of a step: unweighted means, a short last batch counts
-//! fully. Where several models were trained in the step, each has its own.
+//! Metrics of the training calls of a step. If several models were trained in the step, each has its own.
+//!
+//! What a call returns is the batch's own value, or a running one of the epoch (Keras since 2.3). Of own values a step
+//! has the unweighted mean, to which a short last batch counts fully. Of running ones the hooks tell the step's value
+//! before it ends ([`Averages::tell`]): the mean of the step alone, as the framework weighs it, or, of what is no mean,
+//! the value at the end of the step.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +25,7 @@ const TRAIN: &str = "train ";
 pub(crate) struct Averages {
     sums: Vec<Sum>,
     /// Of each call since they were taken last; none where nobody asks.
-    calls: Option<Vec<Vec<(String, f64)>>>,
+    calls: Option<Vec<OfCall>>,
     /// Names of the items, for calls that return a list.
     names: HashMap<TextId, Arc<[String]>>,
 }
@@ -32,6 +36,28 @@ struct Sum {
     name: String,
     total: f64,
     count: u32,
+    /// What the last call returned.
+    last: f64,
+    /// What the step has in the place of the mean.
+    told: Option<Told>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    value: f64,
+    is_at_end: bool,
+}
+
+/// What a call is, and its scalars by their names.
+pub type OfCall = (TextId, Vec<(String, f64)>);
+
+/// A metric of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    /// It is the value at the end of the step, and no mean over the step's batches.
+    pub(crate) is_at_end: bool,
 }
 
 impl Averages {
@@ -43,15 +69,31 @@ impl Averages {
     /// Adds what a call returned. Anything but scalars is left out.
     pub(crate) fn add(&mut self, identity: TextId, mut value: Decoder<'_>) {
         if let Some(calls) = &mut self.calls {
-            calls.push(Vec::new());
+            calls.push((identity, Vec::new()));
         }
         // A value that does not follow the format is found by who decodes it for its own sake.
         let _ = self.try_add(identity, &mut value);
     }
 
-    /// The averages, and begins anew. Where the step trained several models, each name begins with
+    /// What the last call of the running step has returned: identity of the call, name, value.
+    pub(crate) fn last_values(&self) -> Vec<(TextId, String, f64)> {
+        self.sums
+            .iter()
+            .map(|sum| (sum.identity, sum.name.clone(), sum.last))
+            .collect()
+    }
+
+    /// What the running step has of a metric in the place of the mean of what its calls returned.
+    pub(crate) fn tell(&mut self, identity: TextId, name: &str, value: f64, is_at_end: bool) {
+        let is_it = |sum: &&mut Sum| sum.identity == identity && sum.name == name;
+        if let Some(sum) = self.sums.iter_mut().find(is_it) {
+            sum.told = Some(Told { value, is_at_end });
+        }
+    }
+
+    /// The metrics of the step, and begins anew. If the step trained several models, each name begins with
     /// `model N `; N counts models from 0, by their first compute call.
-    pub(crate) fn take(&mut self, tables: &Tables) -> Vec<(String, f64)> {
+    pub(crate) fn take(&mut self, tables: &Tables) -> Vec<Metric> {
         let is_of_one = self
             .sums
             .windows(2)
@@ -64,10 +106,21 @@ impl Averages {
             let model = identity.strip_prefix(TRAIN).unwrap_or(&identity);
             format!("{model} {}", sum.name)
         };
-        self.sums
-            .drain(..)
-            .map(|sum| (name(&sum), sum.total / f64::from(sum.count)))
-            .collect()
+        let metric = |sum: &Sum| {
+            let own = Told {
+                value: sum.total / f64::from(sum.count),
+                is_at_end: false,
+            };
+            let told = sum.told.unwrap_or(own);
+            Metric {
+                name: name(sum),
+                value: told.value,
+                is_at_end: told.is_at_end,
+            }
+        };
+        let metrics = self.sums.iter().map(metric).collect();
+        self.sums.clear();
+        metrics
     }
 
     /// Has the scalars of each call kept until they are taken.
@@ -76,7 +129,7 @@ impl Averages {
     }
 
     /// The scalars of each call since this was called last.
-    pub(crate) fn take_calls(&mut self) -> Vec<Vec<(String, f64)>> {
+    pub(crate) fn take_calls(&mut self) -> Vec<OfCall> {
         self.calls.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -129,7 +182,7 @@ impl Averages {
 
     /// `place` is where the name stood last time, most likely.
     fn add_scalar(&mut self, identity: TextId, place: usize, name: &[u8], value: f64) {
-        if let Some(call) = self.calls.as_mut().and_then(|calls| calls.last_mut()) {
+        if let Some((_, call)) = self.calls.as_mut().and_then(|calls| calls.last_mut()) {
             call.push((String::from_utf8_lossy(name).into_owned(), value));
         }
         let is_it = |sum: &Sum| sum.identity == identity && sum.name.as_bytes() == name;
@@ -145,12 +198,15 @@ impl Averages {
                 name,
                 total: 0.0,
                 count: 0,
+                last: 0.0,
+                told: None,
             });
             self.sums.len() - 1
         });
         let sum = &mut self.sums[place];
         sum.total += value;
         sum.count += 1;
+        sum.last = value;
     }
 }
 
@@ -372,6 +428,57 @@ mod tests {
     }
     use crate::calls::value::{ArrayClass, Encoded};
 
+    /// Names and values; none of them is of the end.
+    fn means(averages: &mut Averages, tables: &Tables) -> Vec<(String, f64)> {
+        let metrics = averages.take(tables);
+        assert!(metrics.iter().all(|metric| !metric.is_at_end));
+        metrics
+            .into_iter()
+            .map(|metric| (metric.name, metric.value))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_told_of_a_step_takes_the_place_of_the_mean_of_running_values() {
+        let mut tables = Tables::default();
+        let identity = tables.intern(b"train model 0");
+        let mut averages = Averages::default();
+        averages.set_names(identity, vec!["loss".into(), "auc".into(), "own".into()]);
+        for number in [4.0, 2.0] {
+            let mut value = Encoded::default();
+            let mut encoder = value.encoder();
+            encoder.list(3);
+            for _ in 0..3 {
+                encoder.float(number);
+            }
+            add(&mut averages, identity, &value);
+        }
+        let last = averages.last_values();
+        assert_eq!(last.len(), 3);
+        assert_eq!(last[1], (identity, "auc".to_owned(), 2.0));
+        averages.tell(identity, "loss", 0.5, false);
+        averages.tell(identity, "auc", 2.0, true);
+        averages.tell(identity, "unknown", 9.0, true);
+        let metric = |name: &str, value, is_at_end| Metric {
+            name: name.to_owned(),
+            value,
+            is_at_end,
+        };
+        assert_eq!(
+            averages.take(&tables),
+            [
+                metric("loss", 0.5, false),
+                metric("auc", 2.0, true),
+                metric("own", 3.0, false)
+            ]
+        );
+        // The next step begins with nothing told.
+        let mut value = Encoded::default();
+        value.encoder().float(1.0);
+        add(&mut averages, identity, &value);
+        assert_eq!(means(&mut averages, &tables), [("loss".to_owned(), 1.0)]);
+    }
+
     fn add(averages: &mut Averages, identity: TextId, value: &Encoded) {
         averages.add(identity, value.decoder());
     }
@@ -392,7 +499,7 @@ mod tests {
             add(&mut averages, identity, &value);
         }
         let expected = [("loss".to_owned(), 1.5), ("accuracy".to_owned(), 0.5)];
-        assert_eq!(averages.take(&tables), expected);
+        assert_eq!(means(&mut averages, &tables), expected);
         assert!(averages.take(&tables).is_empty());
     }
 
@@ -412,7 +519,7 @@ mod tests {
         encoder.int(7);
         encoder.float(0.5);
         add(&mut averages, identity, &value);
-        assert_eq!(averages.take(&tables), [("loss".to_owned(), 0.5)]);
+        assert_eq!(means(&mut averages, &tables), [("loss".to_owned(), 0.5)]);
     }
 
     #[test]
@@ -428,7 +535,7 @@ mod tests {
         encoder.key().str(b"loss");
         encoder.float(0.5);
         add(&mut averages, identity, &value);
-        assert_eq!(averages.take(&tables), [("loss".to_owned(), 0.5)]);
+        assert_eq!(means(&mut averages, &tables), [("loss".to_owned(), 0.5)]);
     }
 
     #[test]
@@ -449,7 +556,7 @@ mod tests {
             add(&mut averages, identity, &value);
         }
         assert_eq!(
-            averages.take(&tables),
+            means(&mut averages, &tables),
             [("loss".to_owned(), 3.0), ("acc".to_owned(), 1.0)]
         );
     }
@@ -476,7 +583,7 @@ mod tests {
             ("model 0 loss".to_owned(), 2.0),
             ("model 1 loss".to_owned(), 20.0),
         ];
-        assert_eq!(averages.take(&tables), expected);
+        assert_eq!(means(&mut averages, &tables), expected);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct Plan {
     pub checkpoint_batches: Vec<CheckpointBatch>,
     /// How many steps the trial has; `None`: as many as the script's own loop makes.
     pub steps: Option<u64>,
-    /// A validation when so many steps were made since the last one; `None`: only the script's own.
+    /// A validation after every so many steps, whatever validations the script makes besides; `None`: only those.
     pub validation_period: Option<u64>,
     /// Which validations are followed by a checkpoint; `None`: none is.
     pub checkpoint_policy: Option<CheckpointPolicy>,
@@ -107,8 +107,6 @@ pub struct Sequencer {
     asked_by_period: bool,
     /// When a due checkpoint was last asked for.
     asked_s: Option<f64>,
-    /// Completed steps at the last validation.
-    validated_step: u64,
     /// The best validation so far: its metric, and its batch.
     best: Option<(f64, u64)>,
     /// Metrics of validations, by batch; of two after one batch the last.
@@ -129,7 +127,6 @@ impl Sequencer {
             checkpoint_s: 0.0,
             asked_by_period: false,
             asked_s: None,
-            validated_step: 0,
             best: None,
             validations: BTreeMap::new(),
         }
@@ -189,7 +186,7 @@ impl Sequencer {
         let checkpoint_due =
             is_live && (self.is_checkpoint_due(step_ended, now_s) || checkpoint_wanted);
         let validation_due = match (step_ended, self.plan.validation_period) {
-            (Some(step), Some(period)) => step.number - self.validated_step >= period.max(1),
+            (Some(step), Some(period)) => step.number.is_multiple_of(period.max(1)),
             _ => false,
         };
         Boundary {
@@ -213,7 +210,6 @@ impl Sequencer {
     /// Args:
     ///     `metric`: what validations are compared by; one that is not a number is never the best.
     pub fn validated(&mut self, metric: f64) -> bool {
-        self.validated_step = self.steps();
         if !metric.is_nan() {
             self.validations.insert(self.batches, metric);
         }
@@ -391,24 +387,32 @@ mod tests {
     }
 
     #[test]
-    fn a_validation_comes_when_the_last_one_is_old_enough() {
-        let plan = Plan {
-            validation_period: Some(2),
-            ..PLAN
+    fn a_validation_at_the_end_of_an_epoch_does_not_shift_those_of_the_period() {
+        let due_batches = |batches_per_step, epoch: Option<u64>, last| {
+            let plan = Plan {
+                batches_per_step,
+                validation_period: Some(2),
+                ..PLAN
+            };
+            let mut sequencer = Sequencer::new(plan, 0);
+            let mut due = Vec::new();
+            for batch in 1..=last {
+                if sequencer.batch_done(0.0).validation_due {
+                    due.push(batch);
+                    sequencer.validated(0.0);
+                }
+                if epoch.is_some_and(|epoch| batch % epoch == 0) {
+                    // The script's own; where the period asks for one too, it is that.
+                    sequencer.validated(0.0);
+                }
+            }
+            due
         };
-        let mut sequencer = Sequencer::new(plan, 0);
-        let mut due = Vec::new();
-        for batch in 1..=30 {
-            if sequencer.batch_done(0.0).validation_due {
-                due.push(batch);
-                sequencer.validated(0.0);
-            }
-            if batch == 15 {
-                // The script's own, at the end of an epoch: the next one is put off by it.
-                sequencer.validated(0.0);
-            }
+        for epoch in [None, Some(5), Some(6), Some(7), Some(12)] {
+            assert_eq!(due_batches(3, epoch, 30), [6, 12, 18, 24, 30], "{epoch:?}");
         }
-        assert_eq!(due, [6, 12, 21, 27]);
+        let hundreds: Vec<_> = (1..=8).map(|number| 100 * number).collect();
+        assert_eq!(due_batches(50, Some(657), 800), hundreds);
     }
 
     #[test]

@@ -28,7 +28,8 @@ use crate::error::{Bug, Class, Error, Kind, Result};
 use crate::event_stream::Stream;
 use crate::events::{self, Journal};
 use crate::file::Lock;
-use crate::metrics::{self, Averages};
+pub use crate::metrics::OfCall;
+use crate::metrics::{self, Averages, Metric};
 pub use crate::saver::{Commit, Ended};
 use crate::saver::{Saver, members};
 use crate::secrets::{redact_values, redact_words};
@@ -494,13 +495,24 @@ impl Training {
         self.metrics.set_names(identity, names);
     }
 
+    /// What the last training call of the running step has returned, of each model: identity of the call, name, value.
+    pub fn last_values(&self) -> Vec<(TextId, String, f64)> {
+        self.metrics.last_values()
+    }
+
+    /// What the running step has of a metric, if that is not the mean of what its calls returned. `is_at_end`: it is the
+    /// value at the end of the step, and no mean.
+    pub fn tell_step_metric(&mut self, identity: TextId, name: &str, value: f64, is_at_end: bool) {
+        self.metrics.tell(identity, name, value, is_at_end);
+    }
+
     /// Has the metrics of each training call kept until they are taken.
     pub fn keep_call_metrics(&mut self) {
         self.metrics.keep_calls();
     }
 
     /// The metrics of each training call since this was called last, answered calls too.
-    pub fn take_call_metrics(&mut self) -> Vec<Vec<(String, f64)>> {
+    pub fn take_call_metrics(&mut self) -> Vec<OfCall> {
         self.metrics.take_calls()
     }
 
@@ -517,7 +529,12 @@ impl Training {
         wait: Option<DataWait>,
         is_live: bool,
     ) -> Result<()> {
-        let averages = self.metrics.take(&self.tables);
+        let taken = self.metrics.take(&self.tables);
+        let is_at_end = |metric: &&Metric| metric.is_at_end;
+        let name = |metric: &Metric| metric.name.clone();
+        let at_end: Vec<_> = taken.iter().filter(is_at_end).map(name).collect();
+        let named = |metric: &Metric| (metric.name.clone(), metric.value);
+        let averages: Vec<_> = taken.iter().map(named).collect();
         let begun = self.begun.as_mut().ok_or_else(not_begun)?;
         let batches = begun.sequencer.batches();
         let step = begun.sequencer.step_of(batches.max(1));
@@ -550,19 +567,20 @@ impl Training {
         }
         let members_of = |(name, mean): &(String, f64)| (name.clone(), events::number(*mean));
         let averages: Map<_, _> = averages.iter().map(members_of).collect();
-        lock(&begun.journal).append(
-            "step",
-            members(json!({
-                "workload": Workload::RunStep(step).to_string(),
-                "step": step.number,
-                "batches": [step.first_batch, step.last_batch],
-                "epoch": epoch,
-                "metrics": averages,
-                "batches_per_second": speed,
-                "seconds": seconds,
-                "data_wait_seconds": wait.map(|wait| wait.seconds),
-            })),
-        )
+        let mut event = members(json!({
+            "workload": Workload::RunStep(step).to_string(),
+            "step": step.number,
+            "batches": [step.first_batch, step.last_batch],
+            "epoch": epoch,
+            "metrics": averages,
+            "batches_per_second": speed,
+            "seconds": seconds,
+            "data_wait_seconds": wait.map(|wait| wait.seconds),
+        }));
+        if !at_end.is_empty() {
+            event.insert("at_end".to_owned(), at_end.into());
+        }
+        lock(&begun.journal).append("step", event)
     }
 
     /// How the training goes, in a line; `None` before it has begun.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pedl_core::calls::value::Encoded;
-use pedl_core::calls::{Answer, Call, kind};
+use pedl_core::calls::{Answer, Call, TextId, kind};
 use pedl_core::checkpoint::Tensor;
 use pedl_core::directory::Facts;
 use pedl_core::sequencer::Boundary;
@@ -563,17 +563,41 @@ impl Trial {
         })
     }
 
+    /// What the last training call of the running step has returned, of each model: `(identity, name, value)`.
+    fn last_values(&self) -> Vec<(u32, String, f64)> {
+        let values = self.training().last_values();
+        let numbered = |(identity, name, value): (TextId, _, _)| (identity.number(), name, value);
+        values.into_iter().map(numbered).collect()
+    }
+
+    /// What the running step has of a metric, if that is not the mean of what its calls returned; `is_at_end`: it is the
+    /// value at the end of the step, and no mean.
+    fn tell_step_metric(
+        &self,
+        py: Python<'_>,
+        identity: u32,
+        name: &str,
+        value: f64,
+        is_at_end: bool,
+    ) -> PyResult<()> {
+        self.with(py, |training| {
+            let identity = training.text_id(identity)?;
+            training.tell_step_metric(identity, name, value, is_at_end);
+            Ok(())
+        })
+    }
+
     /// Has the metrics of each training call kept, for callbacks of steps.
     fn keep_batch_metrics(&self) {
         self.training().keep_call_metrics();
     }
 
-    /// The metrics of each training call since this was called last: a list of dicts of numbers.
-    fn take_batch_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    /// The metrics of each training call since this was called last: its identity, and a dict of numbers.
+    fn take_batch_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Bound<'py, PyDict>)>> {
         let calls = self.training().take_call_metrics();
         calls
             .into_iter()
-            .map(|call| call.into_py_dict(py))
+            .map(|(identity, metrics)| Ok((identity.number(), metrics.into_py_dict(py)?)))
             .collect()
     }
 

@@ -49,7 +49,8 @@ def run(trial, loaders, hparams, steps, host):
     last = {}
     callbacks = [_Last.made(package, last), *_callbacks_of(trial, hparams)]
     if steps.has_callbacks:
-        callbacks = [_step_begins(package, steps), *callbacks, _step_ends(package, steps, names)]
+        host.keep_batches()
+        callbacks = [_step_begins(package, steps), *callbacks, _step_ends(package, steps, names, host)]
     validated = []
 
     def ended(metrics):
@@ -312,8 +313,15 @@ def _step_begins(package, steps):
     return _callback(package, "StepBegins", "on_train_batch_begin", lambda logs: steps.batch_begins())
 
 
-def _step_ends(package, steps, names):
-    return _callback(package, "StepEnds", "on_train_batch_end", lambda logs: steps.batch_ended(names.of_batch(logs or {})))
+def _step_ends(package, steps, names, host):
+    def known():
+        """What is known of the batches by themselves: Keras reports running values."""
+        batches = host.of_step
+        return None if batches is None else [names.of_batch(batch) for batch in batches]
+
+    return _callback(
+        package, "StepEnds", "on_train_batch_end", lambda logs: steps.batch_ended(names.of_batch(logs or {}), known)
+    )
 
 
 def _stops(package, host, model):

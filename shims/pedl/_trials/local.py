@@ -157,6 +157,11 @@ class _Local:
     def heed_signal(self):
         pass
 
+    of_step = None
+
+    def keep_batches(self):
+        pass
+
     def watch_validations(self, begins, ended):
         pass
 
@@ -203,9 +208,9 @@ class _Steps(Steps):
     def batches(self):
         return len(self.measured)
 
-    def batch_ended(self, measured):
+    def batch_ended(self, measured, known=None):
         self.measured.append(dict(measured))
-        super().batch_ended(measured)
+        super().batch_ended(self.measured[-1], known)
 
     def validated(self, measured):
         self.validation = dict(measured)

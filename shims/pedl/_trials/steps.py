@@ -42,11 +42,20 @@ class Steps:
             self._of_step = []
             self._callbacks.call("on_train_step_begin", self.completed + 1)
 
-    def batch_ended(self, metrics):
-        """A batch was trained, with such metrics."""
+    def batch_ended(self, metrics, known=None):
+        """A batch was trained.
+
+        Args:
+            metrics: those of the batch, as the framework has reported them.
+            known: gives those of all batches of the step, once it has ended, if they are known better; else None.
+        """
         self._batches += 1
         self._of_step.append(metrics)
         if self._batches % self._size == 0:
+            better = known() if known is not None else None
+            if better is not None and len(better) == len(self._of_step):
+                for reported, own in zip(self._of_step, better):
+                    reported.update((name, value) for name, value in own.items() if name in reported)
             self._callbacks.call("on_train_step_end", self.completed, self._of_step)
 
     def validation_begins(self):

@@ -1,0 +1,386 @@
+"""What a step has of metrics that Keras accumulates: from the sums at its two ends, not from what batches report.
+
+Since Keras 2.3 a batch reports the running means of its epoch: `total / count`, sums of weighted values and of weights. A
+mean over these is neither the step's nor the epoch's. The step's own mean is the difference of the totals at its ends,
+divided by that of the counts. The sums are read at the end of a step, and before they are reset inside of it (an epoch ends):
+a step consists of the *pieces* between these points. Nothing is read in between, so no batch waits for a device.
+
+    batch     1 2 3 4 5 6 7 | 1 2 3 ...          7 batches an epoch, 5 a step
+    piece    |1 2 3 4 5|6 7 | 1 2 3|4 ...        the second step has two pieces
+
+A sum is one of 32 bits, as Keras has it: its last digit, and so that of a step's mean, is coarser the longer the epoch is.
+What is no mean (AUC, precision, a root of a mean) has no value of the step alone: it is told as that of the step's end. So is
+a mean if its sums were changed in an unknown way inside of the step (a test batch by hand), or do not give what was reported.
+
+With callbacks of steps, which are told the metrics of each batch, a copy of the sums is kept for each batch, on its device, and
+looked at when the step ends. What comes out is recorded with the step, 4 bytes a value, since a replay has no sums.
+"""
+import contextlib
+import weakref
+
+from py_hooks.advice import calls as recorder
+from py_hooks.engine.patch import binding
+
+# How near the reported value of a mean has to be to the quotient of its sums, which may be one of 32 bits.
+_NEAR = 1e-5
+
+# The `Accumulators` by the identity of the training calls.
+_HELD = {}
+
+# Models whose sums were set to 0 before they had a function that trains them, and not changed since.
+_RESET = weakref.WeakSet()
+
+
+class Accumulators:
+    """The sums of the metrics of one model, since the last point at which they were known.
+
+    Args:
+        function: the compute function that trains the model.
+        number: of the model.
+
+    Attributes:
+        is_open: a batch was trained since that point.
+        has_own_values: the calls of the running step report values of one batch each.
+    """
+
+    def __init__(self, function, number):
+        self.number = number
+        # The sums behind the last batch, of a function that has them fetched; they outlive it.
+        self.fetched = None
+        self._function = weakref.ref(function)
+        self.is_open = False
+        self.has_own_values = False
+        self._is_aside = False
+        # Sums at the last point, by the names of metrics; those that are not in it are 0. None: nobody knows.
+        self._base = None
+        # Of the closed pieces of the step.
+        self._pieces = {}
+        self._is_known = True
+        # Of each batch of the step: the sums before it, a dict or what `snapshot` of the function returned, and behind it.
+        self._batches = []
+        self._previous = None
+        # Of the batches of the step before these: what `_own` returned.
+        self._known_batches = []
+        before = _HELD.get(function.identity)
+        if before is not None:
+            before._hand_over(self)
+        _HELD[function.identity] = self
+
+    def _hand_over(self, successor):
+        """The model has another function from now on: `tf.keras` makes one anew when weights of samples appear."""
+        if self.fetched is not None:
+            self._close(recorder.CALLS)
+        if not self.is_open and self._base == {}:
+            successor._base = {}
+        successor._pieces = self._pieces
+        successor._is_known = self._is_known and not self.is_open
+        successor._known_batches = self._own()
+
+    def is_in_use(self):
+        """Whether the model is still there."""
+        return self._function() is not None
+
+    def begin(self):
+        """The function was made: what the sums are now is where they begin."""
+        calls = recorder.CALLS
+        if not calls.replaying:
+            self._base = self._sums(calls)
+
+    def begin_with_epoch(self, model):
+        """The function was made, perhaps with the first batch of an epoch, at whose beginning the sums were set to 0."""
+        if model in _RESET:
+            self._base = {}
+
+    def _sums(self, calls):
+        """The sums now, as `{name: (total, count)}`; None where nobody knows."""
+        if self.fetched is not None:
+            return self.fetched.accumulated()
+        function = self._function()
+        if function is None:
+            return None
+        with calls.unrecorded():
+            return function.accumulated()
+
+    def trained(self):
+        """A batch was trained."""
+        self.is_open = True
+        if _BATCHES.are_kept:
+            with recorder.CALLS.unrecorded():
+                now = self._function().snapshot()
+            self._batches.append((self._base if self._previous is None else self._previous, now))
+            self._previous = now
+
+    # -- pieces ----------------------------------------------------------------------------------------------------
+
+    def reset(self):
+        """The sums are about to be set to 0."""
+        calls = recorder.CALLS
+        if self._is_aside or calls.replaying:
+            return
+        if calls.depth or calls.arguments:
+            # Within a call on one batch, which is told of that batch alone.
+            self.has_own_values = True
+            return
+        self._close(calls)
+        self._base, self._previous = {}, None
+
+    def tested(self):
+        """Something else than training has changed the sums, or is about to."""
+        is_noted = self._base is None and not self.is_open
+        if is_noted or self._is_aside or recorder.CALLS.replaying:
+            return
+        if self.fetched is not None:
+            self._close(recorder.CALLS)
+        elif self.is_open:
+            self._is_known = False
+        self.is_open = False
+        self._base = self._previous = None
+
+    def _close(self, calls):
+        """A piece of the step is over."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        now = None if self._base is None or self.has_own_values else self._sums(calls)
+        if now is None:
+            self._is_known = False
+            return
+        for name, (total, count) in now.items():
+            before = self._base.get(name, (0.0, 0.0))
+            piece = self._pieces.setdefault(name, [0.0, 0.0])
+            piece[0] += total - before[0]
+            piece[1] += count - before[1]
+        self._base = now
+
+    # -- a step ----------------------------------------------------------------------------------------------------
+
+    def step_ends(self, calls, identity, reported):
+        """Tells the trial what the step has.
+
+        Args:
+            calls: the recorder.
+            identity: of the training calls.
+            reported: what the last of them has returned: `{name: value}`.
+        """
+        function = self._function()
+        if function is None:
+            return
+        if not self.has_own_values:
+            self._close(calls)
+            now = self._sums(calls)
+            for name, value in reported.items():
+                if name in function.running_names():
+                    mean = self._mean(name, value, now)
+                    calls.trial.tell_step_metric(identity, name, value if mean is None else mean, mean is None)
+            self._base, self._previous = now, None
+        self.is_open = self.has_own_values = False
+        self._pieces, self._is_known = {}, True
+
+    def _mean(self, name, reported, now):
+        """The mean of a metric over the step; None where that cannot be told, or is no such thing."""
+        total, count = self._pieces.get(name, (0.0, 0.0))
+        if not self._is_known or not count > 0 or name not in (now or ()):
+            return None
+        mean = total / count
+        if mean != mean:
+            return mean if reported != reported else None
+        running = now[name][0] / now[name][1] if now[name][1] else reported
+        return mean if abs(running - reported) <= _NEAR * max(1e-30, abs(reported)) else None
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def _own(self):
+        """The own values of each batch of the step so far, as far as they are known: `{name: value}`."""
+        held = self._function() if self.fetched is None else self.fetched
+        known = list(self._known_batches)
+        for before, now in self._batches if held is not None else ():
+            known.append(_difference(held.sums_of(before), held.sums_of(now)))
+        return known
+
+    def take_own(self):
+        """The same of the whole step, which has ended."""
+        own = self._own()
+        self._known_batches, self._batches = [], []
+        return own
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def state(self):
+        """What a checkpoint has, for JSON."""
+        function = self._function()
+        return {
+            "base": _packed(self._base),
+            "pieces": _packed(self._pieces),
+            "is_known": self._is_known,
+            "is_open": self.is_open,
+            "has_own_values": self.has_own_values,
+            "batches": [{name: value.hex() for name, value in batch.items()} for batch in self._own()],
+            "previous": None if self._previous is None or function is None else _packed(function.sums_of(self._previous)),
+            "last": None if self.fetched is None else _packed(self.fetched.accumulated()),
+        }
+
+    def restore(self, state):
+        """Puts the state of a checkpoint in; None for one that has none."""
+        if state is None:
+            self._base, self._is_known = None, False
+            return
+        self._base = _unpacked(state["base"])
+        self._pieces = {name: list(pair) for name, pair in _unpacked(state["pieces"]).items()}
+        self._is_known = state["is_known"]
+        self.is_open = state["is_open"]
+        self.has_own_values = state["has_own_values"]
+        self._known_batches = [
+            {name: float.fromhex(value) for name, value in batch.items()} for batch in state["batches"]
+        ]
+        self._previous = _unpacked(state["previous"])
+        if state["last"] is not None:
+            self.fetched.put(_unpacked(state["last"]))
+
+    def aside(self, is_aside):
+        """Whether what happens to the sums is taken back afterwards."""
+        self._is_aside = is_aside
+
+
+def _packed(sums):
+    # As texts: JSON has no `nan`, and every digit counts.
+    return None if sums is None else {name: [float(value).hex() for value in pair] for name, pair in sums.items()}
+
+
+def _unpacked(sums):
+    return None if sums is None else {name: tuple(map(float.fromhex, pair)) for name, pair in sums.items()}
+
+
+def _difference(before, now):
+    """Values of one batch, by the sums before and behind it."""
+    found = {}
+    for name, (total, count) in (now or {}).items():
+        if before is None:
+            break
+        total_before, count_before = before.get(name, (0.0, 0.0))
+        if count > count_before:
+            found[name] = (total - total_before) / (count - count_before)
+    return found
+
+
+class _Batches:
+    """Whether sums are kept for each batch: somebody is told the metrics of batches."""
+
+    are_kept = False
+
+    def keep(self):
+        """They are, from now on."""
+        self.are_kept = True
+
+    def own_values(self, reported):
+        """What batches of a step have, in the place of what they report.
+
+        Args:
+            reported: `(identity, {name: value})` of each training call of the step.
+
+        Returns:
+            A list of numbers in the same order, NaN for those that are as they were reported; None if all are.
+        """
+        calls_of = {}
+        for identity, _ in reported:
+            calls_of[identity] = calls_of.get(identity, 0) + 1
+        own = {identity: _HELD[identity].take_own() for identity in calls_of if identity in _HELD}
+        own = {identity: iter(values) for identity, values in own.items() if len(values) == calls_of[identity]}
+        found, is_any = [], False
+        for identity, values in reported:
+            of_call = next(own[identity]) if identity in own else {}
+            is_any = is_any or bool(of_call)
+            found.extend(of_call.get(name, float("nan")) for name in values)
+        return found if is_any else None
+
+
+_BATCHES = _Batches()
+
+
+def _step_ends():
+    """The last batch of a step was trained: tells what it has of the metrics of each model."""
+    calls = recorder.CALLS
+    reported = {}
+    for identity, name, value in calls.trial.last_values():
+        if identity in _HELD:
+            reported.setdefault(identity, {})[name] = value
+    for identity, values in reported.items():
+        _HELD[identity].step_ends(calls, identity, values)
+
+
+def prepare(calls):
+    """Has the sums looked at when steps end, and their state kept in checkpoints."""
+    # Keras 2 and tf.keras may both be there.
+    if _step_ends in calls.at_step_end:
+        return
+    calls.at_step_end.append(_step_ends)
+    calls.own_values = _BATCHES
+    if calls.keeps_batches:
+        _BATCHES.keep()
+    calls.state_providers.append(("step metrics", _State()))
+
+
+# -- what happens to the sums ------------------------------------------------------------------------------------------
+
+_TRAIN_FUNCTIONS = ("train_function", "_fit_function")
+
+
+def of(model):
+    """The accumulators of a model, of each function that trains it."""
+    functions = [getattr(model, name, None) for name in _TRAIN_FUNCTIONS]
+    held = [getattr(function, "accumulators", None) for function in functions]
+    return [one for one in held if one is not None]
+
+
+def epoch_begins(model):
+    """An epoch of training begins, and so the sums are 0; where the reset itself is not seen."""
+    found = of(model)
+    for held in found:
+        held.reset()
+    if not found and model is not None:
+        _RESET.add(model)
+
+
+def tested(model):
+    """A test call of the model was made."""
+    _RESET.discard(model)
+    for held in of(model):
+        held.tested()
+
+
+@binding
+def reset_metrics(original):
+    """`Model.reset_metrics`: a piece ends. The framework's writes are not the script's: nothing in it is recorded."""
+
+    def reset(model, *args, **kwargs):
+        for held in of(model):
+            held.reset()
+        with recorder.CALLS.unrecorded():
+            return original(model, *args, **kwargs)
+
+    return reset
+
+
+@contextlib.contextmanager
+def aside(model):
+    """Within it what happens to the sums of a model is taken back at the end."""
+    found = of(model)
+    for held in found:
+        held.aside(True)
+    try:
+        yield
+    finally:
+        for held in found:
+            held.aside(False)
+
+
+class _State:
+    """A provider of state for checkpoints: that of all accumulators, by the numbers of their models."""
+
+    def capture(self):
+        """No tensors, and what belongs to the running steps."""
+        return [], {str(held.number): held.state() for held in _HELD.values() if held.is_in_use()}
+
+    def restore(self, _tensors, state):
+        """Puts that back."""
+        for held in _HELD.values():
+            held.restore((state or {}).get(str(held.number)))
