@@ -156,8 +156,9 @@ class Files:
         replace_in_os("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
             replace_in_os(name, in_place, self._note_of_rename(getattr(os, name)))
-        for name in ("remove", "unlink", "rmdir"):
+        for name in ("remove", "unlink"):
             replace_in_os(name, in_place, self._note_remove)
+        replace_in_os("rmdir", in_place, self._note_rmdir)
         replace_in_os("symlink", in_place, self._note_symlink)
         replace_in_os("link", in_place, self._note_link)
         replace_in_os("truncate", in_place, self._note_truncate)
@@ -241,8 +242,18 @@ class Files:
         self.making(_at(path, dir_fd))
         return NotImplemented
 
+    # What is going to fail changes nothing, and is not noted: a line in the wrong order would be taken back in it.
+
     def _note_remove(self, path=None, *args, dir_fd=None, **kwargs):
-        self.removing(_at(path, dir_fd))
+        path = _absolute(_at(path, dir_fd))
+        if path is not None and not _is_folder(path):
+            self.removing(path)
+        return NotImplemented
+
+    def _note_rmdir(self, path=None, *args, dir_fd=None, **kwargs):
+        path = _absolute(_at(path, dir_fd))
+        if path is not None and _is_empty_folder(path):
+            self.removing(path)
         return NotImplemented
 
     def _note_symlink(self, src=None, dst=None, *args, dir_fd=None, **kwargs):
@@ -414,7 +425,10 @@ class Files:
             if not known and not os.path.lexists(path):
                 self._announce("created", path, given)
             return
-        if not stat.S_ISREG(found.st_mode) or ("removed" in known and path not in self._withdrawn):
+        if not stat.S_ISREG(found.st_mode):
+            return
+        if "removed" in known and path not in self._withdrawn:
+            self._keep_unremoved(path, known["removed"])
             return
         if _ABSENT.intersection(known) and (found.st_dev, found.st_ino) not in self._inodes:
             return
@@ -519,6 +533,11 @@ class Files:
         self._say_cause(f"the script removes `{places.display_path(path)}`, which was there before ({why})")
         return False
 
+    def _keep_unremoved(self, path, number):
+        """A removal has failed, and what is kept is the file itself, which is about to be changed."""
+        if self._ledger is not None and self._ledger.is_open() and self._ledger.is_kept_itself(path, number):
+            self._keep(lambda ledger: ledger.keep(path, number, is_copied=True), path)
+
     def _say_cause(self, cause, is_repeatable=False):
         """Says why the run cannot be resumed exactly; once the trial has begun."""
         if self.calls is None or not self.calls.begun:
@@ -551,7 +570,11 @@ class Files:
         if os.path.lexists(target) and os.path.samestat(os.lstat(source), os.lstat(target)):
             # Nothing is done to two names of one file.
             return
-        is_folder = os.path.isdir(source) and not os.path.islink(source)
+        is_folder = _is_folder(source)
+        if _is_in(target, source) or not os.path.isdir(os.path.dirname(target)):
+            return
+        if os.path.lexists(target) and (_is_folder(target) != is_folder or (is_folder and not _is_empty_folder(target))):
+            return
         is_new = target not in self._noted and not os.path.lexists(target)
         if is_folder:
             self._move_folder(source, target, is_new)
@@ -749,7 +772,8 @@ class Files:
 
     def writes(self, path):
         """Whether the script has written the file of this absolute path, or the trial has."""
-        return path in self._written or path in self._noted or self._is_of_trial(path)
+        found = self._followed(path)
+        return found in self._written or found in self._noted or self._is_of_trial(found)
 
     def written_paths(self):
         """The files that the script has written, in its recorded calls too."""
@@ -861,6 +885,17 @@ def _path_of(descriptor):
     except OSError:
         return None
     return path if path.startswith("/") and os.path.lexists(path) else None
+
+
+def _is_folder(path):
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _is_empty_folder(path):
+    try:
+        return _is_folder(path) and not os.listdir(path)
+    except OSError:
+        return False
 
 
 def _is_in(path, folder):

@@ -319,6 +319,10 @@ class Ledger:
         if not os.path.lexists(self._place("originals", number)) and os.path.lexists(path):
             self.keep(path, number, is_copied=is_copied)
 
+    def is_kept_itself(self, path, number):
+        """Whether what is kept is what the path names."""
+        return _is_same(path, self._place("originals", number))
+
     def _make_originals(self):
         _make_folders(os.path.join(self._directory, "originals"))
 

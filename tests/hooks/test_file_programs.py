@@ -31,7 +31,7 @@ from py_hooks.advice import ledger as ledger_module
 hypothesis = pytest.importorskip("hypothesis", reason="only the stacks without a framework have hypothesis")
 from hypothesis import strategies  # noqa: E402
 
-PROGRAMS = int(os.environ.get("PEDL_FILE_PROGRAMS", "20"))
+PROGRAMS = int(os.environ.get("PEDL_FILE_PROGRAMS", "15"))
 REFUSED = 77
 SEED = int(os.environ.get("PEDL_FILE_PROGRAMS_SEED", "27"))
 

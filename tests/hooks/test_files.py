@@ -402,3 +402,21 @@ def test_names_of_temporary_files_are_those_of_the_first_time(start, tmp_path):
     start(script)
     assert (tmp_path / "names").read_text() == names
     assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_what_failed_changed_nothing(start, tmp_path):
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    (tmp_path / "file").write_text("1")
+    script = """
+import shutil
+for call in (lambda: os.unlink('in'), lambda: os.rename('in', 'file')):
+    try: call()
+    except OSError: pass
+with open('file') as file: assert file.read() == '1'
+open('file', 'w').write('2')
+shutil.rmtree('in')
+"""
+    start(script, dies=True)
+    start(script)
+    assert (tmp_path / "file").read_text() == "2"
+    assert not (tmp_path / "in").exists()
