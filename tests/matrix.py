@@ -60,7 +60,8 @@ def undisturbed_in(cell):
 def busy():
     """Within it each processor has something else to do, too."""
     commands = [[sys.executable, "-c", "while True: pass"]] * (os.cpu_count() or 1)
-    others = [subprocess.Popen(command, preexec_fn=support.die_with_parent) for command in commands]
+    # As support.py starts what it starts.
+    others = [subprocess.Popen(command, preexec_fn=support.die_with_parent) for command in commands]  # noqa: PLW1509
     try:
         yield
     finally:
