@@ -64,6 +64,26 @@ def sources_of(tags):
     return [name for name, those in SOURCES.items() if not those or not set(those).isdisjoint(tags)]
 
 
+# What `cargo dev matrix` tries besides: with these, sources of items have no workers, threads and processes.
+_PRODUCT = {
+    "own-generators-0": [],
+    "own-generators-3": [],
+    "own-generators-processes-2": [],
+    "images-0": [],
+    "images-3": [],
+    "images-processes-2": [],
+    "generator-3": ["keras2", "generation", "tfkeras"],
+    "generator-processes-2": ["keras2", "generation", "tfkeras"],
+}
+
+
+def product_of(tags):
+    """Each source that a stack has, with each kind of workers, by its tags."""
+    if ONLY_PIPELINES in tags:
+        return sources_of(tags)
+    return sources_of(tags) + [name for name, those in _PRODUCT.items() if not those or not set(those).isdisjoint(tags)]
+
+
 # Single features of a model or of its training: the stacks that have them in `cargo dev matrix`, and their source.
 _BOTH = ("keras2-tensorflow1", "keras3-jax")
 FEATURES = {
@@ -88,6 +108,10 @@ def cell_of(name):
     if name in FEATURES:
         return FEATURES[name][1], ["--feature", name]
     return name, []
+
+
+# What scripts/everything_*.py draw without a seed, whatever theirs is.
+_UNSEEDED = "next of numpy.random.default_rng()"
 
 
 class DidNotEnd(Exception):
@@ -171,6 +195,28 @@ class Cell:
         assert may_converge or not problem, problem
         return undisturbed
 
+    def again(self, undisturbed):
+        """Another training that nobody kills, in a trial of its own; returns what is other than in the first, a text, or None.
+
+        Without a seed of the script's it has that of the first trial. What draws without a seed is not compared then.
+        """
+        run = self._run("again")
+        is_seeded = "none" not in self._arguments
+        if not is_seeded:
+            self._take_seed(run, undisturbed)
+        ended = run.start().wait()
+        if ended.code != 0:
+            raise DidNotEnd(ended)
+        pairs = list(zip(undisturbed.hashes, ended.hashes))
+        if is_seeded:
+            pairs = [pair for pair in pairs if not pair[0].startswith(_UNSEEDED)]
+        different = [f"{now}, not {then}" for then, now in pairs if now != then]
+        return "; ".join(different) or None
+
+    def _take_seed(self, run, undisturbed):
+        run.trial.directory.mkdir(parents=True)
+        shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
+
     def killed(self, name, undisturbed, at_bytes=False, pace=0):
         """A training to be killed; nothing is started yet.
 
@@ -186,8 +232,7 @@ class Cell:
             at_byte = kill_at_byte.KillAtByte(self.directory / f"{name}.control", trials)
             environment.update(at_byte.environment)
         run = self._run(name, environment)
-        run.trial.directory.mkdir(parents=True)
-        shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
+        self._take_seed(run, undisturbed)
         return Killed(run, undisturbed, at_byte)
 
     def _run(self, name, environment=None):

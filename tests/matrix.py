@@ -4,7 +4,9 @@ Started by `cargo dev matrix` with the Python of a stack. A cell is a source of 
 with a seed or without any, under `--exact`:
 
 1. A training is left in peace: what the others are compared with. One that `--exact` refuses has its cause in the table.
-2. Another one is killed: every process at once, three times within one epoch, each time after a checkpoint of that
+2. Another trial is left in peace, on processors that others are busy on: it has to end with the same hashes. Where the
+   script sets a seed it is a trial with a seed of its own.
+3. Another one is killed: every process at once, three times within one epoch, each time after a checkpoint of that
    epoch; then only the process that trains, in the second fit, where the supervisor goes on by itself; then every process
    again, at a random moment. It has to end with the hashes of the first, and may compute only what it has to.
 
@@ -14,8 +16,10 @@ A cell that is in the file of results is not run again.
 """
 
 import argparse
+import contextlib
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,6 +54,20 @@ def undisturbed_in(cell):
         if error.ended.code != REFUSED:
             raise
         raise Refused(_CAUSE.search(error.ended.stderr).group(1)) from None
+
+
+@contextlib.contextmanager
+def busy():
+    """Within it each processor has something else to do, too."""
+    commands = [[sys.executable, "-c", "while True: pass"]] * (os.cpu_count() or 1)
+    # As support.py starts what it starts.
+    others = [subprocess.Popen(command, preexec_fn=support.die_with_parent) for command in commands]  # noqa: PLW1509
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def kill_in_one_epoch(training, batches_per_epoch, epochs):
@@ -93,6 +111,11 @@ def run_cell(cell, dice):
         undisturbed = undisturbed_in(cell)
     except Refused as refused:
         return {"outcome": f"cause: {refused}", "kills": 0, "in_one_epoch": 0, "batches": 0}
+    with busy():
+        different = cell.again(undisturbed)
+    if different:
+        outcome = f"FAILED: two trials that nobody disturbed differ: {different}"
+        return {"outcome": outcome, "kills": 0, "in_one_epoch": 0, "batches": undisturbed.batches}
     per_epoch = undisturbed.first_fit // undisturbed.first_epochs
     training = cell.killed("killed", undisturbed, pace=PACE)
     kills, found = kill_in_one_epoch(training, per_epoch, undisturbed.first_epochs)
@@ -115,7 +138,7 @@ def main():
     arguments = parser.parse_args()
 
     tags = os.environ.get("PEDL_STACK_TAGS", "").split()
-    names = arguments.cell or everything.sources_of(tags) + everything.features_of(arguments.stack)
+    names = arguments.cell or everything.product_of(tags) + everything.features_of(arguments.stack)
     done = everything.read_results(arguments.results)
     print(COLUMNS.format("cell", "", "kills", "in one", "batches", "outcome"))
     for name in names:

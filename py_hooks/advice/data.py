@@ -129,6 +129,8 @@ class Items:
             self._is_probed = True
             if not _was_probed(self._source(), self.in_processes):
                 self._probe(ahead)
+                # Threads of this pass have begun nothing yet.
+                self._at_begin = None
         recorder.CALLS.looked()
 
     def begin_anew(self):

@@ -55,7 +55,7 @@ def causes(monkeypatch, native):
 def items(request, monkeypatch, causes):
     """Items that are built by the thread that asks, or by two workers."""
     monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
-    return Items(Dataset(), (1,), workers=request.param)
+    return Items(Dataset(), (1,), workers=request.param, probes=False)
 
 
 class _NoStream:
@@ -119,7 +119,7 @@ def test_a_pass_that_has_not_begun_stays_for_the_next_epoch(items, causes):
 def test_what_a_dropped_pass_still_builds_is_done_before_an_epoch_ends(monkeypatch, causes):
     monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
     dataset = Dataset()
-    items = Items(dataset, (1,), workers=2)
+    items = Items(dataset, (1,), workers=2, probes=False)
     items_pass = SequencePass(items, 0, range(6), ahead=2)
     for _ in range(2):
         dataset.let.release()
@@ -163,7 +163,7 @@ def test_a_replay_builds_as_many_ahead_as_were(monkeypatch, causes, taken):
     built = []
     for replaying in (False, True):
         monkeypatch.setattr(recorder.CALLS, "replaying", replaying)
-        items = Items(Counting(), (1,), workers=1)
+        items = Items(Counting(), (1,), workers=1, probes=False)
         items_pass = SequencePass(items, 0, range(20), ahead=4)
         for _ in range(taken):
             items_pass.skip() if replaying else next(items_pass)

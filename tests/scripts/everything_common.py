@@ -21,10 +21,17 @@ SOURCES = [
     "sequence-3",
     "processes-2",
     "own-generators",
+    "own-generators-0",
+    "own-generators-3",
+    "own-generators-processes-2",
     "generator-0",
     "generator-1",
+    "generator-3",
+    "generator-processes-2",
     "images",
+    "images-0",
     "images-3",
+    "images-processes-2",
     "tf-data",
     "train-on-batch",
 ]
@@ -293,6 +300,11 @@ class Training:
             return generate(images, labels)
         return make_pipeline(images, labels, self.arguments.seed)
 
+    def validation_source(self):
+        """What a fit is validated on: arrays, where processes build the images that it is trained on."""
+        is_of_arrays = self.arguments.source.startswith("images-processes")
+        return self.validation if is_of_arrays else self.make_source(*self.validation)
+
     def fit_source(self, settings):
         """A fit on the two sources."""
         train, validation = self.sources
@@ -347,7 +359,7 @@ class Training:
         }
         if not source.startswith("arrays"):
             # A generator, and a pipeline, go on in the second fit.
-            self.sources = self.sources or (self.make_source(*self.data), self.make_source(*self.validation))
+            self.sources = self.sources or (self.make_source(*self.data), self.validation_source())
             if source.startswith("generator"):
                 settings.update(steps_per_epoch=steps, validation_steps=validation_steps)
             return self.fit_source(settings).history
@@ -424,7 +436,7 @@ class TrainingOfKeras2(Training):
 
     def make_source(self, images, labels):
         source = self.arguments.source
-        if source == "own-generators":
+        if source.startswith("own-generators"):
             return self.images_with_generators(images, labels)
         if source.startswith("images"):
             images_of = self.keras.preprocessing.image.ImageDataGenerator(**augmentation)
@@ -436,4 +448,4 @@ class TrainingOfKeras2(Training):
     def worker_settings(self):
         """How many workers the fit has, and whether they are processes."""
         kind, _, number = self.arguments.source.rpartition("-")
-        return {"workers": int(number) if number.isdigit() else 1, "use_multiprocessing": kind == "processes"}
+        return {"workers": int(number) if number.isdigit() else 1, "use_multiprocessing": kind.endswith("processes")}

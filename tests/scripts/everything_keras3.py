@@ -80,14 +80,16 @@ class Training(common.Training):
         kind, _, number = arguments.source.rpartition("-")
         if kind in ("sequence", "processes"):
             return Images(images, labels, int(number), in_processes=kind == "processes")
-        if arguments.source == "own-generators":
-            return ImagesWithGenerators(images, labels)
+        in_processes = kind.endswith("-processes")
+        if arguments.source.startswith("own-generators"):
+            return ImagesWithGenerators(images, labels, int(number) if number.isdigit() else 1, in_processes)
         if arguments.source.startswith("images"):
             from keras.src.legacy.preprocessing.image import ImageDataGenerator
 
             images_of = ImageDataGenerator(**common.augmentation)
             iterator = images_of.flow(images, labels, common.batch_size, seed=arguments.seed)
             iterator.workers = int(number) if kind else 1
+            iterator.use_multiprocessing = in_processes
             return iterator
         return common.Training.make_source(self, images, labels)
 
