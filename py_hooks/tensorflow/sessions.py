@@ -305,8 +305,7 @@ def run(original):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if calls.depth:
-            if calls.is_child and known.effects(fetch_list + target_list, _fed(feed_dict)[0]).trains:
-                forks.trains(calls.trial)
+            _look_in_child(calls, known, fetch_list + target_list, feed_dict)
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         tensors, values = _fed(feed_dict)
         effects = known.effects(fetch_list + target_list, tensors)
@@ -339,6 +338,12 @@ def run(original):
         return _admit(calls, session, effects, fetch_list, tensors, values, live, pull)
 
     return do_run
+
+
+def _look_in_child(calls, known, fetches, feed_dict):
+    """Says of a forked child that it trains, if this run does."""
+    if calls.is_child and known.effects(fetches, _fed(feed_dict)[0]).trains:
+        forks.trains(calls.trial)
 
 
 def _outputs_of(calls, session, training, target_list, fetch_list, tensors):
