@@ -8,6 +8,7 @@ whether the original was entered is counted, and what it returned is kept until 
 Three cases cannot go on, and end with exit code 70: `--exact` was given; calls of a replay were answered, so that the models
 do not hold what they should; or the mistake has ended the library's own loop, as one in an iterator of ours does.
 """
+import functools
 import linecache
 import os
 import re
@@ -105,7 +106,8 @@ def outcome(error, entered, kept, again, original):
 def method(call):
     """Guards `__call__` of a compute function, which keeps by itself what `watched` does; see `ComputeFunction`."""
 
-    def __call__(self, *args, **kwargs):
+    @functools.wraps(call)
+    def guarded(self, *args, **kwargs):
         kept = self.kept
         entered = kept[0]
         try:
@@ -120,8 +122,7 @@ def method(call):
         kept[1] = None
         return result
 
-    __call__.__doc__ = call.__doc__
-    return __call__
+    return guarded
 
 
 def run(function, *args):
@@ -216,7 +217,7 @@ def what(error):
     if not ours:
         return said
     code, number = ours[-1]
-    return "{} at py_hooks/{}:{}".format(said, code.co_filename[len(_OURS):], number)
+    return f"{said} at py_hooks/{code.co_filename[len(_OURS):]}:{number}"
 
 
 def step_aside(error):

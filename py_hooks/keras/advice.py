@@ -72,10 +72,8 @@ def _batch_call(name, attribute, keeping=None):
         def entry(model, *args, **kwargs):
             calls = recorder.CALLS
             if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
-                if calls.is_child and name == "train_on_batch":
-                    forks.trains(calls.trial)
-                if calls.replaying and not calls.is_child:
-                    return _replayed_in_a_loop(keeping or attribute, original, model, args, kwargs)
+                if calls.replaying or calls.is_child:
+                    return _not_recorded(calls, name, keeping or attribute, original, model, args, kwargs)
                 return original(model, *args, **kwargs)
             function = getattr(model, attribute if keeping is None or _resets(args, kwargs) else keeping, None)
             if not getattr(function, "answers_batches", False) or calls.replaying:
@@ -109,8 +107,15 @@ def _resets(args, kwargs):
     return kwargs.get("reset_metrics", given)
 
 
-def _replayed_in_a_loop(attribute, original, model, args, kwargs):
-    """A call that the framework's loop makes, in a replay: with a batch that was not built there is nothing to do."""
+def _not_recorded(calls, name, attribute, original, model, args, kwargs):
+    """A call that the framework's loop makes, in a replay: with a batch that was not built there is nothing to do.
+
+    And one in a forked child, which says that it trains.
+    """
+    if calls.is_child:
+        if name == "train_on_batch":
+            forks.trains(calls.trial)
+        return original(model, *args, **kwargs)
     if args and isinstance(args[0], SkippedBatch):
         return getattr(model, attribute).answer_skipped(args[0])
     return original(model, *args, **kwargs)

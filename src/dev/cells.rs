@@ -118,7 +118,8 @@ fn summary_of_names(results: &str, order: &[&str]) -> Result<String> {
         let names = by_stack.entry(place.unwrap_or(order.len())).or_default();
         names.insert(name, line.outcome);
     }
-    let mut text = String::from("| stack | cells | exact | declined | not under python | failed |\n");
+    let mut text =
+        String::from("| stack | cells | exact | declined | not under python | failed |\n");
     text += "|---|---|---|---|---|---|\n";
     for (place, names) in &by_stack {
         let stack = order.get(*place).copied().unwrap_or("?");
@@ -126,7 +127,12 @@ fn summary_of_names(results: &str, order: &[&str]) -> Result<String> {
             let is_it = |found: &&String| found.starts_with(outcome);
             names.values().filter(is_it).count().to_string()
         });
-        let _ = writeln!(text, "| {stack} | {} | {} |", names.len(), counts.join(" | "));
+        let _ = writeln!(
+            text,
+            "| {stack} | {} | {} |",
+            names.len(),
+            counts.join(" | ")
+        );
     }
     for (place, names) in &by_stack {
         let stack = order.get(*place).copied().unwrap_or("?");

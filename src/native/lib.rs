@@ -34,6 +34,9 @@ fn _pedl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pool::ThreadTasks>()?;
     module.add_class::<pool::ThreadTask>()?;
     module.add_function(wrap_pyfunction!(types::type_modified, module)?)?;
-    module.add("Panic", module.py().get_type::<pyo3::panic::PanicException>())?;
+    module.add(
+        "Panic",
+        module.py().get_type::<pyo3::panic::PanicException>(),
+    )?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -47,7 +47,8 @@ SHAPES = [(8,), (6, 8), (6, 6, 4), (4, 4, 4, 4), (3, 4, 4, 4, 4)]
 # What is needed though it has a default, by the name of the class.
 NEEDED = {
     "CategoryEncoding": {"num_tokens": 10}, "Discretization": {"bin_boundaries": [0.3, 0.6]},
-    "GroupNormalization": {"groups": 2}, "IntegerLookup": {"vocabulary": [1, 2, 3]}, "ModelCheckpoint": {"save_weights_only": True},
+    "GroupNormalization": {"groups": 2}, "IntegerLookup": {"vocabulary": [1, 2, 3]},
+    "ModelCheckpoint": {"save_weights_only": True},
 }
 # What a layer is called with besides.
 STATES = {"GRUCell": 1, "SimpleRNNCell": 1, "LSTMCell": 2}
@@ -114,7 +115,7 @@ def layer_model(name):
                 return keras.models.Model(inputs if count > 1 else inputs[0], out), [shape] * count, bool(kinds)
             except DoesNotRun:
                 raise
-            except Exception as error:  # noqa: BLE001 - another shape may do
+            except Exception as error:
                 problem = problem or error
     raise DoesNotRun("%s: %.120s" % (type(problem).__name__, str(problem).strip().replace("\n", " ")))
 
@@ -230,7 +231,7 @@ def main():
             said = train(kind, name)
         except DoesNotRun as error:
             said = "does not run: %s" % error
-        except Exception as error:  # noqa: BLE001 - it is Keras that says so, under python too
+        except Exception as error:
             said = "does not run: %s: %.120s" % (type(error).__name__, str(error).strip().replace("\n", " "))
         print("cell %s %s" % (cell, said), flush=True)
         keras.backend.clear_session()
