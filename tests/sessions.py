@@ -5,7 +5,8 @@ or scripts/unordered.py:
 
 1. A training is left in peace: what the others are compared with. One that `--exact` refuses has its cause in the table,
    and all of the following goes without it and without a comparison: it has to come to its end. One of
-   scripts/unordered.py, in which ops race, is left in peace twice more, once beside processes that take all of the CPUs; it has no part 3.
+   scripts/unordered.py, in which ops race, is left in peace twice more, once beside processes that take all of the CPUs;
+   it has no part 3.
 2. Another one is killed at calls that are drawn at random, every process at once, and started again.
 3. Another one has at each start 60 % of the time that the first took, start of Python and imports included; then it is
    killed. It has to come to its end nevertheless.
