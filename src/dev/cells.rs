@@ -83,7 +83,10 @@ const SESSIONS: Program = Program {
     name: "sessions",
     scripts: &[("sessions", "session_loops.py")],
     options: &["kind", "kills"],
-    files: &["tests/scripts/session_loops.py"],
+    files: &[
+        "tests/scripts/session_loops.py",
+        "tests/scripts/unordered.py",
+    ],
     is_shared: false,
 };
 
