@@ -120,7 +120,7 @@ def test_a_copy_goes_on_identically(script_run, tmp_path, way):
     trial = elsewhere / run.trial.directory.relative_to(run.directory)
     if way == "snapshot":
         shutil.rmtree(str(trial))
-        command = [support.PEDL_RUN, "--pedl", "checkpoint", "snapshot", run.trial.directory, trial]
+        command = [support.executable(), "--pedl", "checkpoint", "snapshot", run.trial.directory, trial]
         subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True)
     assert (trial / "latest").is_symlink() == (way == "snapshot")
     copy = support.ScriptRun(elsewhere, SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})

@@ -54,9 +54,9 @@ def _difference(calls, name, recorded, now):
     edited = [key for key in different if key.startswith(_FILE) and key in recorded and key in now]
     what = "a file of the script was edited" if edited else f"`{name}` is given something else"
     lines = [f"the replay differs from the record: {what}"]
-    if name is not None:
-        place = ":".join(map(str, places.user_place(2)))
-        lines.append(f"  call {calls.trial.position} of the run, `{name}`, at {place}")
+    place = ":".join(map(str, places.user_place(2)))
+    where = "before the first call of the run" if name is None else f"call {calls.trial.position} of the run, `{name}`"
+    lines.append(f"  {where}, at {place}")
     for key in sorted(different, key=lambda key: key not in edited):
         lines.append("  {}: recorded {}, now {}".format(key, recorded.get(key, "none"), now.get(key, "none")))
     lines.append("  the run was stopped; the checkpoint and the log are kept")
