@@ -28,8 +28,8 @@ class _Process:
         self._output = None
         self._files = None
         self._offer = None
-        # A command that the script has started, and that is python.
-        self._child = None
+        # Pythons that the script has started before it trained.
+        self._children = None
         self.clock = None
         self._urandom = os.urandom
         # Those of the script, in their order; None where there are none.
@@ -147,19 +147,34 @@ class _Process:
         recorder = sys.modules.get("py_hooks.advice.calls")
         return recorder is not None and recorder.CALLS is not None and recorder.CALLS.begun
 
-    def tell_of_child(self, command):
-        """The script runs python, and has trained nothing: where that stays so, it is told at the end what to run instead."""
-        if self._child is None and not self.has_begun():
+    def environment_of_child(self, command, environment):
+        """The environment for a python that the script runs before it trains, or None for the one that it would have.
+
+        The child says whether it imports a framework; if nothing is trained here, that is said at the end.
+
+        Args:
+            command: what it runs, as one types it.
+            environment: what the script gives it; None for that of this process.
+        """
+        if self.has_begun() or any(isinstance(name, bytes) for name in environment or ()):
+            return environment
+        from py_hooks.advice import python_children
+
+        if self._children is None:
             import atexit
 
-            self._child = command
-            atexit.register(self._tell_of_child, os.getpid())
+            self._children = python_children.Children()
+            atexit.register(self._tell_of_children, os.getpid())
+        return self._children.environment_of(command, os.environ if environment is None else environment)
 
-    def _tell_of_child(self, pid):
-        if os.getpid() != pid or self.has_begun():
+    def _tell_of_children(self, pid):
+        if os.getpid() != pid:
             return
-        what = f"nothing was trained in this process; it ran `{self._child}`, where nothing is intercepted"
-        hint = f"run `pedl-run {self._child}` in its place, and what trains there has checkpoints"
+        command = self._children.end()
+        if command is None or self.has_begun() or hasattr(sys, "last_value"):
+            return
+        what = f"nothing was trained in this process; `{command}`, which it ran, imports a framework, and is not intercepted"
+        hint = f"run `pedl-run {command}` in its place: what it trains has checkpoints then"
         if self.trial.exact:
             self.trial.log_error(f"`--exact` was given, and {what}", hint)
             os._exit(77)

@@ -44,7 +44,7 @@ MAX_BYTES = 64 << 20
 _NO_PROCESS = (1 << 22) + 1
 
 # Positions of what `Popen.__init__` passes to `_execute_child` behind `args`, the same in all versions.
-_CWD, _SHELL = 4, 8
+_CWD, _ENV, _SHELL = 4, 5, 8
 _STDIN_READ, _STDIN_WRITE, _STDOUT_READ, _STDOUT_WRITE, _STDERR_READ, _STDERR_WRITE = range(9, 15)
 
 # What separates words for a shell, and options from their values.
@@ -521,7 +521,7 @@ def watch_subprocess(module, process):
         if command is None:
             script = _python_script(args)
             if script is not None:
-                process.tell_of_child(script)
+                rest = (*rest[:_ENV], process.environment_of_child(script, rest[_ENV]), *rest[_ENV + 1:])
             return start_child(popen, args, *rest)
         popen._pedl_command = command
         command.popen = weakref.ref(popen)

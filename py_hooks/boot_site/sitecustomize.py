@@ -2,6 +2,8 @@
 
 The host puts this directory first on PYTHONPATH, so `site` imports this file before the script. It
 
+(A python that the script starts is booted by it too, only to see what it imports.)
+
 1. takes the launch message out of the environment, and itself out of `sys.path` and PYTHONPATH, so
    that no child process boots a trial of its own;
 2. starts the interceptions;
@@ -30,6 +32,10 @@ def _boot():
         from py_hooks import host
 
         host.start(launch)
+    elif "PEDL_CHILD_MARK" in os.environ:
+        from py_hooks.advice import python_children
+
+        python_children.watch()
 
 
 _boot()

@@ -603,7 +603,7 @@ mod tests {
         // A replay clears the averages at the end of a step.
         averages.clear();
         train(&mut averages, 3.0);
-        let of = |loss| vec![("loss".to_owned(), loss)];
+        let of = |loss| (identity, vec![("loss".to_owned(), loss)]);
         assert_eq!(averages.take_calls(), [of(2.0), of(3.0)]);
         assert!(averages.take_calls().is_empty());
     }

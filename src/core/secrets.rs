@@ -166,13 +166,12 @@ fn span(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
 /// The value that begins at a place: what is in quotes, or goes on to what separates values.
 fn value_at(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
     let rest = &text[at..];
-    let (at, length) = match rest.chars().next()? {
-        quote @ ('"' | '\'') => (at + 1, rest[1..].find(quote)?),
-        _ => {
-            let ends = ['&', ';', ',', '"', '\'', '`', ')', '}', ']'];
-            let end = rest.find(|c: char| c.is_whitespace() || ends.contains(&c));
-            (at, end.unwrap_or(rest.len()))
-        }
+    let (at, length) = if let quote @ ('"' | '\'') = rest.chars().next()? {
+        (at + 1, rest[1..].find(quote)?)
+    } else {
+        let ends = ['&', ';', ',', '"', '\'', '`', ')', '}', ']'];
+        let end = rest.find(|c: char| c.is_whitespace() || ends.contains(&c));
+        (at, end.unwrap_or(rest.len()))
     };
     let is_done = text[at..].starts_with(REDACTED.trim_end_matches(']'));
     (length > 0 && !is_done).then(|| at..at + length)

@@ -162,9 +162,7 @@ fn python(
         again: Some(Again {
             supervisor: start.supervisor,
             start: (START_VARIABLE.to_owned(), start_text.clone()),
-            boot_site: interpreter
-                .boots_from_path()
-                .then(|| library.boot_site()),
+            boot_site: interpreter.boots_from_path().then(|| library.boot_site()),
         }),
         ..launch.clone()
     };

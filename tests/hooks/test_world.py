@@ -57,7 +57,7 @@ if not os.path.exists("trial/trial.json"):
     with open("trial/trial.json", "w") as file:
         file.write('{{"created": "2026-01-01T00:00:00.000Z"}}')
 made.begin()
-process = types.SimpleNamespace(tell_of_child=lambda command: None)
+process = types.SimpleNamespace(environment_of_child=lambda command, environment: environment)
 journal = commands.attach(trial, calls)
 commands.watch_subprocess(subprocess, process)
 commands.watch_os(in_place)

@@ -50,6 +50,7 @@ fn launch(trial_dir: &Path) -> Launch {
         attempt: 0,
         library: "/library".into(),
         mode: "embed".to_owned(),
+        again: None,
     }
 }
 

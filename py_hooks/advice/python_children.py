@@ -1,0 +1,58 @@
+"""Pythons that the script starts before it trains: whether one of them imports a framework, which nothing intercepts there.
+
+A driver script runs `python train.py` and trains nothing itself. Such a child boots by the site of pedl-run (`boot_site`), says by a file
+that it imports a framework, and is in all else the python that it would be.
+"""
+import os
+import sys
+
+VARIABLE = "PEDL_CHILD_MARK"
+
+_FRAMEWORKS = frozenset(["keras", "tensorflow", "torch", "jax", "tf_keras"])
+# Beside `py_hooks`, where the executable lays them out (`src/library.rs`).
+_BOOT_SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "boot")
+
+
+class Children:
+    """Those of this process."""
+
+    def __init__(self):
+        self._commands = {}
+
+    def environment_of(self, command, environment):
+        """The environment for one of them."""
+        import tempfile
+
+        mark = os.path.join(tempfile.gettempdir(), f"pedl-child-{os.getpid()}-{len(self._commands)}")
+        self._commands[mark] = command
+        paths = [_BOOT_SITE, environment.get("PYTHONPATH")]
+        return dict(environment, PYTHONPATH=os.pathsep.join(path for path in paths if path), **{VARIABLE: mark})
+
+    def end(self):
+        """The first command that has imported a framework; None if none has."""
+        found = [mark for mark in self._commands if os.path.exists(mark)]
+        for mark in found:
+            os.unlink(mark)
+        return self._commands[found[0]] if found else None
+
+
+class _Finder:
+    """Finds nothing: sees what is imported."""
+
+    def __init__(self, mark):
+        self._mark = mark
+        self._pid = os.getpid()
+
+    def find_spec(self, name, path=None, target=None):
+        """The import system's question."""
+        if name in _FRAMEWORKS:
+            sys.meta_path.remove(self)
+            if os.getpid() == self._pid:
+                os.close(os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def watch():
+    """In the child: has it said that a framework is imported."""
+    mark = os.environ.pop(VARIABLE, None)
+    if mark is not None:
+        sys.meta_path.insert(0, _Finder(mark))
