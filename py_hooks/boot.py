@@ -63,9 +63,14 @@ class _Process:
             self._output.watch_descriptors(self.in_place)
         return self._output
 
-    def give_output_back_last(self, module):
-        """`atexit` was imported: our handler, registered before all of the script's, runs after them."""
+    def come_last(self, module):
+        """`atexit` was imported: our handlers, registered before all of the script's, run after them."""
         module.register(self._give_output_back)
+        module.register(self._note_seen_files)
+
+    def _note_seen_files(self):
+        if self._files is not None:
+            self._files.note_seen()
 
     def _give_output_back(self):
         """The process is over: what prints after this, destructors of what the script left, prints as under python."""
@@ -379,7 +384,7 @@ def start(launch_text):
     finder = import_hook.install()
     forks.watch(process, process.forks)
     guard.PROCESS = process
-    finder.when_imported("atexit", process.give_output_back_last)
+    finder.when_imported("atexit", process.come_last)
     if not set(libraries).intersection(process.trial.no_hooks):
         if process.trial.resume:
             _go_on(process, finder)

@@ -17,7 +17,6 @@ through h5py too; what other C code writes by itself is not.
 import _thread
 import builtins
 import io
-import itertools
 import os
 import stat
 import sys
@@ -118,9 +117,9 @@ class Files:
         if self._pid != os.getpid():
             return
         self.ledger().put_back(but=self._written)
-        self._note_seen()
+        self.note_seen()
 
-    def _note_seen(self):
+    def note_seen(self):
         """The process ends: what others change from here on is theirs."""
         if self._ledger is not None and self._ledger.is_open() and self._pid == os.getpid():
             try:
@@ -147,10 +146,6 @@ class Files:
         if self._is_installed:
             return
         self._is_installed = True
-        import atexit
-
-        # Runs after the handlers of the script; `put_back`, if there was anything to withdraw, notes it again.
-        atexit.register(self._note_seen)
         builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
         replace_in_os("open", in_place, self._note_os_open)
         replace_in_os("mkdir", in_place, self._note_mkdir)
@@ -217,6 +212,8 @@ class Files:
             module: `tempfile`. Source: Python 3.7.16 and 3.13.0, `_RandomNameSequence`.
         """
         original = module._RandomNameSequence.__next__
+        import itertools
+
         thread, count = _thread.get_ident(), itertools.count()
 
         def __next__(sequence):
@@ -512,6 +509,10 @@ class Files:
             return
         ledger = self.ledger()
         with self._lock:
+            held = None if ledger.is_open() else ledger.hold(path)
+            if held is not None:
+                self._announce("removed", path, given, original=held[0], **held[1])
+                return
             if ledger.is_open():
                 is_kept = self._keep(lambda ledger: ledger.keep(path, ledger.count), path)
             else:

@@ -43,6 +43,10 @@ MAX_ORIGINAL_BYTES = 64 << 20
 # Of all that was removed and has no other name: it needs its room for as long as the trial does.
 MAX_REMOVED_BYTES = 1 << 30
 
+# What is removed before there is a trial is held in memory: one file, and all of them.
+_MAX_HELD_FILE = 1 << 20
+_MAX_HELD = 16 << 20
+
 # In `aside/`: what is there was put there by the rules of `put_back`. Before these a file there told nothing by itself.
 _RULES = "rules-2"
 
@@ -86,7 +90,7 @@ class Ledger:
         self.path = os.path.join(directory, _FILE_NAME)
         self._file = None
         self.count = 0
-        self._removed_bytes = 0
+        self._removed_bytes = self._held_bytes = 0
 
     def exists(self):
         """Whether an earlier start has begun a journal."""
@@ -242,20 +246,40 @@ class Ledger:
 
         Args:
             folder: what became of `originals/` until now; None if nothing was kept.
-            lines: `(kind, path, original, more)` of each, as for `add`.
+            lines: `(kind, path, original, more)` of each, as for `add`, or as `hold` returns them.
         """
         entries = [dict({kind: self.stored(path)}, **more) for kind, path, _, more in lines]
         if folder is not None:
             entries[0]["kept"] = folder
-        for number, (_, _, original, _) in enumerate(lines):
+        for number, (_, _, original, more) in enumerate(lines):
             if original is not None and folder is not None:
-                _write(os.path.join(folder, str(number)), original)
+                _make(os.path.join(folder, str(number)), original, more)
             elif original is not None:
                 self._make_originals()
-                _write(self._place("originals", number), original)
+                _make(self._place("originals", number), original, more)
         posix.write(self._file, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
         self.count += len(entries)
         self._adopt()
+
+    def hold(self, path):
+        """What is small, and about to be removed before there is a trial, in memory: a script that trains nothing leaves no trace.
+
+        Returns:
+            What is there, and what its line has besides; None if it is to be kept on the disk.
+        """
+        found = posix.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            return (posix.readlink(path),), {}
+        more = {"mode": stat.S_IMODE(found.st_mode), "times": times_of(found)}
+        if stat.S_ISDIR(found.st_mode):
+            return (), more
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size > _MAX_HELD_FILE:
+            return None
+        data = _read(path)
+        if data is None or self._held_bytes + len(data) > _MAX_HELD:
+            return None
+        self._held_bytes += len(data)
+        return data, more
 
     def make_keeping(self):
         """A hidden folder beside the trial directory to be: what stands for `originals/` until there is one."""
@@ -511,6 +535,19 @@ def times_of(found):
 def _set(path, entry):
     posix.chmod(path, entry["mode"])
     posix.utime(path, ns=tuple(entry["times"]))
+
+
+def _make(path, thing, more):
+    """Makes what was held: the bytes of a file, the target of a link, or a folder."""
+    _discard(path)
+    if isinstance(thing, bytes):
+        _write(path, thing)
+    elif thing:
+        posix.symlink(thing[0], path)
+    else:
+        posix.mkdir(path)
+    if "mode" in more:
+        _set(path, more)
 
 
 def _held():

@@ -8,10 +8,7 @@ whether the original was entered is counted, and what it returned is kept until 
 Three cases cannot go on, and end with exit code 70: `--exact` was given; calls of a replay were answered, so that the models
 do not hold what they should; or the mistake has ended the library's own loop, as one in an iterator of ours does.
 """
-import functools
-import linecache
 import os
-import re
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -20,11 +17,11 @@ _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PASS = (StopIteration, StopAsyncIteration, MemoryError, RecursionError)
 
 # Lines of ours that call what is the script's, or the library's on its behalf: what comes out of them is theirs.
-_CALLS_THEIRS = re.compile(
+_CALLS_THEIRS = (
     r"\b(next|iter|original|live|function|source|build|_do_call|_?callback|generator|method)\(|"
     r"\b(dataset|sequence|self\._source)\[|\byield from\b|\bgetattr\(callback"
 )
-_RAISES = re.compile(r"^\s*(raise|assert)\b")
+_RAISES = ("raise", "assert")
 
 # Up to Python 3.7 the number of a statement's line may be that of its last one.
 _LINES_OF_RAISE = 6
@@ -106,6 +103,8 @@ def outcome(error, entered, kept, again, original):
 def method(call):
     """Guards `__call__` of a compute function, which keeps by itself what `watched` does; see `ComputeFunction`."""
 
+    import functools
+
     @functools.wraps(call)
     def guarded(self, *args, **kwargs):
         kept = self.kept
@@ -150,11 +149,13 @@ def is_ours(error):
     if last is None:
         return False
     code, number = frames[last]
-    line = linecache.getline(code.co_filename, number)
+    line = _line(code.co_filename, number)
     if last == len(frames) - 1 and _is_raised(code.co_filename, number):
         # On purpose; but for what only `stop_with` may see.
         return isinstance(error, tuple(PROCESS.errors)) if PROCESS is not None else False
-    if _CALLS_THEIRS.search(line):
+    import re
+
+    if re.search(_CALLS_THEIRS, line):
         return False
     below = [code for code, _ in frames[last + 1:]]
     return not any(_handles_signals(code) for code in below)
@@ -162,15 +163,22 @@ def is_ours(error):
 
 def _is_raised(filename, number):
     """Whether a line is one of a statement that raises."""
-    if _RAISES.match(linecache.getline(filename, number)):
+    if _line(filename, number).lstrip().startswith(_RAISES):
         return True
-    lines = [linecache.getline(filename, each).rstrip() for each in range(number - 1, number - _LINES_OF_RAISE, -1)]
+    lines = [_line(filename, each).rstrip() for each in range(number - 1, number - _LINES_OF_RAISE, -1)]
     for line in lines:
         if not line.endswith(("(", ",", '"')):
             return False
-        if _RAISES.match(line):
+        if line.lstrip().startswith(_RAISES):
             return True
     return False
+
+
+def _line(filename, number):
+    # Not at the head: with what it imports it takes longer than all the rest of the boot.
+    import linecache
+
+    return linecache.getline(filename, number)
 
 
 def looked(error):

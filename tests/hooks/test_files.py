@@ -39,6 +39,8 @@ if os.path.isdir(directory):
     files.withdraw()
     atexit.register(files.put_back)
 files.install(in_place)
+# As `boot` does.
+atexit.register(files.note_seen)
 said = []
 calls = types.SimpleNamespace(in_composite=False, begun=False, refuse_exactness=said.append)
 files.attach(calls)

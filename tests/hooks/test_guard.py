@@ -1,6 +1,7 @@
 """The border: which exceptions are a mistake of ours, and that a call whose advice has failed is made once."""
 
 import itertools
+import linecache
 import types
 
 import pytest
@@ -39,7 +40,7 @@ def advice_of_ours(text):
     """An advice whose code has a file of ours."""
     lines = f"def advice(original, *args):\n{text}"
     filename = f"{guard._OURS}advice/planted{next(_NUMBERS)}.py"
-    guard.linecache.cache[filename] = (len(lines), None, lines.splitlines(True), filename)
+    linecache.cache[filename] = (len(lines), None, lines.splitlines(True), filename)
     names = {}
     exec(compile(lines, filename, "exec"), names)
     return names["advice"]
