@@ -26,6 +26,8 @@ from py_hooks.advice import raw_streams
 
 _NAMES = ("stdout", "stderr")
 
+_TRACEBACK = b"Traceback (most recent call last):\n"
+
 # Of what is dropped, so much is kept for the case that there is no replay after all, or that it does not end well.
 _MOST_HELD_BYTES = 1 << 20
 
@@ -165,6 +167,13 @@ class _Stream(raw_streams.RawStream):
         if same < len(self._held):
             _write_all(self.fileno(), self._held[self._held.rfind(b"\n", 0, same) + 1 :])
 
+    def cut_copy(self):
+        """The script has ended: the traceback of a failure that did not come again is no part of what it has printed."""
+        is_left = self._expected.startswith(_TRACEBACK) and not hasattr(sys, "last_value")
+        if is_left and self._copy is not None and self._pid == os.getpid():
+            os.ftruncate(self._copy, self._length)
+            self._expected = b""
+
     def copied_bytes(self):
         """Length of the copy."""
         return self._length
@@ -239,6 +248,7 @@ class Output:
         """
         self._flush()
         for stream in self._streams.values():
+            stream.cut_copy()
             stream.__class__ = raw_streams.RawStream
 
     def only_repeats(self, name):

@@ -98,6 +98,14 @@ pub(super) struct Delivered {
     resumes_before: usize,
 }
 
+impl Ran {
+    /// Whether the run came to its end while the disk was full: what it recorded last may have found no room.
+    pub(super) fn ended_on_a_full_disk(&self) -> bool {
+        let last = self.delivered.last();
+        last.is_some_and(|fault| matches!(fault.kind, Kind::DiskFull) && fault.resumed.is_none())
+    }
+}
+
 /// States that show what a resume put in.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {

@@ -267,3 +267,46 @@ def test_the_trial_has_what_handlers_of_the_end_print_that_were_there_first(scri
     run = script_run(tmp_path / "train.py", environment={"PYTHONUNBUFFERED": ""})
     assert run.run().check().stdout.endswith("trained\nthe last line\n")
     assert (run.trial.directory / "stdout.log").read_text().endswith("trained\nthe last line\n")
+
+
+LEADS_AWAY = """
+import os
+
+def in_place(original, module, before):
+    def replaced(*args):
+        answer = before(*args)
+        return original(*args) if answer is NotImplemented else answer
+
+    return replaced
+
+output.watch_descriptors(in_place)
+"""
+
+
+@pytest.mark.parametrize("flags", ["os.O_TRUNC", "os.O_APPEND"])
+def test_a_descriptor_that_leads_into_a_file_of_the_script_is_written_by_a_replay(start, tmp_path, flags):
+    own = tmp_path / "own.log"
+    lead = f"""
+    kept = os.dup(1)
+    sys.stdout.flush()
+    os.dup2(os.open({str(own)!r}, os.O_WRONLY | os.O_CREAT | {flags}), 1)
+    print("into the file")
+    """
+    back = "print('still')\nsys.stdout.flush()\nos.dup2(kept, 1)\nprint('two')\n"
+    lead = textwrap.dedent(LEADS_AWAY) + textwrap.dedent(lead)
+    first = textwrap.dedent(FIRST).replace('print("two", length)\n', lead + "output.capture()\n" + back)
+    assert start(first) == "before\none\ntwo\n"
+    assert own.read_text() == "into the file\nstill\n"
+    own.unlink()
+    again = textwrap.dedent(AGAIN).replace("output.restore", lead + "output.restore")
+    assert start(again + back) == ""
+    assert own.read_text() == "into the file\nstill\n"
+    assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo\n"
+
+
+def test_the_traceback_of_a_failure_that_did_not_come_again_is_not_kept(start, tmp_path):
+    begin = "output.begin(directory, False)\nprint('one', file=sys.stderr)\nlength = output.capture()[1]['stderr']\n"
+    start(begin + "print('Traceback (most recent call last):\\n  ...\\nOSError', file=sys.stderr)\n")
+    assert "Traceback" in (tmp_path / "stderr.log").read_text()
+    start("output.drop()\noutput.begin(directory, True)\noutput.restore([], {'stderr': 4})\n")
+    assert (tmp_path / "stderr.log").read_text() == "one\n"

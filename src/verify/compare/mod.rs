@@ -150,14 +150,17 @@ impl<'a> Reference<'a> {
         }
         let logs = [self.first, ran].map(|ran| ran.trial.join(LOG));
         let outcome = calls::compare(&logs[0], &logs[1], &self.calls)?;
+        let is_lost = |difference: &calls::CallDifference| {
+            difference.part == calls::Part::Missing && ran.ended_on_a_full_disk()
+        };
         compared.metrics = journal::compare(&self.first.journal, &ran.journal).or_else(|| {
-            let metrics = outcome.first_of_metrics.as_ref()?;
+            let metrics = outcome.first_of_metrics.as_ref().filter(|it| !is_lost(it))?;
             Some(format!(
                 "{}: {}, not {}",
                 metrics.what, metrics.found, metrics.expected
             ))
         });
-        compared.calls = outcome.first;
+        compared.calls = outcome.first.filter(|it| !is_lost(it));
         match (&self.state, State::of_batch(&ran.trial, self.batches)) {
             (Some(expected), Some(found)) => {
                 let difference = self.state_difference(expected, &found);
