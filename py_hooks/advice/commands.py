@@ -514,6 +514,7 @@ def watch_subprocess(module, process):
 
     kind = module.Popen
     start_child, initialize, communicate, wait = kind._execute_child, kind.__init__, kind.communicate, kind.wait
+    signal = kind.send_signal
     look, wait_once, set_code = kind._internal_poll, kind._try_wait, kind._handle_exitstatus
 
     def execute_child(popen, args, *rest):
@@ -592,6 +593,12 @@ def watch_subprocess(module, process):
 
         return _like(original, until)
 
+    def send_signal(popen, *args, **kwargs):
+        command = _command_of(popen)
+        if command is None or command.ended is None:
+            signal(popen, *args, **kwargs)
+
+    kind.send_signal = _like(signal, send_signal)
     kind._execute_child = _like(start_child, execute_child)
     kind.__init__ = _like(initialize, init)
     kind._internal_poll = _like(look, internal_poll)

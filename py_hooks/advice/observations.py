@@ -358,8 +358,9 @@ def _opening(observations):
     """What is called before `open`."""
 
     def before(file=None, mode="r", *args, **kwargs):
-        if not isinstance(mode, str) or not set(mode).issubset("rbtU") or kwargs.get("opener") is not None or len(args) > 4:
+        if not isinstance(mode, str) or not set(mode).issubset("rbtU") or len(args) > 4 or not _is_plain(kwargs.get("opener")):
             return NotImplemented
+        kwargs.pop("opener", None)
         frame = observations.asker(1, through_libraries=True)
         path = _path(file) if frame is not None else None
         if path is None or observations.is_left_out(path):
@@ -382,6 +383,11 @@ def _opening(observations):
             return _io.open(file, mode, *args, **kwargs)
 
     return before
+
+
+def _is_plain(opener):
+    """Whether a file is opened as it is without an opener: there is none, or that of `pathlib` before Python 3.10."""
+    return opener is None or type(getattr(opener, "__self__", None)).__module__ == "pathlib"
 
 
 def _path(file):

@@ -188,7 +188,8 @@ call()
     first = starts.run(script + DIES.replace("os._exit", "sys.stdout.flush(); os._exit"), code=9)
     (starts.directory / "tool").write_text("#!/bin/sh\ntouch ran\n")
     (starts.directory / "tool").chmod(0o755)
-    assert starts.run(script, resume_at=2) == first == ["FileNotFoundError(2, 'No such file or directory') ./tool"]
+    assert first[0].startswith("FileNotFoundError(2, ")
+    assert starts.run(script, resume_at=2) == first
     assert not (starts.directory / "ran").exists()
 
 
