@@ -72,6 +72,8 @@ class Files:
         self._inodes = set()
         # Where folders really are, by their paths.
         self._folders_found = {}
+        # Files that `tempfile` has made for libraries, whose names are others each time.
+        self._temporaries = set()
         # The last name that `tempfile` gave to the script itself.
         self._temporary = None
         # Paths and modes of what was opened, and of which all is noted.
@@ -288,7 +290,11 @@ class Files:
         return os.path.isdir(path)
 
     def _note_os_open(self, path=None, flags=0, *args, dir_fd=None, **kwargs):
-        if not isinstance(flags, int) or self._is_temporary(path, sys._getframe().f_back):
+        if not isinstance(flags, int):
+            return NotImplemented
+        if self._is_temporary(path, sys._getframe().f_back):
+            if len(self._temporaries) < MAX_WAITING:
+                self._temporaries.add(self._entry(_absolute(path)))
             return NotImplemented
         path = _at(path, dir_fd)
         if flags & os.O_TRUNC:
@@ -494,6 +500,9 @@ class Files:
         path = self._entry(given)
         if path is None or not os.path.lexists(path) or self._pid != os.getpid():
             return
+        if path in self._temporaries:
+            self._temporaries.discard(path)
+            return
         self._forget_paths(os.path.islink(path))
         known = self._noted.get(path, ())
         if "removed" in known:
@@ -630,6 +639,17 @@ class Files:
             self._written.add(moved)
             if moved not in self._noted and not os.path.lexists(moved):
                 self._announce("made" if path == place else "created", moved, moved)
+
+    def caching(self, file):
+        """Other code is about to fill a cache of this name, if it is not there (`ledger.files_of_cache`)."""
+        from py_hooks.advice.ledger import files_of_cache
+
+        given = _absolute(file)
+        path = self._entry(given)
+        if path is None or ("begun" not in self._noted.get(path, ()) and files_of_cache(path)):
+            return
+        self._written.add(path)
+        self._announce("begun", path, given)
 
     def changing(self, file):
         """The script is about to change the mode, the owner or the times of a file or a directory."""

@@ -12,6 +12,8 @@
     {"appended": path, "bytes": n}       was n bytes long: cut back to that, the rest goes to `aside/`
     {"overwritten": path}                its first content, kept in `originals/`, is written into it; what it holds
                                          goes to `aside/`
+    {"begun": path}                      a file cache of `tf.data` that was not there, whose files have names that begin so:
+                                         those that are there are moved to `aside/`
     {"changed": path, "mode": m, "times": [a, b]}   its mode and its times: set again, those that it has go to `aside/`
     {"given_up": path}                   something else has changed it between two starts: it is left as it is, and the
                                          lines before this one are none
@@ -59,7 +61,11 @@ _NEW = ".pedl-new"
 _COPIED_AT_ONCE = 1 << 20
 
 ABSENT = frozenset(["created", "logged", "made"])
-KINDS = ABSENT | {"removed", "appended", "overwritten", "changed", "given_up"}
+KINDS = ABSENT | {"removed", "appended", "overwritten", "changed", "begun", "given_up"}
+
+# What TensorFlow calls the files of a cache, behind its name: finished ones, and those of a shard that is being filled.
+# Source: tensorflow 1.15.5 and 2.21.0, core/kernels/data/cache_dataset_ops.cc; core/util/tensor_bundle/naming.cc.
+_OF_CACHE = r"(_\d+)?\.(index|lockfile|data-\d{5}-of-\d{5}(\.tempstate\d+)?)"
 
 # What the files were when a process ended.
 _SEEN_NAME = "files_seen.json"
@@ -142,7 +148,7 @@ class Ledger:
         """The process ends: notes what its files are, and where none is."""
         seen, held = {}, _held()
         for number, path, entry in self._entries():
-            if _kind(entry) not in ("made", "logged", "changed") and path not in held and len(seen) < _MAX_SEEN:
+            if _kind(entry) not in ("made", "logged", "changed", "begun") and path not in held and len(seen) < _MAX_SEEN:
                 seen[number] = _state(path)
         if seen:
             _write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
@@ -517,13 +523,40 @@ def _redo_changed(path, aside, original, entry, is_written):
     _discard(aside)
 
 
+def files_of_cache(path):
+    """The files of the cache of this name."""
+    import re
+
+    folder, name = os.path.split(path)
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [os.path.join(folder, each) for each in names if re.fullmatch(re.escape(name) + _OF_CACHE, each)]
+
+
+def _undo_begun(path, aside, original, entry):
+    for each in files_of_cache(path):
+        _make_folders(aside)
+        _move(each, os.path.join(aside, os.path.basename(each)))
+    return True
+
+
+def _redo_begun(path, aside, original, entry, is_written):
+    for name in os.listdir(aside) if _is_folder(aside) and not is_written else ():
+        target = os.path.join(os.path.dirname(path), name)
+        if not os.path.lexists(target):
+            _move(os.path.join(aside, name), target)
+    _discard(aside)
+
+
 _UNDO = {
     "created": _undo_created, "logged": _undo_created, "made": _undo_made, "removed": _undo_removed,
-    "appended": _undo_appended, "overwritten": _undo_overwritten, "changed": _undo_changed,
+    "appended": _undo_appended, "overwritten": _undo_overwritten, "changed": _undo_changed, "begun": _undo_begun,
 }  # fmt: skip
 _REDO = {
     "created": _redo_created, "logged": _redo_created, "made": _redo_made, "removed": _redo_removed,
-    "appended": _redo_appended, "overwritten": _redo_overwritten, "changed": _redo_changed,
+    "appended": _redo_appended, "overwritten": _redo_overwritten, "changed": _redo_changed, "begun": _redo_begun,
 }  # fmt: skip
 
 

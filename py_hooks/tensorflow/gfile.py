@@ -20,6 +20,13 @@ def opened(original, file, name, mode, *args, **kwargs):
     original(file, name, mode, *args, **kwargs)
 
 
+def written_records(original, writer, path, *args, **kwargs):
+    """`TFRecordWriter.__init__`."""
+    if _is_local(path):
+        recorder.CALLS.files.opening(path, "w")
+    original(writer, path, *args, **kwargs)
+
+
 def make_folders(original, path, *args, **kwargs):
     """`create_dir_v2`, `recursive_create_dir_v2`: the outermost folder that is missing first."""
     missing, folder = [], os.path.abspath(os.fsdecode(path))

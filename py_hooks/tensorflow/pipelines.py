@@ -14,6 +14,7 @@ tensorflow/python/ops/script_ops.py.
 """
 import inspect
 import itertools
+import os
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.generators import GeneratorSource
@@ -78,6 +79,35 @@ def batched(original, dataset, *args, **kwargs):
     if kwargs.get("deterministic") is False and kwargs.get("num_parallel_calls") is not None:
         _refuse("a tf.data pipeline that keeps no order (`deterministic=False`)")
     return original(dataset, *args, **kwargs)
+
+
+def cached(original, dataset, filename="", *args, **kwargs):
+    """`Dataset.cache`: one in files is filled by C++ code, and by a replay again."""
+    name = _text_of(filename)
+    if name:
+        recorder.CALLS.files.caching(name)
+    elif name is None:
+        recorder.CALLS.refuse_exactness("a tf.data cache in files whose name is a tensor of the graph")
+    return original(dataset, filename, *args, **kwargs)
+
+
+def stored(original, dataset, path, *args, **kwargs):
+    """`Dataset.snapshot`, `Dataset.save`: a folder that C++ code writes."""
+    name = _text_of(path)
+    if name is None or os.path.lexists(name):
+        recorder.CALLS.refuse_exactness("a tf.data pipeline that writes into a folder that is there already (`snapshot`, `save`)")
+    else:
+        recorder.CALLS.files.entering(name)
+    return original(dataset, path, *args, **kwargs)
+
+
+def _text_of(name):
+    """A path that may be a tensor; None for one that has no value yet."""
+    if hasattr(name, "numpy"):
+        name = name.numpy()
+    if isinstance(name, (str, bytes)) or hasattr(name, "__fspath__"):
+        return os.fsdecode(name)
+    return None
 
 
 def mapped_and_batched(original, dataset, *args, **kwargs):

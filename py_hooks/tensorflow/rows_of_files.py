@@ -11,6 +11,7 @@ from py_hooks.tensorflow import event_files, gfile
 
 _SUMMARY = "tensorflow.python.ops.gen_summary_ops"
 _FILE_IO = "tensorflow.python.lib.io.file_io"
+_RECORDS = "tensorflow.python.lib.io.tf_record"
 _WRITER = "tensorflow.python.summary.writer.event_file_writer"
 
 ROWS = (
@@ -21,6 +22,7 @@ ROWS = (
     Patch(_WRITER,    "EventFileWriter.add_event",    event_files.add_event,    "write each event once"),
     Patch(_WRITER,    "EventFileWriter.reopen",       event_files.reopen,       "write each event once"),
     Patch(_FILE_IO,   "FileIO.__init__",              gfile.opened,             "note which files are made"),
+    Patch(_RECORDS,   "TFRecordWriter.__init__",      gfile.written_records,    "note which files are made"),
     Patch(_FILE_IO,   "create_dir_v2",                gfile.make_folders,       "note which files are made"),
     Patch(_FILE_IO,   "recursive_create_dir_v2",      gfile.make_folders,       "note which files are made"),
     Patch(_FILE_IO,   "rename_v2",                    gfile.rename,             "note which files are moved"),

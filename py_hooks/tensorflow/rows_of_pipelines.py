@@ -23,6 +23,7 @@ ROWS = (
     Patch(_DATASETS,  "DatasetV2.map",                    pipelines.mapped,               "repeat elements in a replay"),
     Patch(_DATASETS,  "DatasetV2.interleave",             pipelines.mapped,               "repeat elements in a replay"),
     Patch(_DATASETS,  "DatasetV2.batch",                  pipelines.batched,              "repeat elements in a replay"),
+    Patch(_DATASETS,  "DatasetV2.cache",                  pipelines.cached,               "note which files are made"),
     Patch(_BATCHING,  "_MapAndBatchDataset.__init__",     pipelines.mapped_and_batched,   "repeat elements in a replay"),
     Patch(_READERS,   "ParallelInterleaveDataset.__init__", pipelines.interleaved,        "repeat elements in a replay"),
     Patch(_DATASETS,  "DatasetV2.from_generator",         pipelines.from_generator,       "keep its random numbers apart"),

@@ -6,13 +6,16 @@ Call paths (read from 2.21.0): those of `rows_of_v2.py`, that of the functions o
     tf.train.Checkpoint                -> TrackableSaver
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.tensorflow import eager, gfile, random_states, rows_of_v2
+from py_hooks.tensorflow import eager, gfile, pipelines, random_states, rows_of_v2
 
+_DATASETS = "tensorflow.python.data.ops.dataset_ops"
 _SAVER = "tensorflow.python.checkpoint.checkpoint"
 
 PATCHES = rows_of_v2.ROWS + (
     Patch("tensorflow.python.data.ops.structured_function", "StructuredFunctionWrapper.__init__",
           random_states.pipeline_function, "know the functions of pipelines"),
+    Patch(_DATASETS, "DatasetV2.snapshot", pipelines.stored, "note which files are made"),
+    Patch(_DATASETS, "DatasetV2.save",     pipelines.stored, "note which files are made"),
     Patch(_SAVER, "TrackableSaver.save",    gfile.checkpoint, "say what is not exact"),
     Patch(_SAVER, "TrackableSaver.restore", gfile.checkpoint, "say what is not exact"),
 )

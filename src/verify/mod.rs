@@ -450,6 +450,7 @@ fn written_outside(ran: &Ran, work: &Path) -> Vec<PathBuf> {
             "made",
             "removed",
             "changed",
+            "begun",
         ];
         let path = kinds.iter().find_map(|kind| entry[*kind].as_str())?;
         Some(PathBuf::from(path)).filter(|path| path.is_absolute() && !path.starts_with(work))
