@@ -424,14 +424,6 @@ shutil.rmtree('in')
     assert not (tmp_path / "in").exists()
 
 
-def test_what_a_library_makes_with_tempfile_and_removes_is_nobodys(start, tmp_path):
-    library = "import tempfile\nfile = tempfile.mkstemp()[1]\nos.remove(file)\n"
-    library += "file = tempfile.mkstemp(dir='.')[1]\nos.replace(file, 'kept')"
-    script = f"open('own', 'w').close()\nexec(compile({library!r}, '/x/site-packages/library.py', 'exec'))"
-    start(script)
-    assert ledger(tmp_path) == [{"created": "../own"}, {"created": "../kept"}]
-
-
 def test_a_cache_that_other_code_fills_is_withdrawn_and_one_of_before_is_not(start, tmp_path):
     other = tmp_path / "rows.csv"
     other.write_text("of the user")

@@ -400,3 +400,11 @@ def test_a_large_file_of_before_is_no_cause(starts):
 def test_many_equal_answers_take_one_line(starts):
     starts.run('for batch in range(1000):\n    call()\n    os.path.exists("STOP")\n')
     assert len(starts.read("trial/observations.jsonl").splitlines()) == 2
+
+
+def test_what_a_library_makes_with_tempfile_and_removes_is_nobodys(starts):
+    library = "import tempfile\nfile = tempfile.mkstemp()[1]\nos.remove(file)\n"
+    library += "file = tempfile.mkstemp(dir='.')[1]\nos.replace(file, 'kept')"
+    starts.run(f"open('own', 'w').close()\nexec(compile({library!r}, '/x/site-packages/library.py', 'exec'))\n")
+    lines = [json.loads(line) for line in starts.read("trial/files.jsonl").splitlines()]
+    assert [line for line in lines if "trial.json" not in str(line)] == [{"created": "../own"}, {"created": "../kept"}]
