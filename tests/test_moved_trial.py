@@ -106,31 +106,30 @@ def test_a_move_to_no_workers_where_keras_then_trains_otherwise_is_no_drift(scri
 
 
 @pytest.mark.stack("keras3-jax")
-@pytest.mark.parametrize("way", ["copied without links", "snapshot"])
-def test_a_copy_goes_on_identically(script_run, tmp_path, way):
+def test_copies_go_on_identically(script_run, tmp_path):
     undisturbed = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
     expected = undisturbed.run().check()
     run = script_run(SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
     run.trial.directory.mkdir(parents=True)
     shutil.copy(str(undisturbed.trial.directory / "trial.json"), str(run.trial.directory / "trial.json"))
     run.start_and_kill()
-
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(str(run.directory), str(elsewhere), symlinks=False)
-    trial = elsewhere / run.trial.directory.relative_to(run.directory)
-    if way == "snapshot":
-        shutil.rmtree(str(trial))
-        command = [support.executable(), "--pedl", "checkpoint", "snapshot", run.trial.directory, trial]
-        subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True)
-    assert (trial / "latest").is_symlink() == (way == "snapshot")
-    copy = support.ScriptRun(elsewhere, SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
-    ended = copy.run().check()
-    copy.close()
-    assert ended.hashes == expected.hashes
-    assert copy.trial.count("resumed") == 1
-    assert copy.trial.count("checkpoint_failed") == 0
-    assert (trial / "latest").is_symlink()
-    assert len(list((trial / "checkpoints").glob("batch-*"))) <= 2
+    for way in ("copied without links", "snapshot"):
+        elsewhere = tmp_path / way
+        shutil.copytree(str(run.directory), str(elsewhere), symlinks=False)
+        trial = elsewhere / run.trial.directory.relative_to(run.directory)
+        if way == "snapshot":
+            shutil.rmtree(str(trial))
+            command = [support.executable(), "--pedl", "checkpoint", "snapshot", run.trial.directory, trial]
+            subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True)
+        assert (trial / "latest").is_symlink() == (way == "snapshot")
+        copy = support.ScriptRun(elsewhere, SCRIPT, options=OPTIONS, environment={"WORKERS": "1"})
+        ended = copy.run().check()
+        copy.close()
+        assert ended.hashes == expected.hashes
+        assert copy.trial.count("resumed") == 1
+        assert copy.trial.count("checkpoint_failed") == 0
+        assert (trial / "latest").is_symlink()
+        assert len(list((trial / "checkpoints").glob("batch-*"))) <= 2
 
 
 @pytest.mark.stack("keras3-jax")

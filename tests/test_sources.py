@@ -241,7 +241,7 @@ def test_exact_refuses_tensors_that_do_not_repeat(script_run, kind, cause):
     assert cause in script_run(support.SCRIPTS / "odd_pipeline.py", kind, options=["--exact"]).run().check(77).stderr
 
 
-@pytest.mark.stack("keras3-jax", "keras2")
+@pytest.mark.stack("keras2")
 def test_two_trials_of_a_script_that_seeds_numpy_alone_are_given_the_same_items(script_run):
     script = support.SCRIPTS / "seeds_numpy_alone.py"
     first, second = (script_run(script, options=["--exact"]).run().check() for _ in range(2))

@@ -90,7 +90,7 @@ def check_told(lines, count=4, kinds=frozenset(["loss", "absolute", "weighted"])
 
 
 @pytest.mark.parametrize("way", ["sequence", "untold"])
-@on("keras3-jax", "keras2-tensorflow1")
+@on("keras2-tensorflow1")
 def test_t18_c6_steps_and_batches_have_their_own_metrics_whatever_the_epoch_has(script_run, way):
     run = script_run(SCRIPT, way, options=OPTIONS)
     run.run().check()
