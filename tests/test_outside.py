@@ -1,4 +1,4 @@
-"""What a training does to the world outside, and learns of it, is the same after kills: commands, files of others, descriptors."""
+"""What a training does to the world outside, and learns of it, is the same after kills: commands, files of others."""
 
 import pytest
 import support

@@ -18,10 +18,10 @@ A command changes files that the script writes itself, and that a replay writes 
 moves the script's model away. What such a file held behind the command is noted, and put there when the command is
 answered. Files that only commands touch are left as they are.
 
-Not activities: commands before the first training call, unless a model has been saved (a download has to happen again on a new
-machine); commands that build an item of a data set, or run inside of a recorded call; those of forked children. A command that is
-still running when a checkpoint is taken is a cause. If it has no pipes it is started again at the resume point, and not
-in the replay.
+Not activities: commands before the first training call, unless a model has been saved (a download has to happen again on
+a new machine); commands that build an item of a data set, or run inside of a recorded call; those of forked children. A
+command that is still running when a checkpoint is taken is a cause. If it has no pipes it is started again at the resume
+point, and not in the replay.
 
 Source: CPython 3.7 to 3.13, Lib/subprocess.py (`_execute_child`, `_internal_poll`, `_try_wait`, `_handle_exitstatus`,
 `_communicate`), Lib/os.py (`_spawnvef`).
@@ -146,10 +146,21 @@ class _Command:
             read = getattr(popen, "_fileobj2output", {}).get(getattr(popen, name), [])
             rest = _take_rest(noted)
             if rest is None:
-                self._commands.say_inexact(f"a process that `{self.program}` started outlives it, and writes into its pipe")
+                outlives = f"a process that `{self.program}` started outlives it, and writes into its pipe"
+                self._commands.say_inexact(outlives)
                 return
             line[name] = b"".join(noted.parts + list(read)) + rest
         self._finish(line)
+
+    def code_of(self, run):
+        """What `run()` returns, which runs it and waits; or what that returned the first time."""
+        if self.ended is not None:
+            return self.ended["code"]
+        self.begins()
+        self._commands.runs(self)
+        code = run()
+        self.ends(code)
+        return code
 
     def failed(self, error):
         """It could not be started."""
@@ -420,9 +431,8 @@ class Commands:
         contents += [content for content in line["files"].values() if content is not None]
         size = sum(map(len, contents))
         if size > MAX_BYTES or not self.kept.has_room(size):
-            self._calls.refuse_exactness(
-                f"the command `{command.program}` leaves {size / 1e6:.0f} MB in pipes and in files of the script, more than is kept"
-            )
+            left = f"leaves {size / 1e6:.0f} MB in pipes and in files of the script"
+            self._calls.refuse_exactness(f"the command `{command.program}` {left}, more than is kept")
             return
         for name in ("stdout", "stderr"):
             if name in line:
@@ -510,107 +520,152 @@ def watch_subprocess(module, process):
         module: `subprocess`.
         process: what `boot` knows of this process.
     """
-    import weakref
+    import functools
 
     kind = module.Popen
-    start_child, initialize, communicate, wait = kind._execute_child, kind.__init__, kind.communicate, kind.wait
-    signal = kind.send_signal
-    look, wait_once, set_code = kind._internal_poll, kind._try_wait, kind._handle_exitstatus
+    replaced = {
+        "_execute_child": _starting(kind._execute_child, process),
+        "__init__": _made(kind.__init__),
+        "_internal_poll": _polled(kind._internal_poll),
+        "_try_wait": _waited_once(kind._try_wait),
+        "_handle_exitstatus": _ended(kind._handle_exitstatus),
+        "send_signal": _signalled(kind.send_signal),
+        "wait": _waited(kind.wait, 0, module.TimeoutExpired),
+        "communicate": _waited(kind.communicate, 1, module.TimeoutExpired),
+    }
+    for name, function in replaced.items():
+        setattr(kind, name, functools.wraps(getattr(kind, name))(function))
+
+
+def _starting(original, process):
+    """`Popen._execute_child`."""
 
     def execute_child(popen, args, *rest):
         command = _meet(_words(args), _folder(rest[_CWD]), 1)
         if command is None:
-            script = _python_script(args)
-            if script is not None:
-                rest = (*rest[:_ENV], process.environment_of_child(script, rest[_ENV]), *rest[_ENV + 1:])
-            return start_child(popen, args, *rest)
-        popen._pedl_command = command
-        command.popen = weakref.ref(popen)
-        if command.ended is not None:
-            return command.stand_in(popen, rest)
+            return original(popen, args, *_seen_by(process, args, rest))
+        return _execute(command, popen, lambda: original(popen, args, *rest), rest)
 
-        def start():
-            command.begins(_given_files(rest))
-            try:
-                start_child(popen, args, *rest)
-            except OSError as error:
-                command.failed(error)
-                raise
-            command.has_started = True
+    return execute_child
 
-        commands = _Installed.commands
-        commands.runs(command)
-        if commands.is_replay():
-            return command.wait_for_resume(popen, start)
-        return start()
+
+def _seen_by(process, args, rest):
+    """The arguments of a command that is no activity. A python that it runs may say whether it imports a framework."""
+    script = _python_script(args)
+    if script is None:
+        return rest
+    return (*rest[:_ENV], process.environment_of_child(script, rest[_ENV]), *rest[_ENV + 1:])
+
+
+def _execute(command, popen, execute, rest):
+    """Starts a command, answers it, or has it wait for the resume point."""
+    import weakref
+
+    popen._pedl_command = command
+    command.popen = weakref.ref(popen)
+    if command.ended is not None:
+        return command.stand_in(popen, rest)
+
+    def start():
+        command.begins(_given_files(rest))
+        try:
+            execute()
+        except OSError as error:
+            command.failed(error)
+            raise
+        command.has_started = True
+
+    _Installed.commands.runs(command)
+    if _Installed.commands.is_replay():
+        return command.wait_for_resume(popen, start)
+    return start()
+
+
+def _made(original):
+    """`Popen.__init__`."""
 
     def init(popen, *args, **kwargs):
-        initialize(popen, *args, **kwargs)
+        original(popen, *args, **kwargs)
         command = _command_of(popen)
         if command is not None and command.ended is None and command.start is None:
             command.watch_pipes(popen)
 
+    return init
+
+
+def _polled(original):
+    """`Popen._internal_poll`."""
+
     def internal_poll(popen, *args, **kwargs):
         command = _command_of(popen)
         if command is None or popen.returncode is not None or (command.ended is None and command.start is None):
-            return look(popen, *args, **kwargs)
+            return original(popen, *args, **kwargs)
         if command.ended is not None:
             popen.returncode = command.ended["code"]
         return popen.returncode
+
+    return internal_poll
+
+
+def _waited_once(original):
+    """`Popen._try_wait`."""
 
     def try_wait(popen, flags):
         command = _command_of(popen)
         if command is not None and command.start is not None:
             command.start_now()
         if command is None or command.ended is None:
-            return wait_once(popen, flags)
+            return original(popen, flags)
         code = command.ended["code"]
         return popen.pid, -code if code < 0 else code << 8
 
+    return try_wait
+
+
+def _ended(original):
+    """`Popen._handle_exitstatus`."""
+
     def handle_exitstatus(popen, *args, **kwargs):
-        set_code(popen, *args, **kwargs)
+        original(popen, *args, **kwargs)
         command = _command_of(popen)
         if command is not None and command.has_started and _Installed.commands.is_running(command):
             command.ends(popen.returncode, popen)
 
-    def waited(original, place):
-        def until(popen, *args, **kwargs):
-            command = _command_of(popen)
-            if command is None or command.is_waited_for:
-                return original(popen, *args, **kwargs)
-            timeout = kwargs.get("timeout", args[place] if len(args) > place else None)
-            if command.ended is not None and command.raises_timeout(timeout):
-                raise module.TimeoutExpired(popen.args, timeout)
-            # One of these calls the other.
-            command.is_waited_for = True
-            try:
-                return original(popen, *args, **kwargs)
-            except module.TimeoutExpired:
-                command.timeouts += 1
-                raise
-            finally:
-                command.is_waited_for = False
+    return handle_exitstatus
 
-        return _like(original, until)
+
+def _signalled(original):
+    """`Popen.send_signal`, which asks for no exit code before Python 3.9."""
 
     def send_signal(popen, *args, **kwargs):
         command = _command_of(popen)
         if command is None or command.ended is None:
-            signal(popen, *args, **kwargs)
+            original(popen, *args, **kwargs)
 
-    kind.send_signal = _like(signal, send_signal)
-    kind._execute_child = _like(start_child, execute_child)
-    kind.__init__ = _like(initialize, init)
-    kind._internal_poll = _like(look, internal_poll)
-    kind._try_wait = _like(wait_once, try_wait)
-    kind._handle_exitstatus = _like(set_code, handle_exitstatus)
-    kind.wait, kind.communicate = waited(wait, 0), waited(communicate, 1)
+    return send_signal
 
 
-def _like(original, replaced):
-    import functools
+def _waited(original, place, timeout_expired):
+    """`Popen.wait` and `Popen.communicate`; `place` is that of the timeout among the arguments."""
 
-    return functools.wraps(original)(replaced)
+    def until(popen, *args, **kwargs):
+        command = _command_of(popen)
+        if command is None or command.is_waited_for:
+            return original(popen, *args, **kwargs)
+        timeout = kwargs.get("timeout", args[place] if len(args) > place else None)
+        if command.ended is not None and command.raises_timeout(timeout):
+            raise timeout_expired(popen.args, timeout)
+        # One of these calls the other.
+        command.is_waited_for = True
+        try:
+            return original(popen, *args, **kwargs)
+        except timeout_expired:
+            command.timeouts += 1
+            raise
+        finally:
+            command.is_waited_for = False
+
+    return until
 
 
 def _command_of(popen):
@@ -623,56 +678,49 @@ def watch_os(in_place):
     Args:
         in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
     """
-    system, spawn = os.system, os._spawnvef
+    os.system = in_place(os.system, "posix", _before_system(os.system))
+    os._spawnvef = _spawned(os._spawnvef)
+    for name in ("posix_spawn", "posix_spawnp"):
+        if hasattr(os, name):
+            setattr(os, name, in_place(getattr(os, name), "posix", _before_posix_spawn))
 
+
+def _before_system(original):
     def before_system(command=None, *wrong, **named):
         if wrong or named or not isinstance(command, (str, bytes)):
             return NotImplemented
         met = _meet([os.fsdecode(command)], os.getcwd(), 1)
-        if met is None:
-            return NotImplemented
-        if met.ended is not None:
-            return met.ended["code"]
-        met.begins()
-        _Installed.commands.runs(met)
-        code = system(command)
-        met.ends(code)
-        return code
+        return NotImplemented if met is None else met.code_of(lambda: original(command))
 
+    return before_system
+
+
+def _spawned(original):
     def spawnvef(mode, file, args, env, function):
-        met = None
-        if isinstance(args, (tuple, list)) and args:
-            if mode == os.P_WAIT:
-                met = _meet([os.fsdecode(word) for word in (file, *args)], os.getcwd(), 1)
-            else:
-                _say_not_waited_for(file)
-        if met is None:
-            return spawn(mode, file, args, env, function)
-        if met.ended is not None:
-            return met.ended["code"]
-        met.begins()
-        _Installed.commands.runs(met)
-        code = spawn(mode, file, args, env, function)
-        met.ends(code)
-        return code
-
-    def before_posix_spawn(file=None, *args, **kwargs):
-        # `subprocess` does that too, and is seen there.
-        if sys._getframe(1).f_globals.get("__name__") != "subprocess":
+        spawn = lambda: original(mode, file, args, env, function)  # noqa: E731
+        if not isinstance(args, (tuple, list)) or not args:
+            return spawn()
+        if mode != os.P_WAIT:
             _say_not_waited_for(file)
-        return NotImplemented
+            return spawn()
+        met = _meet([os.fsdecode(word) for word in (file, *args)], os.getcwd(), 1)
+        return spawn() if met is None else met.code_of(spawn)
 
-    os.system = in_place(system, "posix", before_system)
-    os._spawnvef = spawnvef
-    for name in ("posix_spawn", "posix_spawnp"):
-        if hasattr(os, name):
-            setattr(os, name, in_place(getattr(os, name), "posix", before_posix_spawn))
+    return spawnvef
+
+
+def _before_posix_spawn(file=None, *args, **kwargs):
+    # `subprocess` does that too, and is seen there.
+    if sys._getframe(1).f_globals.get("__name__") != "subprocess":
+        _say_not_waited_for(file)
+    return NotImplemented
 
 
 def _say_not_waited_for(program):
     commands = _Installed.commands
     if commands is not None and commands.is_activity():
-        commands.say_unkept(f"the script starts `{os.path.basename(os.fsdecode(program))}` by `os`, and does not wait for it there")
+        name = os.path.basename(os.fsdecode(program))
+        commands.say_unkept(f"the script starts `{name}` by `os`, and does not wait for it there")
 
 
 # -- helpers -------------------------------------------------------------------------------------------------------------
@@ -705,8 +753,11 @@ def _folder(folder):
 
 def _given_files(rest):
     """Descriptors of the script's own files that a command gets, with their names."""
-    ends = (("stdin", _STDIN_READ, _STDIN_WRITE), ("stdout", _STDOUT_WRITE, _STDOUT_READ), ("stderr", _STDERR_WRITE, _STDERR_READ))
-    return [(name, rest[end]) for name, end, other in ends if rest[end] > 2 and rest[other] == -1 and _is_regular(rest[end])]
+    ends = (
+        ("stdin", _STDIN_READ, _STDIN_WRITE), ("stdout", _STDOUT_WRITE, _STDOUT_READ), ("stderr", _STDERR_WRITE, _STDERR_READ)
+    )  # fmt: skip
+    given = [(name, rest[end]) for name, end, other in ends if rest[end] > 2 and rest[other] == -1]
+    return [(name, descriptor) for name, descriptor in given if _is_regular(descriptor)]
 
 
 def _is_regular(descriptor):

@@ -1,8 +1,8 @@
 """A script that replaces itself by another run of itself stays the trial.
 
-Hash seeds count from the start of a process, so scripts set `PYTHONHASHSEED` and call `os.execv(sys.executable, ...)`. An exec of the
-trial's interpreter before the first recorded call becomes the trial process again, by the same launch message. Any other
-exec is what it is under python.
+Hash seeds count from the start of a process, so scripts set `PYTHONHASHSEED` and call `os.execv(sys.executable, ...)`. An
+exec of the trial's interpreter before the first recorded call becomes the trial process again, by the same launch
+message. Any other exec is what it is under python.
 """
 import os
 import sys
@@ -21,21 +21,12 @@ def install(process, launch_text, in_place):
     def become_again(path, arguments, environment):
         if os.getpid() != own or process.has_begun() or not _is_interpreter(path):
             return NotImplemented
-        import json
-
-        launch = json.loads(launch_text)
-        again = launch.get("again")
-        if again is None or launch.get("serves") is not None:
+        again = _again(launch_text, environment)
+        if again is None:
             return NotImplemented
-        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
-        name, start = again["start"]
-        environment.update({name: start, "PEDL_LAUNCH": launch_text})
-        environment.setdefault("PYTHONHASHSEED", str(launch["hash_seed"]))
-        if again["boot_site"] is not None:
-            paths = [again["boot_site"], environment.get("PYTHONPATH")]
-            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        supervisor, environment = again
         # The path of the environment's python, by which it is found.
-        return execve(f"/proc/{again['supervisor']}/exe", [sys.executable, *arguments[1:]], environment)
+        return execve(f"/proc/{supervisor}/exe", [sys.executable, *arguments[1:]], environment)
 
     def before_execv(path=None, arguments=None, *wrong, **named):
         if wrong or named or not arguments:
@@ -49,6 +40,24 @@ def install(process, launch_text, in_place):
 
     os.execv = in_place(os.execv, "posix", before_execv)
     os.execve = in_place(execve, "posix", before_execve)
+
+
+def _again(launch_text, environment):
+    """The process of the supervisor, and the environment in which its executable becomes the trial; None for a worker server."""
+    import json
+
+    launch = json.loads(launch_text)
+    again = launch.get("again")
+    if again is None or launch.get("serves") is not None:
+        return None
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+    name, start = again["start"]
+    environment.update({name: start, "PEDL_LAUNCH": launch_text})
+    environment.setdefault("PYTHONHASHSEED", str(launch["hash_seed"]))
+    if again["boot_site"] is not None:
+        paths = [again["boot_site"], environment.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return again["supervisor"], environment
 
 
 def _is_interpreter(path):

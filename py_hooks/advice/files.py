@@ -218,7 +218,7 @@ class Files:
 
         thread, count = _thread.get_ident(), itertools.count()
 
-        def __next__(sequence):
+        def following(sequence):
             frame = sys._getframe(1)
             while frame is not None and frame.f_globals is vars(module):
                 frame = frame.f_back
@@ -230,7 +230,7 @@ class Files:
             self._temporary = hashlib.sha256(f"{self._trial.seed} {next(count)}".encode()).hexdigest()[:8]
             return self._temporary
 
-        module._RandomNameSequence.__next__ = __next__
+        module._RandomNameSequence.__next__ = following
 
     # Whatever is wrong with the arguments of a call, the function itself says so: each returns `NotImplemented`.
 
@@ -428,13 +428,25 @@ class Files:
             if not known and not os.path.lexists(path):
                 self._announce("created", path, given)
             return
-        if not stat.S_ISREG(found.st_mode):
-            return
+        if stat.S_ISREG(found.st_mode):
+            self._opening_what_is_there(given, path, mode, found, known)
+
+    def _opening_what_is_there(self, given, path, mode, found, known):
+        """A regular file is about to be opened for writing.
+
+        Args:
+            given: its path, as the script has it.
+            path: the same without links.
+            mode: as of `open`.
+            found: its `stat`.
+            known: what the journal has of it.
+        """
         if "removed" in known and path not in self._withdrawn:
             self._keep_unremoved(path, known["removed"])
             return
         if _ABSENT.intersection(known) and (found.st_dev, found.st_ino) not in self._inodes:
             return
+        is_appended = "a" in mode
         is_kept = is_appended or not set("wx").intersection(mode) or self._was_read(given, path)
         if "removed" in known:
             # It went home for the replay, and the first time it was removed as it was.
@@ -577,13 +589,8 @@ class Files:
         source, target = self._entry(given), self._entry(given_target)
         if source is None or target is None or not os.path.lexists(source) or self._pid != os.getpid():
             return
-        if os.path.lexists(target) and os.path.samestat(os.lstat(source), os.lstat(target)):
-            # Nothing is done to two names of one file.
-            return
         is_folder = _is_folder(source)
-        if _is_in(target, source) or not os.path.isdir(os.path.dirname(target)):
-            return
-        if os.path.lexists(target) and (_is_folder(target) != is_folder or (is_folder and not _is_empty_folder(target))):
+        if not _can_be_moved(source, target, is_folder):
             return
         is_new = target not in self._noted and not os.path.lexists(target)
         if is_folder:
@@ -683,9 +690,8 @@ class Files:
             found = os.lstat(path)
         except OSError:
             return
-        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in self._inodes:
-            if not _ABSENT.intersection(self._noted.get(path, ())):
-                self._inodes.add((found.st_dev, found.st_ino))
+        if stat.S_ISREG(found.st_mode) and not _ABSENT.intersection(self._noted.get(path, ())):
+            self._inodes.add((found.st_dev, found.st_ino))
 
     def _settle(self, path, mode):
         """What is opened again in the same way needs no more, until entries of directories change."""
@@ -877,6 +883,17 @@ class Files:
 
     def restore(self, tensors, state):
         """The replay is over, and every saved file is as the checkpoint has it."""
+
+
+def _can_be_moved(source, target, is_folder):
+    """Whether a rename will change anything."""
+    if _is_in(target, source) or not os.path.isdir(os.path.dirname(target)):
+        return False
+    if not os.path.lexists(target):
+        return True
+    # Nothing is done to two names of one file.
+    is_same = os.path.samestat(os.lstat(source), os.lstat(target))
+    return not is_same and _is_folder(target) == is_folder and (not is_folder or _is_empty_folder(target))
 
 
 def replace_in_os(name, in_place, note):

@@ -1,6 +1,7 @@
 """What a trial keeps beside its log of calls: contents by their hash, each once, and lines of JSON.
 
-Contents are on the disk before a line refers to them. Whoever dies while it writes a line leaves a torn one, which counts for none.
+Contents are on the disk before a line refers to them. A process that dies while it writes a line leaves a torn one, which
+counts for none.
 """
 import io
 import os

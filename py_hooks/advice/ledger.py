@@ -32,10 +32,10 @@ import errno
 import io
 import json
 import os
-import stat
 
 # Not `os`: its functions are replaced, and note what they are called for.
 import posix
+import stat
 
 _FILE_NAME = "files.jsonl"
 
@@ -268,7 +268,9 @@ class Ledger:
         self._adopt()
 
     def hold(self, path):
-        """What is small, and about to be removed before there is a trial, in memory: a script that trains nothing leaves no trace.
+        """What is small, and about to be removed before there is a trial: it is held in memory.
+
+        So a script that trains nothing leaves no trace.
 
         Returns:
             What is there, and what its line has besides; None if it is to be kept on the disk.
@@ -325,24 +327,23 @@ class Ledger:
             posix.mkdir(kept)
             posix.chmod(kept, stat.S_IMODE(found.st_mode))
             return
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not is_copied:
-            self._removed_bytes += found.st_size
-            if self._removed_bytes > MAX_REMOVED_BYTES:
-                self._removed_bytes -= found.st_size
-                raise TooLarge(f"more than {MAX_REMOVED_BYTES >> 30} GiB")
+        if is_copied:
+            _copy_kept(path, kept, found, is_copied)
+            return
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            self._count_removed(found.st_size)
         try:
-            if is_copied:
-                raise OSError
             posix.link(path, kept, follow_symlinks=False)
         except OSError:
             if stat.S_ISLNK(found.st_mode):
                 posix.symlink(posix.readlink(path), kept)
-            elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_ORIGINAL_BYTES:
-                raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system")
-            elif found.st_nlink > 1 and not is_copied:
-                raise TooLarge("it has other names, on another file system than the trial")
             else:
-                _copy_whole(path, kept)
+                _copy_kept(path, kept, found, is_copied)
+
+    def _count_removed(self, size):
+        if self._removed_bytes + size > MAX_REMOVED_BYTES:
+            raise TooLarge(f"more than {MAX_REMOVED_BYTES >> 30} GiB")
+        self._removed_bytes += size
 
     def keep_again(self, path, number, is_copied=False):
         """The replay is about to remove what went home: it is kept as before."""
@@ -400,6 +401,15 @@ def content(path):
     if not os.path.isfile(path) or os.path.getsize(path) > MAX_ORIGINAL_BYTES:
         return None
     return _read(path)
+
+
+def _copy_kept(path, kept, found, is_changed):
+    """Keeps a file that cannot have a second name, or that is about to be changed, by a copy."""
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_ORIGINAL_BYTES:
+        raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system") from None
+    if found.st_nlink > 1 and not is_changed:
+        raise TooLarge("it has other names, on another file system than the trial") from None
+    _copy_whole(path, kept)
 
 
 def _kind(entry):

@@ -1,7 +1,7 @@
 """Pythons that the script starts before it trains: whether one of them imports a framework, which nothing intercepts there.
 
-A driver script runs `python train.py` and trains nothing itself. Such a child boots by the site of pedl-run (`boot_site`), says by a file
-that it imports a framework, and is in all else the python that it would be.
+A driver script runs `python train.py` and trains nothing itself. Such a child boots by the site of pedl-run
+(`boot_site`), says by a file that it imports a framework, and is in all else the python that it would be.
 """
 import os
 import sys

@@ -102,7 +102,6 @@ def outcome(error, entered, kept, again, original):
 
 def method(call):
     """Guards `__call__` of a compute function, which keeps by itself what `watched` does; see `ComputeFunction`."""
-
     import functools
 
     @functools.wraps(call)

@@ -306,12 +306,8 @@ def run(original):
         calls = recorder.CALLS
         tensors, values = _fed(feed_dict)
         effects = known.effects(fetch_list + target_list, tensors)
-        if calls.is_child:
-            if effects.trains:
-                forks.trains(calls.trial)
+        if (calls.is_child or effects.races is not None) and _passes_when_looked(calls, effects, values, handle is None):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-        if effects.races is not None:
-            effects.races.look(calls, effects, values, can_order=handle is None)
         training = effects.training
         is_trained = training is not None and not calls.replaying and handle is None
         if is_trained and not calls.depth and get_ident() == calls.main_thread:
@@ -343,6 +339,16 @@ def run(original):
         return _admit(calls, session, effects, fetch_list, tensors, values, live, pull)
 
     return do_run
+
+
+def _passes_when_looked(calls, effects, values, can_order):
+    """Looks at what seldom is: whether a forked child trains, whose runs pass, and ops that use one variable in no order."""
+    if calls.is_child:
+        if effects.trains:
+            forks.trains(calls.trial)
+        return True
+    effects.races.look(calls, effects, values, can_order=can_order)
+    return False
 
 
 def _outputs_of(calls, session, effects, target_list, fetch_list, tensors):
@@ -437,12 +443,8 @@ def make_callable_from_options(original, session, options):
         calls = recorder.CALLS
         if effects is None:
             fetches, fed, effects = _effects_of_callable(session.graph, options)
-        if calls.is_child:
-            if effects.trains:
-                forks.trains(calls.trial)
+        if (calls.is_child or effects.races is not None) and _passes_when_looked(calls, effects, args, True):
             return function(*args, **kwargs)
-        if effects.races is not None:
-            effects.races.look(calls, effects, args)
         if effects.substitutes is not substitutes:
             function, substitutes = original(session, _fetching(session.graph, options, effects)), effects.substitutes
         if calls.depth:

@@ -25,7 +25,7 @@ import types
 import pytest
 
 from py_hooks.advice import files as files_module
-from py_hooks.advice import inputs as _  # noqa: F401 - once, and not in each start
+from py_hooks.advice import inputs  # noqa: F401 - once, and not in each start
 from py_hooks.advice import ledger as ledger_module
 
 hypothesis = pytest.importorskip("hypothesis", reason="only the stacks without a framework have hypothesis")
@@ -123,17 +123,17 @@ OPERATIONS = {
     "rmtree": (lambda name, _: shutil.rmtree(name), texts),
     "touch": (lambda name, _: pathlib.Path(name).touch(), texts),
     "truncate": (lambda name, text: os.truncate(name, len(text)), texts),
-    "chmod": (lambda name, mode: os.chmod(name, mode), strategies.sampled_from(MODES)),
+    "chmod": (lambda name, mode: os.chmod(name, mode), strategies.sampled_from(MODES)),  # noqa: PLW0108 - what is in `os` then
     "utime": (lambda name, time: os.utime(name, (time, time)), strategies.sampled_from(TIMES)),
-    "rename": (lambda name, other: os.rename(name, other), names),
+    "rename": (lambda name, other: os.rename(name, other), names),  # noqa: PLW0108 - what is in `os` then
     "replace": (lambda name, other: pathlib.Path(name).replace(other), names),
     "rename_within": (_within, names),
     "replace_whole": (_replace_whole, texts),
-    "move": (lambda name, other: shutil.move(name, other), names),
-    "link": (lambda name, other: os.link(name, other), names),
+    "move": (lambda name, other: shutil.move(name, other), names),  # noqa: PLW0108 - what is in `os` then
+    "link": (lambda name, other: os.link(name, other), names),  # noqa: PLW0108 - what is in `os` then
     "symlink": (lambda name, other: os.symlink(os.path.relpath(name, os.path.dirname(other)), other), names),
     "copytree": (_copy_folder, names),
-    "copy": (lambda name, other: shutil.copy2(name, other), names),
+    "copy": (lambda name, other: shutil.copy2(name, other), names),  # noqa: PLW0108 - what is in `os` then
     "temporary": (_temporary, texts),
 }
 
@@ -369,13 +369,22 @@ def places(request, tmp_path_factory):
 
 def mount(command):
     """Why a file system cannot be mounted; None if it was."""
-    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, universal_newlines=True)
+    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
     return done.stderr.strip() if done.returncode else None
 
 
 # -- the tests ---------------------------------------------------------------------------------------------------------
 
 COUNTS = {"programs": 0, "kills": 0, "refused": 0}
+
+
+def _behind(death, program, begin):
+    """A death behind the beginning of the trial: without one nothing is begun again."""
+    kind, number = death
+    if kind == "step":
+        return death
+    number = begin + 1 + number % (len(program) - begin)
+    return ("after", number - 1) if number == len(program) else (kind, number)
 
 
 def check(places, tree, program, begin, deaths):
@@ -390,13 +399,8 @@ def check(places, tree, program, begin, deaths):
         assert as_process(folder / "killed", lambda: build(tree)) == 0
         directory = str((trials / "trial") if apart else folder / "killed" / ".pedl" / "t")
         COUNTS["programs"] += 1
-        for kind, number in deaths:
-            if kind != "step":
-                # Without a trial nothing is begun again.
-                number = begin + 1 + number % (len(program) - begin)
-                if number == len(program):
-                    kind, number = "after", number - 1
-            killed = start_of_trial(folder / "killed", directory, program, begin, (kind, number))
+        for death in deaths:
+            killed = start_of_trial(folder / "killed", directory, program, begin, _behind(death, program, begin))
             COUNTS["kills"] += killed is True
             if killed is not True:
                 break
@@ -431,4 +435,6 @@ def test_killed_programs_end_as_undisturbed_ones(places):
         check(places, tree, program, begin, deaths)
 
     programs()
-    print(f"{COUNTS['programs']} programs, {COUNTS['kills']} kills, {COUNTS['refused']} refused, seed {SEED}")
+    print(  # noqa: T201 - what the long run is for
+        f"{COUNTS['programs']} programs, {COUNTS['kills']} kills, {COUNTS['refused']} refused, seed {SEED}"
+    )

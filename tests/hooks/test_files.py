@@ -380,7 +380,8 @@ def test_what_cannot_be_kept_is_named(start, tmp_path):
 def test_a_journal_of_an_older_version_is_read(start, tmp_path):
     (tmp_path / "trial" / "aside").mkdir(parents=True)
     (tmp_path / "trial" / "originals").mkdir()
-    lines = [{"created": "../w.h5"}, {"appended": "../log", "bytes": 1}, {"overwritten": "../state"}, {"appended": "../cut", "bytes": 1}]
+    lines = [{"created": "../w.h5"}, {"appended": "../log", "bytes": 1}, {"overwritten": "../state"}]
+    lines.append({"appended": "../cut", "bytes": 1})
     (tmp_path / "trial" / "files.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "trial" / "originals" / "2").write_text("0")
     # What is cut was withdrawn; what lies aside of the log is old.
@@ -432,7 +433,8 @@ def test_a_cache_that_other_code_fills_is_withdrawn_and_one_of_before_is_not(sta
     start("assert not os.path.exists('rows.index'); files.caching('rows'); os.system('touch rows.index')")
     assert sorted(path.name for path in tmp_path.glob("rows*")) == ["rows.csv", "rows.index"]
     start("")
-    assert (tmp_path / "rows.index").exists() and other.read_text() == "of the user"
+    assert (tmp_path / "rows.index").exists()
+    assert other.read_text() == "of the user"
     (tmp_path / "before.index").touch()
     start("files.caching('before')")
     start("assert os.path.exists('before.index')")

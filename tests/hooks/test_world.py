@@ -83,9 +83,7 @@ class Starts:
         # As a user's file: it may not lie among those of an interpreter.
         command = [sys.executable, "-c", START.format(resume_at=resume_at, native=self.native)]
         environment = dict(os.environ, PYTHONPATH=":".join(sys.path))
-        done = subprocess.run(
-            command, cwd=str(self.directory), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run(command, cwd=str(self.directory), env=environment, capture_output=True, check=False)
         assert done.returncode == code, done.stderr.decode()
         self.errors = done.stderr.decode()
         return done.stdout.decode().splitlines()

@@ -13,9 +13,9 @@ if os.environ.get("PYTHONHASHSEED") != "7":
     os.environ["PYTHONHASHSEED"] = "7"
     os.execv(sys.executable, [sys.executable] + sys.argv)
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-import keras  # noqa: E402
+import keras
 
 EPOCHS = int(sys.argv[1])
 # Somebody else, who writes what the script reads.
