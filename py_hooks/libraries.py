@@ -105,7 +105,7 @@ def _watch_outside(process, calls):
     commands.watch_os(process.in_place)
     calls.at_begin.append(journal.begin)
     calls.state_providers.append(("commands", journal))
-    observed = observations.Observations(calls, calls.files, journal.kept)
+    observed = observations.Observations(calls, calls.files, journal)
     observations.install(observed, process.in_place)
     calls.at_begin.append(lambda: observed.begin(process.trial.directory))
 

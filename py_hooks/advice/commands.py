@@ -239,6 +239,7 @@ class Commands:
 
     Attributes:
         kept: the contents that the trial keeps.
+        last_position: the number of recorded calls before the last command that earlier starts have noted.
     """
 
     def __init__(self, trial, calls):
@@ -250,6 +251,7 @@ class Commands:
         self._count = 0
         # What earlier starts of the trial have noted, by place.
         self._known = {}
+        self.last_position = -1
         # How many commands there were since the recorded call of this number; and in other threads, by digest.
         self._position, self._since = -1, 0
         self._in_threads = {}
@@ -273,6 +275,8 @@ class Commands:
                 self._known[tuple(first["at"])] = dict(first, **line)
         for line in started.values():
             self._known.setdefault(tuple(line["at"]), line)
+            if isinstance(line["at"][0], int):
+                self.last_position = max(self.last_position, line["at"][0])
         if not self._calls.replaying:
             self._resumed.set()
 

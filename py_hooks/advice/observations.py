@@ -14,8 +14,8 @@ less often, because it goes by a timer, gets the answer of that time. If there i
     {"at": [position, m], "of": question, "answer": answer}
     {"from": [position, m]}              a start answers anew from here on: what stands above and is later does not count
 
-The lines hold behind the newest checkpoint, too, up to the last of them: what happened before the kill has happened. There
-they are given only if no cause of inexact resume is known.
+From the resume point on the world is asked. Only as far as commands are answered behind it (`commands.py`), so is this: what
+they made may have been moved on before the kill.
 
 A larger file that was made or changed after the trial began, and that the script did not write, is a cause: there are no
 checkpoints behind it. Files that recorded calls have saved are not looked at here (`files.py`).
@@ -88,13 +88,14 @@ class Observations:
     Args:
         calls: the recorder.
         files: the files of the script.
-        kept: the contents that the trial keeps.
+        commands: the journal of commands.
     """
 
-    def __init__(self, calls, files, kept):
+    def __init__(self, calls, files, commands):
         self._calls = calls
         self._files = files
-        self._kept = kept
+        self._commands = commands
+        self._kept = commands.kept
         self._pid = os.getpid()
         self._questions = {}
         self._path = self._file = None
@@ -165,7 +166,7 @@ class Observations:
     def recorded(self, frame, function, path, at):
         """What was answered then; None if the world is to be asked."""
         calls = self._calls
-        if not calls.replaying and (calls.causes or at > self._horizon):
+        if not calls.replaying and (calls.causes or at > self._horizon or at[0] > self._commands.last_position):
             return None
         question = self._questions.get(_key(frame, function, path))
         return None if question is None else question.answer(at)

@@ -62,7 +62,7 @@ journal = commands.attach(trial, calls)
 commands.watch_subprocess(subprocess, process)
 commands.watch_os(in_place)
 journal.begin()
-observed = observations.Observations(calls, made, journal.kept)
+observed = observations.Observations(calls, made, journal)
 observations.install(observed, in_place)
 observed.begin(directory)
 sys.argv[0] = "script.py"
@@ -406,3 +406,10 @@ def test_what_a_library_makes_with_tempfile_and_removes_is_nobodys(starts):
     starts.run(f"open('own', 'w').close()\nexec(compile({library!r}, '/x/site-packages/library.py', 'exec'))\n")
     lines = [json.loads(line) for line in starts.read("trial/files.jsonl").splitlines()]
     assert [line for line in lines if "trial.json" not in str(line)] == [{"created": "../own"}, {"created": "../kept"}]
+
+
+def test_behind_the_resume_point_the_world_is_asked(starts):
+    script = "for epoch in range(3):\n    call()\n    print(os.path.exists('STOP'), flush=True)\n"
+    assert starts.run(script + DIES, code=9) == ["False", "False", "False"]
+    (starts.directory / "STOP").touch()
+    assert starts.run(script, resume_at=2) == ["False", "True", "True"]
