@@ -20,6 +20,7 @@ use std::time::Duration;
 use pedl_core::checkpoint::Manifest;
 use pedl_core::inspect::{self, Depth, Entry};
 use pedl_core::live_copy::{Content, LiveCopy};
+use pedl_core::printable::{printable, printable_lines};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -386,7 +387,7 @@ fn show(asked: &Asked) -> Result<i32, Failure> {
         ),
     ];
     for (name, value) in lines {
-        let _ = writeln!(text, "{name:<12}{value}");
+        let _ = writeln!(text, "{name:<12}{}", printable(&value));
     }
     let mut rows = vec![["tensor", "type", "shape", "size", "pack"].map(str::to_owned)];
     rows.extend(manifest.tensors.iter().map(|tensor| {
@@ -439,7 +440,8 @@ fn verify(asked: &Asked) -> Result<i32, Failure> {
             let _ = writeln!(text, "{}: damaged", entry.name);
         }
         for what in &entry.damage {
-            let _ = writeln!(text, "  {}", what.replace('\n', "\n  "));
+            let what = printable_lines(what).replace('\n', "\n  ");
+            let _ = writeln!(text, "  {what}");
         }
     }
     if entries.is_empty() {
@@ -654,8 +656,11 @@ fn print_json(value: &Value) -> i32 {
     report::answer(&format!("{value:#}\n"))
 }
 
-/// Rows with columns as wide as need be; numbers to the right.
+/// Rows with columns as wide as need be; numbers to the right. Names are those that a trial of somebody else gives.
 fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let rows = rows.iter();
+    let rows = rows.map(|row| row.each_ref().map(|cell| printable(cell)));
+    let rows: Vec<_> = rows.collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..COLUMNS)
         .map(|column| width(column).unwrap_or(0))
@@ -667,7 +672,7 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
             && cells.all(|cell| cell.starts_with(|first: char| first.is_ascii_digit()))
     };
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];

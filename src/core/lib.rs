@@ -17,6 +17,7 @@
 //! | [`inspect`] | checkpoints for people and tools |
 //! | [`live_copy`] | a copy of a trial that is trained meanwhile |
 //! | [`secrets`] | what looks like a credential |
+//! | [`printable`] | texts of others, without what a terminal acts upon |
 //! | `metrics` | averages over a step |
 //! | [`events`] | the journal for people and tools |
 //! | `file` | files with their path |
@@ -34,6 +35,7 @@ mod file;
 pub mod inspect;
 pub mod live_copy;
 mod metrics;
+pub mod printable;
 pub mod retention;
 mod saver;
 pub mod secrets;
