@@ -176,7 +176,7 @@ fn trial_dir(asked: &Asked) -> Result<PathBuf, Failure> {
         if path.join("trial.json").is_file() {
             return Ok(path.clone());
         }
-        let what = format!("`{}` is no trial directory", path.display());
+        let what = format!("`{}` is no trial directory", shown(path));
         return Err(Failure::new(Exit::Usage, what)
             .detail("expected: a directory with `trial.json`")
             .hint("name the directory that `--trial-dir` named, or one below `.pedl`"));
@@ -189,7 +189,7 @@ fn trial_dir(asked: &Asked) -> Result<PathBuf, Failure> {
                 .hint("name the trial directory: `pedl checkpoint ACTION TRIAL_DIR`"),
         ),
         number => {
-            let names = trials.iter().map(|path| format!("`{}`", path.display()));
+            let names = trials.iter().map(|path| format!("`{}`", shown(path)));
             let names: Vec<_> = names.collect();
             let what = format!("there are {number} trials below `./{TRIALS}`");
             Err(Failure::new(Exit::Usage, what)
@@ -247,10 +247,11 @@ fn chosen<'entries>(
         };
         let what = match name {
             Some(name) => format!(
-                "there is no checkpoint `{name}` in `{}`",
-                trial_dir.display()
+                "there is no checkpoint `{}` in `{}`",
+                printable(name),
+                shown(trial_dir)
             ),
-            None => format!("there is no checkpoint in `{}`", trial_dir.display()),
+            None => format!("there is no checkpoint in `{}`", shown(trial_dir)),
         };
         let failure = Failure::new(Exit::Configuration, what).detail(format!("there is: {there}"));
         return Err(if names.is_empty() {
@@ -445,7 +446,7 @@ fn verify(asked: &Asked) -> Result<i32, Failure> {
         }
     }
     if entries.is_empty() {
-        let _ = writeln!(text, "there is no checkpoint in `{}`", trial_dir.display());
+        let _ = writeln!(text, "there is no checkpoint in `{}`", shown(&trial_dir));
     }
     report::answer(&text);
     Ok(code)
@@ -651,6 +652,10 @@ fn write_archive(copy: &LiveCopy, trial_dir: &Path) -> Result<(), Failure> {
 }
 
 // -- text --------------------------------------------------------------------------------------
+
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
 
 fn print_json(value: &Value) -> i32 {
     report::answer(&format!("{value:#}\n"))

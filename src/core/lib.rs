@@ -32,6 +32,8 @@ pub mod error;
 pub mod event_stream;
 pub mod events;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod inspect;
 pub mod live_copy;
 mod metrics;

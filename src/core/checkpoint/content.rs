@@ -153,6 +153,15 @@ impl HashingReader {
         })
     }
 
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn of(file: Box<dyn ReadFile>) -> Self {
+        Self {
+            file,
+            hasher: Hasher::new(),
+            size: 0,
+        }
+    }
+
     /// As `open`, for a file of a trial.
     pub(super) fn open_plain<F: FileSystem>(fs: &F, path: &Path) -> Result<Self> {
         Ok(Self {
