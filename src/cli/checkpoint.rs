@@ -50,9 +50,10 @@ pub(super) const ACTIONS: [(&str, &str, &str); 5] = [
     ),
     (
         "export",
-        "[TRIAL_DIR] --output FILE [--checkpoint NAME] [--model N]\n          [--weights] [--python PATH]",
+        "[TRIAL_DIR] --output FILE [--checkpoint NAME] [--model N]\n          [--weights] [--trust] [--python PATH]",
         "the model as its framework reads it, by the ending of FILE: .keras, .h5,\n      \
-         .weights.h5, .npz, .safetensors, of PyTorch .pt; a SavedModel where it has none",
+         .weights.h5, .npz, .safetensors, of PyTorch .pt; a SavedModel where it has none.\n      \
+         Only with `--trust` is code run that the checkpoint holds or names",
     ),
     (
         "snapshot",
@@ -74,6 +75,8 @@ struct Asked {
     output: Option<OsString>,
     model: String,
     weights_only: bool,
+    /// Code that the checkpoint holds or names may be run.
+    is_trusted: bool,
     /// `--python PATH`, to be parsed as that of `pedl-run`.
     python: Vec<OsString>,
 }
@@ -140,6 +143,7 @@ fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
         match name {
             "--json" if value.is_none() && !is_export => asked.is_json = true,
             "--weights" if value.is_none() && is_export => asked.weights_only = true,
+            "--trust" if value.is_none() && is_export => asked.is_trusted = true,
             "--checkpoint" if is_export || action == "show" => {
                 asked.checkpoint = Some(in_words(value_of(name)?));
             }
@@ -473,13 +477,14 @@ fn export(asked: &Asked) -> Result<i32, Failure> {
     let folder = Unpacked::new()?;
     inspect::unpack(&trial_dir, entry.batch, &folder.0).map_err(failure_of)?;
     let batch = entry.batch.to_string();
-    let weights_only = if asked.weights_only { "1" } else { "0" };
+    let flag = |is_set| OsStr::new(if is_set { "1" } else { "0" });
     let words = [
         folder.0.as_os_str(),
         output,
         OsStr::new(&asked.model),
-        OsStr::new(weights_only),
+        flag(asked.weights_only),
         OsStr::new(&batch),
+        flag(asked.is_trusted),
     ];
     let words = words.map(OsStr::to_owned);
     // Ctrl-C is for the interpreter too, which ends by it; what was unpacked is taken away then.
