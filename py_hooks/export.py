@@ -4,7 +4,9 @@
 
 FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is a number or empty, WEIGHTS_ONLY is 1 or
 0, and BATCH is that of the checkpoint. IS_TRUSTED is 1 if code may be run that the checkpoint holds or names: a checkpoint
-may come from anybody, and an architecture of Keras may hold code (`Lambda`) and name modules to be imported. By the ending of TARGET it becomes
+may come from anybody, and an architecture of Keras may hold code (`Lambda`) and name modules to be imported.
+
+By the ending of TARGET it becomes
 
     .npz, .safetensors    the weights by name; no framework is needed
     .weights.h5           the weights, for `load_weights`
@@ -76,11 +78,7 @@ def main(arguments):
                 f"  expected: a file whose name ends in {_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel",
             )
         states, model, held = _opened(folder, target, number)
-        if trusted == "1":
-            # As `python` has it: layers of the user's own are in modules there.
-            sys.path.insert(0, "")
-        elif not target.endswith(_WEIGHTS + _OF_TORCH):
-            _check_safe(model)
+        _let_in_code(trusted == "1", model, target)
         try:
             if target.endswith(".safetensors"):
                 held.write(target, _told_apart(model["weights"]))
@@ -116,7 +114,8 @@ def _opened(folder, target, number):
         _check_framework(model, target)
         _check_whole(model, held)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Refused(DAMAGED, f"what the checkpoint says of its models is not what pedl-run writes\n  {_in_words(error)}") from error
+        text = f"what the checkpoint says of its models is not what pedl-run writes\n  {_in_words(error)}"
+        raise Refused(DAMAGED, text) from error
     if model["weights"] is None or None in [key for _, key in model["weights"]]:
         raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
     return states, model, held
@@ -129,6 +128,15 @@ def _check_whole(model, held):
     for name, key in model["weights"] or ():
         if not isinstance(name, str) or (key is not None and key not in held):
             raise ValueError(f"there is no tensor `{key}`")
+
+
+def _let_in_code(is_trusted, model, target):
+    """Has code of the checkpoint run, if it may; otherwise refuses what would run any."""
+    if is_trusted:
+        # As `python` has it: layers of the user's own are in modules there.
+        sys.path.insert(0, "")
+    elif not target.endswith(_WEIGHTS + _OF_TORCH):
+        _check_safe(model)
 
 
 def _check_safe(model):

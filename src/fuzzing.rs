@@ -1,5 +1,7 @@
 //! What the fuzz targets of `tests/fuzz` call, for what users write: any bytes are understood or refused, soon.
 
+#![allow(clippy::missing_panics_doc, reason = "for tests alone")]
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

@@ -490,7 +490,8 @@ def _is_whole(kind, entry):
         return _is_number(entry.get("bytes"))
     if kind == "changed":
         times = entry.get("times")
-        are_times = isinstance(times, list) and len(times) == 2 and all(type(time) is int and abs(time) < 1 << 62 for time in times)
+        are_two = isinstance(times, list) and len(times) == 2
+        are_times = are_two and all(type(time) is int and abs(time) < 1 << 62 for time in times)
         return are_times and _is_number(entry.get("mode")) and entry["mode"] <= 0o7777
     return True
 

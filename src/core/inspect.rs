@@ -153,13 +153,12 @@ pub(crate) fn note_validation(line: &[u8], validations: &mut BTreeMap<u64, Map<S
     const NAME: &[u8] = b"\"validation\"";
     if line.windows(NAME.len()).any(|part| part == NAME)
         && let Ok(event) = serde_json::from_slice::<Value>(line)
-    {
-        if let (Some("validation"), Some(batch), Some(metrics)) = (
+        && let (Some("validation"), Some(batch), Some(metrics)) = (
             event["event"].as_str(),
             event["batch"].as_u64(),
             event["metrics"].as_object(),
-        ) {
-            validations.insert(batch, metrics.clone());
-        }
+        )
+    {
+        validations.insert(batch, metrics.clone());
     }
 }

@@ -1,5 +1,7 @@
 //! What the fuzz target `yaml` of `tests/fuzz` calls: any text is a configuration or a problem, soon and without much memory.
 
+#![allow(clippy::missing_panics_doc, reason = "for tests alone")]
+
 use crate::Experiment;
 
 /// A configuration, and its first trials.

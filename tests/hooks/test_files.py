@@ -242,7 +242,8 @@ def test_lines_that_nobody_writes_are_none(foreign, tmp_path):
     (tmp_path / "file").write_text("12345")
     foreign(
         {"appended": "../file"}, {"appended": "../file", "bytes": -1}, {"appended": "../file", "bytes": 10 ** 30},
-        {"appended": "../file", "bytes": True}, {"appended": "../file", "bytes": "1"}, {"created": "../a\0b"}, {"created": ["x"]},
+        {"appended": "../file", "bytes": True}, {"appended": "../file", "bytes": "1"}, {"created": "../a\0b"},
+        {"created": ["x"]},
         {"changed": "../file"}, {"changed": "../file", "mode": 0o10000, "times": [0, 0]},
         {"changed": "../file", "mode": 0o600, "times": [10 ** 30, 0]}, {"changed": "../file", "mode": 0o600, "times": [0.5, 0]},
     )  # fmt: skip
