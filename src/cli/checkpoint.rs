@@ -118,7 +118,9 @@ fn help() -> String {
 }
 
 fn usage(what: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, what).hint("`pedl checkpoint --help` lists what can be asked for")
+    let what = what.into();
+    Failure::new(Exit::Usage, printable(&what))
+        .hint("`pedl checkpoint --help` lists what can be asked for")
 }
 
 fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
