@@ -1,9 +1,12 @@
 """Makes of a checkpoint what the framework reads by itself: run by the host in an interpreter of its own.
 
-    main([FOLDER, TARGET, MODEL, WEIGHTS_ONLY, BATCH])
+    main([FOLDER, TARGET, MODEL, WEIGHTS_ONLY, BATCH, IS_TRUSTED])
 
 FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is a number or empty, WEIGHTS_ONLY is 1 or
-0, and BATCH is that of the checkpoint. By the ending of TARGET it becomes
+0, and BATCH is that of the checkpoint. IS_TRUSTED is 1 if code may be run that the checkpoint holds or names: a checkpoint
+may come from anybody, and an architecture of Keras may hold code (`Lambda`) and name modules to be imported.
+
+By the ending of TARGET it becomes
 
     .npz, .safetensors    the weights by name; no framework is needed
     .weights.h5           the weights, for `load_weights`
@@ -37,6 +40,11 @@ _OF_TORCH = (".pt", ".pth")
 # Formats of files that are not written here; the name of a folder may end in anything else.
 _OTHER_FILES = (".ckpt", ".hdf5", ".index", ".json", ".onnx", ".pb", ".pickle", ".pkl", ".tflite", ".zip")
 
+# Of which a checkpoint may name one, and from whose modules an architecture may name parts. `builtins` is said of functions
+# that were registered.
+_FRAMEWORKS = ("keras", "tf_keras", "tensorflow", "torch")
+_MODULES = ("", "keras", "tensorflow", "tf_keras", "builtins")
+
 # Under which name the state of a trial of PyTorch is kept (`py_hooks/torch/trials.py`).
 _STATE_OF_TORCH = "torch trial"
 
@@ -59,7 +67,7 @@ class Refused(Exception):
 
 def main(arguments):
     """Exports. Returns the exit code."""
-    folder, target, number, weights_only, batch = arguments
+    folder, target, number, weights_only, batch, trusted = arguments
     try:
         if weights_only == "1" and not target.endswith(_WEIGHTS + _OF_TORCH):
             raise Refused(USAGE, f"`--weights` with `{target}`\n  expected: a file whose name ends in {_listed(_WEIGHTS)}")
@@ -70,6 +78,7 @@ def main(arguments):
                 f"  expected: a file whose name ends in {_listed(_MODELS + _WEIGHTS)}, or a folder, for a SavedModel",
             )
         states, model, held = _opened(folder, target, number)
+        _let_in_code(trusted == "1", model, target)
         try:
             if target.endswith(".safetensors"):
                 held.write(target, _told_apart(model["weights"]))
@@ -85,13 +94,13 @@ def main(arguments):
             raise Refused(CANNOT_CREATE, text, "name a file in a folder that is there, and that you may write to") from error
     except Refused as refused:
         hint = f"\nhint: {refused.hint}" if refused.hint else ""
-        sys.stderr.write(f"pedl: error: {refused}{hint}\n")
+        sys.stderr.write(_printable(f"pedl: error: {refused}{hint}\n"))
         return refused.code
     # A file may have any name.
     name = os.fsencode(target).decode("utf-8", "replace")
     is_whole = model["framework"] == "tensorflow" or target.endswith(_WEIGHTS + _OF_TORCH)
     without = "" if is_whole else ", without its optimizer: `compile` it to train it further"
-    sys.stdout.write(f"{_title(model)}, as it was after batch {batch}, was exported to `{name}`{without}\n")
+    sys.stdout.write(_printable(f"{_title(model)}, as it was after batch {batch}, was exported to `{name}`{without}\n"))
     return 0
 
 
@@ -99,12 +108,67 @@ def _opened(folder, target, number):
     """The states of a checkpoint, the model of it that is asked for, and its `Tensors`."""
     with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
         states = json.load(file)
-    model = _chosen(states.get("models"), number)
-    _check_framework(model, target)
     held = Tensors(os.path.join(folder, "tensors.safetensors"))
+    try:
+        model = _chosen(states.get("models"), number)
+        _check_framework(model, target)
+        _check_whole(model, held)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = f"what the checkpoint says of its models is not what pedl-run writes\n  {_in_words(error)}"
+        raise Refused(DAMAGED, text) from error
     if model["weights"] is None or None in [key for _, key in model["weights"]]:
         raise Refused(DAMAGED, f"{_title(model)}: the checkpoint does not know which weights it has")
     return states, model, held
+
+
+def _check_whole(model, held):
+    """Raises what a model has not that is asked of it below."""
+    if model["framework"].partition(".")[0] not in _FRAMEWORKS:
+        raise ValueError("`{}` is no framework".format(model["framework"]))
+    for name, key in model["weights"] or ():
+        if not isinstance(name, str) or (key is not None and key not in held):
+            raise ValueError(f"there is no tensor `{key}`")
+
+
+def _let_in_code(is_trusted, model, target):
+    """Has code of the checkpoint run, if it may; otherwise refuses what would run any."""
+    if is_trusted:
+        # As `python` has it: layers of the user's own are in modules there.
+        sys.path.insert(0, "")
+    elif not target.endswith(_WEIGHTS + _OF_TORCH):
+        _check_safe(model)
+
+
+def _check_safe(model):
+    """Refuses an architecture that holds code, or names modules that are not the framework's."""
+    if model["framework"] in ("torch", "tensorflow") or model.get("architecture") is None:
+        return
+    try:
+        found = _code_in(json.loads(model["architecture"]))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refused(DAMAGED, f"the architecture of {_title(model)} cannot be read\n  {_in_words(error)}") from error
+    if found is not None:
+        raise Refused(
+            DAMAGED,
+            f"{_title(model)} {found}\n  it was not built: whoever made the checkpoint decides what that does",
+            "if you know who that is, run the same command with `--trust`; or export the weights with `--weights` to `.npz`",
+        )
+
+
+def _code_in(node):
+    """What of an architecture is code, in words; None if nothing is."""
+    if isinstance(node, list):
+        return next((found for found in map(_code_in, node) if found is not None), None)
+    if not isinstance(node, dict):
+        return None
+    config = node.get("config")
+    config = config if isinstance(config, dict) else {}
+    if node.get("class_name") == "__lambda__" or "lambda" in (config.get("function_type"), config.get("output_shape_type")):
+        return "holds a function as code (`Lambda`)"
+    module = node.get("module", config.get("module"))
+    if isinstance(module, str) and module.partition(".")[0] not in _MODULES:
+        return f"has a part that is imported from `{module}`"
+    return _code_in(list(node.values()))
 
 
 def _check_framework(model, target):
@@ -131,7 +195,8 @@ def _listed(endings):
 
 
 def _title(model):
-    return "model {} (`{}`)".format(model["number"], model["class"])
+    # In one line, whatever it is.
+    return "model {} (`{}`)".format(model["number"], json.dumps(model["class"])[1:-1])
 
 
 def _chosen(models, number):
@@ -183,6 +248,9 @@ class Tensors:
     def _slice(self, key):
         start, end = self._header[key]["data_offsets"]
         return self._bytes[start:end]
+
+    def __contains__(self, key):
+        return key in self._header
 
     def write(self, path, weights):
         """Writes tensors under other names, `(name, key)`, each another one, in the same format."""
@@ -270,6 +338,14 @@ def _told_apart(weights):
     return [
         (name if names.count(name) == 1 else f"{place} {name}", value) for place, (name, value) in enumerate(weights)
     ]
+
+
+def _printable(text):
+    """A text without what a terminal acts upon: names are those of whoever made the checkpoint."""
+    return "".join(
+        character if character == "\n" or character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def _in_words(error):

@@ -50,7 +50,14 @@ use rustix::process::geteuid;
 use crate::failure::{Exit, Failure};
 use crate::interpreter::Interpreter;
 
+#[cfg(not(fuzzing))]
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
+
+// The fuzz targets are built without `build.rs`, and lay nothing out.
+#[cfg(fuzzing)]
+const FILES: &[(&str, &[u8])] = &[];
+#[cfg(fuzzing)]
+const HASH: &str = "";
 
 /// Compiles all Python files below a directory.
 const BYTE_COMPILE: &str = include_str!("byte_compile.py");

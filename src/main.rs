@@ -10,12 +10,15 @@
 //! and re-raises, and a crashed script would exit with 0 (rust-lang/rust#140662).
 
 // The test harness brings a `main` of its own.
-#![cfg_attr(not(test), no_main)]
+#![cfg_attr(not(any(test, fuzzing)), no_main)]
+#![cfg_attr(fuzzing, allow(dead_code, reason = "only what is tried is called"))]
 
 mod cli;
 mod configuration;
 mod definition;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod interpreter;
 mod library;
 mod package;
@@ -30,7 +33,7 @@ use failure::Failure;
 
 /// What the C runtime calls. `std::env::args_os` works nevertheless: glibc hands the arguments to
 /// the standard library's initialiser as well.
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 #[expect(
     unsafe_code,
     reason = "an exported `main` is the only way around Rust's own"

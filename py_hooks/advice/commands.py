@@ -464,7 +464,11 @@ class Commands:
 
     def put_file(self, name, content):
         """A file of the script gets what a command has left in it, or goes."""
-        path = self._calls.files.ledger().resolved(name)
+        ledger = self._calls.files.ledger()
+        path = ledger.resolved(name)
+        if not ledger.may_touch(path):
+            self.say_inexact(f"a command is said to have changed `{places.display_path(path)}`, which is no file of the script")
+            return
         if content is not None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             # In its place: the script may have it open.

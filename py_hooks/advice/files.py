@@ -110,6 +110,12 @@ class Files:
             for kind, path, number in ledger.lines():
                 self._noted.setdefault(path, {}).setdefault(kind, number)
             self._withdrawn = dict(self._noted)
+            for path in ledger.foreign():
+                self._say_cause(
+                    f"`{places.display_path(path)}` lies outside of the directory that the trial was started in, and"
+                    " this trial is a copy, or comes from somebody else: the file is left as it is",
+                    is_repeatable=True,
+                )
             for path in ledger.given_up():
                 what = "was changed by something else after the process had ended, and is left as it was"
                 self._say_cause(f"`{places.display_path(path)}` {what}", is_repeatable=True)

@@ -24,6 +24,12 @@ several lines, each for what it changed: a file that was appended to and then re
 named by the number of the line, from 0. A path below the directory that the trial was started in is relative to the
 trial directory, if that lies there too: a trial that was moved or copied with its files is a trial of its own.
 
+Whose lines they are. A trial may be a copy, or come from somebody else, and its journal then names files that are not its
+own: a line counts if its path lies below the directory that the trial was started in, links followed, or below the trial
+directory. One that leads elsewhere counts only in the trial directory in which it was written: that is shown by
+`files_origin`, a file whose inode and time of change no copy can have, and which stands with its first line in
+`files_origin.json`. Other lines are none, and their paths are told (`foreign`).
+
 Each step can be repeated, and we may die between any two. What lies in `originals/` is away from its place: without it
 a removal is taken back. A file in `aside/` says the same of the other lines. If we die between a line and what it
 announces, the line names something that is as it was, which withdrawing leaves alone. A torn line is none.
@@ -55,6 +61,9 @@ _RULES = "rules-2"
 # In `aside/`, behind a number: what was set aside before a replay appended again.
 _LONGER = ".longer"
 
+# What a folder is called that stands for `originals/` before there is a trial, but for the process.
+_KEEPING = ".pedl-kept-"
+
 # Behind a path: what is not yet whole.
 _NEW = ".pedl-new"
 
@@ -69,6 +78,10 @@ _OF_CACHE = r"(_\d+)?\.(index|lockfile|data-\d{5}-of-\d{5}(\.tempstate\d+)?)"
 
 # What the files were when a process ended.
 _SEEN_NAME = "files_seen.json"
+
+# By these the journal is known for one that was written where it lies.
+_ORIGIN_NAME = "files_origin"
+_ORIGIN_RECORD = "files_origin.json"
 
 # So many are looked at when a process ends.
 _MAX_SEEN = 1000
@@ -93,6 +106,7 @@ class Ledger:
     def __init__(self, directory, started_in):
         self._directory = directory
         self._around = os.path.join(started_in, "")
+        self._inside = {}
         self.path = os.path.join(directory, _FILE_NAME)
         self._file = None
         self.count = 0
@@ -114,6 +128,10 @@ class Ledger:
         Returns:
             The directories that had to stay: something is in them that the journal does not name.
         """
+        for folder in ("aside", "originals"):
+            if os.path.islink(os.path.join(self._directory, folder)):
+                # What is put aside or discarded there would be that of others.
+                raise OSError(errno.ELOOP, "it is a link, and has to be a directory", os.path.join(self._directory, folder))
         self._adopt()
         self._give_up_changed()
         entries = self._entries()
@@ -144,6 +162,19 @@ class Ledger:
         """The paths that something else has changed between two starts."""
         return [self.resolved(entry["given_up"]) for _, entry in self._all() if "given_up" in entry]
 
+    def foreign(self):
+        """The paths of lines that do not count, as they lead out, and were written elsewhere."""
+        since, paths = self._own_since(), []
+        for number, entry in self._all():
+            path = self.resolved(entry[_kind(entry)])
+            if path not in paths and not self._counts(number, path, since):
+                paths.append(path)
+        return paths
+
+    def may_touch(self, path):
+        """Whether the trial's notes are followed if they name this file."""
+        return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
+
     def note_seen(self):
         """The process ends: notes what its files are, and where none is."""
         seen, held = {}, _held()
@@ -156,7 +187,7 @@ class Ledger:
     def _give_up_changed(self):
         """Files that something else has changed since the process ended are the user's."""
         name = os.path.join(self._directory, _SEEN_NAME)
-        seen = json.loads((_read(name) or b"{}").decode())
+        seen = _seen(_read(name))
         paths = []
         for number, path, _ in self._entries():
             if str(number) in seen and path not in paths and _has_changed(path, seen[str(number)]):
@@ -240,6 +271,7 @@ class Ledger:
             Its number.
         """
         number = self.count
+        self._note_origin([path])
         if original is not None:
             self._make_originals()
             _write(self._place("originals", number), original)
@@ -255,6 +287,7 @@ class Ledger:
             lines: `(kind, path, original, more)` of each, as for `add`, or as `hold` returns them.
         """
         entries = [dict({kind: self.stored(path)}, **more) for kind, path, _, more in lines]
+        self._note_origin([path for _, path, _, _ in lines])
         if folder is not None:
             entries[0]["kept"] = folder
         for number, (_, _, original, more) in enumerate(lines):
@@ -294,7 +327,7 @@ class Ledger:
         folder = os.path.dirname(self._directory)
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
-        kept = os.path.join(folder, f".pedl-kept-{posix.getpid()}")
+        kept = os.path.join(folder, f"{_KEEPING}{posix.getpid()}")
         _discard(kept)
         posix.mkdir(kept, 0o700)
         return kept
@@ -306,8 +339,15 @@ class Ledger:
     def _adopt(self):
         for _, _, entry in self._entries()[:1]:
             folder, originals = entry.get("kept"), os.path.join(self._directory, "originals")
-            if folder is not None and os.path.isdir(folder) and not os.path.lexists(originals):
+            if self._is_keeping(folder) and not os.path.lexists(originals):
                 _move(folder, originals)
+
+    def _is_keeping(self, folder):
+        """Whether this is the name of a folder that `make_keeping` makes: it is about to be moved, whoever wrote its name."""
+        if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not _is_folder(folder):
+            return False
+        parent = os.path.realpath(os.path.dirname(folder))
+        return os.path.join(os.path.realpath(self._directory), "").startswith(os.path.join(parent, ""))
 
     def keep(self, path, number, folder=None, is_copied=False):
         """Keeps what is about to be removed: by a second name, on another file system by a copy.
@@ -362,10 +402,12 @@ class Ledger:
 
     def _entries(self):
         """`(number of the line, path, entry)` of each line that counts."""
-        found = []
+        found, since = [], self._own_since()
         for number, entry in self._all():
             kind = _kind(entry)
             path = self.resolved(entry[kind])
+            if not self._counts(number, path, since):
+                continue
             if kind == "given_up":
                 found = [line for line in found if line[1] != path]
             else:
@@ -380,10 +422,50 @@ class Ledger:
             except ValueError:
                 continue
             kind = _kind(entry) if isinstance(entry, dict) else None
-            if kind is not None and isinstance(entry[kind], str):
+            if kind is not None and _is_whole(kind, entry):
                 # Another line is none of ours.
                 found.append((number, entry))
         return found
+
+    # -- whose lines they are --------------------------------------------------------------------------------------
+
+    def _counts(self, number, path, since):
+        return number >= since or self._is_inside(path)
+
+    def _is_inside(self, path):
+        """Whether a path lies below the directory that the trial was started in, or below that of the trial."""
+        folder = os.path.dirname(path)
+        inside = self._inside.get(folder)
+        if inside is None:
+            real = os.path.join(os.path.realpath(folder), "")
+            around = [name for name in (self._around, self._directory) if name]
+            inside = any(real.startswith(os.path.join(os.path.realpath(name), "")) for name in around)
+            self._inside[folder] = inside
+        return inside
+
+    def _own_since(self):
+        """From which line on the journal was written in this very directory; infinity if none of it was."""
+        try:
+            record = json.loads((_read(os.path.join(self._directory, _ORIGIN_RECORD)) or b"{}").decode())
+            if record["origin"] == self._origin():
+                return int(record["since"])
+        except (ValueError, KeyError, TypeError, OSError):
+            pass
+        return float("inf")
+
+    def _origin(self):
+        found = posix.lstat(os.path.join(self._directory, _ORIGIN_NAME))
+        return [found.st_ino, found.st_ctime_ns]
+
+    def _note_origin(self, paths):
+        """Lines that lead out are about to be written, here."""
+        if all(self._is_inside(path) for path in paths) or self._own_since() <= self.count:
+            return
+        name = os.path.join(self._directory, _ORIGIN_NAME)
+        _discard(name)
+        _write(name, b"")
+        record = {"origin": self._origin(), "since": self.count}
+        _write(os.path.join(self._directory, _ORIGIN_RECORD), json.dumps(record).encode())
 
     def resolved(self, name):
         """The absolute path of what stands in the journal."""
@@ -414,6 +496,39 @@ def _copy_kept(path, kept, found, is_changed):
 
 def _kind(entry):
     return next((kind for kind in entry if kind in KINDS), None)
+
+
+def _is_whole(kind, entry):
+    """Whether a line is one that we write, as far as can be told."""
+    if not isinstance(entry[kind], str) or "\0" in entry[kind]:
+        return False
+    if kind == "appended":
+        return _is_number(entry.get("bytes"))
+    if kind == "changed":
+        times = entry.get("times")
+        are_two = isinstance(times, list) and len(times) == 2
+        are_times = are_two and all(type(time) is int and abs(time) < 1 << 62 for time in times)
+        return are_times and _is_number(entry.get("mode")) and entry["mode"] <= 0o7777
+    return True
+
+
+def _is_number(value):
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _seen(text):
+    """What `note_seen` has noted, as far as it is that."""
+    try:
+        seen = json.loads((text or b"{}").decode())
+    except ValueError:
+        return {}
+    if not isinstance(seen, dict):
+        return {}
+    return {
+        number: state
+        for number, state in seen.items()
+        if isinstance(state, bool) or (isinstance(state, list) and len(state) == 3)
+    }
 
 
 # -- each kind of line: taken back, and made again ---------------------------------------------------------------------

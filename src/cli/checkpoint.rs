@@ -20,6 +20,7 @@ use std::time::Duration;
 use pedl_core::checkpoint::Manifest;
 use pedl_core::inspect::{self, Depth, Entry};
 use pedl_core::live_copy::{Content, LiveCopy};
+use pedl_core::printable::{printable, printable_lines};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -49,9 +50,10 @@ pub(super) const ACTIONS: [(&str, &str, &str); 5] = [
     ),
     (
         "export",
-        "[TRIAL_DIR] --output FILE [--checkpoint NAME] [--model N]\n          [--weights] [--python PATH]",
+        "[TRIAL_DIR] --output FILE [--checkpoint NAME] [--model N]\n          [--weights] [--trust] [--python PATH]",
         "the model as its framework reads it, by the ending of FILE: .keras, .h5,\n      \
-         .weights.h5, .npz, .safetensors, of PyTorch .pt; a SavedModel where it has none",
+         .weights.h5, .npz, .safetensors, of PyTorch .pt; a SavedModel where it has none.\n      \
+         Only with `--trust` is code run that the checkpoint holds or names",
     ),
     (
         "snapshot",
@@ -73,6 +75,8 @@ struct Asked {
     output: Option<OsString>,
     model: String,
     weights_only: bool,
+    /// Code that the checkpoint holds or names may be run.
+    is_trusted: bool,
     /// `--python PATH`, to be parsed as that of `pedl-run`.
     python: Vec<OsString>,
 }
@@ -114,7 +118,9 @@ fn help() -> String {
 }
 
 fn usage(what: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, what).hint("`pedl checkpoint --help` lists what can be asked for")
+    let what = what.into();
+    Failure::new(Exit::Usage, printable(&what))
+        .hint("`pedl checkpoint --help` lists what can be asked for")
 }
 
 fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
@@ -139,6 +145,7 @@ fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
         match name {
             "--json" if value.is_none() && !is_export => asked.is_json = true,
             "--weights" if value.is_none() && is_export => asked.weights_only = true,
+            "--trust" if value.is_none() && is_export => asked.is_trusted = true,
             "--checkpoint" if is_export || action == "show" => {
                 asked.checkpoint = Some(in_words(value_of(name)?));
             }
@@ -175,7 +182,7 @@ fn trial_dir(asked: &Asked) -> Result<PathBuf, Failure> {
         if path.join("trial.json").is_file() {
             return Ok(path.clone());
         }
-        let what = format!("`{}` is no trial directory", path.display());
+        let what = format!("`{}` is no trial directory", shown(path));
         return Err(Failure::new(Exit::Usage, what)
             .detail("expected: a directory with `trial.json`")
             .hint("name the directory that `--trial-dir` named, or one below `.pedl`"));
@@ -188,7 +195,7 @@ fn trial_dir(asked: &Asked) -> Result<PathBuf, Failure> {
                 .hint("name the trial directory: `pedl checkpoint ACTION TRIAL_DIR`"),
         ),
         number => {
-            let names = trials.iter().map(|path| format!("`{}`", path.display()));
+            let names = trials.iter().map(|path| format!("`{}`", shown(path)));
             let names: Vec<_> = names.collect();
             let what = format!("there are {number} trials below `./{TRIALS}`");
             Err(Failure::new(Exit::Usage, what)
@@ -246,10 +253,11 @@ fn chosen<'entries>(
         };
         let what = match name {
             Some(name) => format!(
-                "there is no checkpoint `{name}` in `{}`",
-                trial_dir.display()
+                "there is no checkpoint `{}` in `{}`",
+                printable(name),
+                shown(trial_dir)
             ),
-            None => format!("there is no checkpoint in `{}`", trial_dir.display()),
+            None => format!("there is no checkpoint in `{}`", shown(trial_dir)),
         };
         let failure = Failure::new(Exit::Configuration, what).detail(format!("there is: {there}"));
         return Err(if names.is_empty() {
@@ -386,7 +394,7 @@ fn show(asked: &Asked) -> Result<i32, Failure> {
         ),
     ];
     for (name, value) in lines {
-        let _ = writeln!(text, "{name:<12}{value}");
+        let _ = writeln!(text, "{name:<12}{}", printable(&value));
     }
     let mut rows = vec![["tensor", "type", "shape", "size", "pack"].map(str::to_owned)];
     rows.extend(manifest.tensors.iter().map(|tensor| {
@@ -439,11 +447,12 @@ fn verify(asked: &Asked) -> Result<i32, Failure> {
             let _ = writeln!(text, "{}: damaged", entry.name);
         }
         for what in &entry.damage {
-            let _ = writeln!(text, "  {}", what.replace('\n', "\n  "));
+            let what = printable_lines(what).replace('\n', "\n  ");
+            let _ = writeln!(text, "  {what}");
         }
     }
     if entries.is_empty() {
-        let _ = writeln!(text, "there is no checkpoint in `{}`", trial_dir.display());
+        let _ = writeln!(text, "there is no checkpoint in `{}`", shown(&trial_dir));
     }
     report::answer(&text);
     Ok(code)
@@ -470,13 +479,14 @@ fn export(asked: &Asked) -> Result<i32, Failure> {
     let folder = Unpacked::new()?;
     inspect::unpack(&trial_dir, entry.batch, &folder.0).map_err(failure_of)?;
     let batch = entry.batch.to_string();
-    let weights_only = if asked.weights_only { "1" } else { "0" };
+    let flag = |is_set| OsStr::new(if is_set { "1" } else { "0" });
     let words = [
         folder.0.as_os_str(),
         output,
         OsStr::new(&asked.model),
-        OsStr::new(weights_only),
+        flag(asked.weights_only),
         OsStr::new(&batch),
+        flag(asked.is_trusted),
     ];
     let words = words.map(OsStr::to_owned);
     // Ctrl-C is for the interpreter too, which ends by it; what was unpacked is taken away then.
@@ -650,12 +660,19 @@ fn write_archive(copy: &LiveCopy, trial_dir: &Path) -> Result<(), Failure> {
 
 // -- text --------------------------------------------------------------------------------------
 
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
 fn print_json(value: &Value) -> i32 {
     report::answer(&format!("{value:#}\n"))
 }
 
-/// Rows with columns as wide as need be; numbers to the right.
+/// Rows with columns as wide as need be; numbers to the right. Names are those that a trial of somebody else gives.
 fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let rows = rows.iter();
+    let rows = rows.map(|row| row.each_ref().map(|cell| printable(cell)));
+    let rows: Vec<_> = rows.collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..COLUMNS)
         .map(|column| width(column).unwrap_or(0))
@@ -667,7 +684,7 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
             && cells.all(|cell| cell.starts_with(|first: char| first.is_ascii_digit()))
     };
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];

@@ -99,10 +99,12 @@ impl CommandLine {
         let program = &self.python_arguments[self.num_python_options..];
         let mut command: Vec<_> = program.iter().map(to_text).collect();
         if self.num_switch_bytes > 0
-            && let Some(word) = command.first_mut()
+            && let (Some(word), Some(given)) = (command.first_mut(), program.first())
         {
-            // The switches are ASCII letters.
-            word.replace_range(1..self.num_switch_bytes, "");
+            // Bytes, not letters: what is no option of CPython counts as a switch too.
+            let given = given.as_bytes();
+            let rest = given.get(self.num_switch_bytes..).unwrap_or_default();
+            *word = to_text(OsStr::from_bytes(&[&given[..1], rest].concat()));
         }
         command
     }

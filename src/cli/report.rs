@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pedl_core::printable::printable_lines;
 use pedl_core::secrets::redact_text;
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -36,7 +37,7 @@ static JSON: AtomicBool = AtomicBool::new(false);
 
 /// Prints a failure and returns its exit code.
 pub(crate) fn failure(failure: &Failure) -> i32 {
-    let redacted = |text: &String| redact_text(text).into_owned();
+    let redacted = |text: &String| printable_lines(&redact_text(text)).into_owned();
     let failure = &Failure {
         exit: failure.exit,
         what: redacted(&failure.what),
@@ -134,7 +135,7 @@ where
     ) -> fmt::Result {
         let mut message = Message::default();
         event.record(&mut message);
-        let message = Message(redact_text(&message.0).into_owned());
+        let message = Message(printable_lines(&redact_text(&message.0)).into_owned());
         if self.json {
             let level = event.metadata().level().as_str().to_lowercase();
             writeln!(writer, "{}", json!({"level": level, "message": message.0}))

@@ -341,8 +341,10 @@ pub(super) fn ask(
     verb: &str,
     words: &[OsString],
 ) -> Result<i32, Failure> {
-    const REPORT: &str =
-        "import sys; from py_hooks import report; sys.exit(report.main(sys.argv[1:]))";
+    // An export may be made in a directory of somebody else: the current one is no place for modules before
+    // `py_hooks/export.py` says so.
+    const REPORT: &str = "import sys; sys.argv[1] == 'export' and sys.path.remove(''); \
+                          from py_hooks import report; sys.exit(report.main(sys.argv[1:]))";
     let mut path = env::var_os("PYTHONPATH")
         .filter(|path| !path.is_empty())
         .unwrap_or_default();

@@ -12,13 +12,14 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
+use rustix::system::sysinfo;
 
 use crate::error::{Class, Kind, Result};
 
@@ -47,7 +48,11 @@ impl File {
 
     /// Opens an existing file for reading alone.
     pub(crate) fn open_to_read(path: &Path) -> Result<Self> {
-        Self::with("open", path, fs::OpenOptions::new().read(true))
+        let file = check("open", path, open_plain(path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
     }
 
     fn with(operation: &'static str, path: &Path, options: &fs::OpenOptions) -> Result<Self> {
@@ -99,6 +104,43 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>> {
         Err(error) if is_absent(&error) => Ok(None),
         text => check("read", path, text).map(Some),
     }
+}
+
+/// Opens a file of a trial that somebody else may have made: a pipe there would have us wait for ever, a device give us
+/// bytes without end, and a link have us read what is none of the trial's.
+pub(crate) fn open_plain(path: &Path) -> io::Result<fs::File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = fs::OpenOptions::new();
+    let file = match options.read(true).custom_flags(flags).open(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(not_plain("it is a link; expected: a file"));
+        }
+        opened => opened?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(not_plain("it is no file; expected: a file"));
+    }
+    Ok(file)
+}
+
+/// The kind of error for what is no file of its own: [`is_not_plain`] knows it.
+fn not_plain(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// Whether [`open_plain`] found something else than a file.
+pub(crate) fn is_not_plain(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none()
+}
+
+/// Bytes of memory of this machine: what a file says of itself is not believed beyond them, for a file with holes is
+/// as large as it likes.
+pub(crate) fn memory() -> u64 {
+    let info = sysinfo();
+    let unit = u64::from(info.mem_unit.max(1));
+    // The type depends on the machine.
+    #[allow(clippy::useless_conversion, reason = "it has 32 bits on some machines")]
+    u64::from(info.totalram).saturating_mul(unit)
 }
 
 /// Has a file come into being whole and durable.

@@ -1,6 +1,7 @@
 //! A trial's checkpoints for people and tools: what `pedl checkpoint` tells. Reads only, and takes no lock.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +13,9 @@ use crate::checkpoint::{Found, Manifest, Store};
 use crate::error::Result;
 use crate::events;
 use crate::file;
+
+/// No event is longer. Of a longer line each part counts for a line, and is none.
+const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// One checkpoint of a trial.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ impl Entry {
         let tensors = manifest.tensors.iter().map(|tensor| tensor.size);
         let own = manifest.files.iter().map(|file| file.size);
         let kept = manifest.kept.iter().map(|file| file.size);
-        tensors.chain(own).chain(kept).sum()
+        total(tensors.chain(own).chain(kept))
     }
 
     /// Bytes that were written for it and that no checkpoint before had; files of the script left out.
@@ -47,7 +51,8 @@ impl Entry {
         let Some(manifest) = &self.manifest else {
             return 0;
         };
-        manifest.written + manifest.files.iter().map(|file| file.size).sum::<u64>()
+        let own = manifest.files.iter().map(|file| file.size);
+        total(own.chain([manifest.written]))
     }
 
     /// How long ago it was written; `None` where that cannot be told.
@@ -56,6 +61,11 @@ impl Entry {
         let created = humantime::parse_rfc3339(created).ok()?;
         SystemTime::now().duration_since(created).ok()
     }
+}
+
+/// A manifest says what it likes.
+fn total(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// The checkpoints of a trial, newest first, with all that is wrong with each. At [`Depth::Bytes`] the log of
@@ -117,19 +127,38 @@ fn check_log(trial_dir: &Path, manifest: &Manifest) -> Result<()> {
 
 /// Metrics by the batch after which the model was validated, from the journal.
 fn validations(trial_dir: &Path) -> Result<BTreeMap<u64, Map<String, Value>>> {
-    let text = file::read_text(&trial_dir.join(events::FILE_NAME))?.unwrap_or_default();
+    let path = trial_dir.join(events::FILE_NAME);
+    let mut journal = match file::open_plain(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        opened => BufReader::new(file::check("open", &path, opened)?),
+    };
     let mut validations = BTreeMap::new();
-    for line in text.lines().filter(|line| line.contains("\"validation\"")) {
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        if let (Some("validation"), Some(batch), Some(metrics)) = (
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = journal
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line);
+        if file::check("read", &path, read)? == 0 {
+            break;
+        }
+        note_validation(&line, &mut validations);
+    }
+    Ok(validations)
+}
+
+/// Notes the metrics of a line, if it is of a validation.
+pub(crate) fn note_validation(line: &[u8], validations: &mut BTreeMap<u64, Map<String, Value>>) {
+    const NAME: &[u8] = b"\"validation\"";
+    if line.windows(NAME.len()).any(|part| part == NAME)
+        && let Ok(event) = serde_json::from_slice::<Value>(line)
+        && let (Some("validation"), Some(batch), Some(metrics)) = (
             event["event"].as_str(),
             event["batch"].as_u64(),
             event["metrics"].as_object(),
-        ) {
-            validations.insert(batch, metrics.clone());
-        }
+        )
+    {
+        validations.insert(batch, metrics.clone());
     }
-    Ok(validations)
 }

@@ -17,6 +17,7 @@
 //! | [`inspect`] | checkpoints for people and tools |
 //! | [`live_copy`] | a copy of a trial that is trained meanwhile |
 //! | [`secrets`] | what looks like a credential |
+//! | [`printable`] | texts of others, without what a terminal acts upon |
 //! | `metrics` | averages over a step |
 //! | [`events`] | the journal for people and tools |
 //! | `file` | files with their path |
@@ -31,9 +32,12 @@ pub mod error;
 pub mod event_stream;
 pub mod events;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod inspect;
 pub mod live_copy;
 mod metrics;
+pub mod printable;
 pub mod retention;
 mod saver;
 pub mod secrets;

@@ -27,7 +27,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, linkat, renameat_with};
+use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
 use crate::calls::{Log, Mark};
@@ -477,16 +477,13 @@ impl<'trial> Opened<'trial> {
     /// Opens a file, of which so many bytes are needed; `None`: as many as it has.
     fn file(&mut self, name: &Path, bytes: Option<u64>, is_final: bool) -> Attempt<()> {
         let path = self.trial_dir.join(name);
-        let mut options = fs::OpenOptions::new();
-        // Nobody is to have us read what a link leads to, or wait for a pipe.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let file = match options.read(true).custom_flags(flags).open(&path) {
+        let file = match crate::file::open_plain(&path) {
             Err(error) if is_gone(&error) => return Err(Trouble::Changed),
             opened => check("open", &path, opened)?,
         };
         let metadata = check("look at", &path, file.metadata())?;
         let size = metadata.len();
-        if !metadata.is_file() || bytes.is_some_and(|bytes| bytes > size) {
+        if bytes.is_some_and(|bytes| bytes > size) {
             return Err(Trouble::Changed);
         }
         let bytes = match bytes {

@@ -23,6 +23,7 @@ mod environment;
 mod events;
 mod examples;
 mod failure;
+mod fuzz;
 mod interpreter;
 mod kills;
 mod matrix;
@@ -104,6 +105,12 @@ static COMMANDS: &[Command] = &[
         arguments: "[--python VERSION]... [--starts N]",
         help: "start a script that forks, threads and gets signals at random; goes on where it was",
         run: soak::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "[--seconds 60] [--target NAME]...",
+        help: "any bytes for the readers of what others may have made; goes on with what it has found",
+        run: fuzz::run,
     },
     Command {
         name: "endurance",

@@ -22,6 +22,8 @@
 mod check;
 mod experiment;
 mod fields;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod hyperparameter;
 mod problem;
 mod random;

@@ -271,6 +271,7 @@ impl<'py> Decoding<'_, 'py> {
             }
             Token::Bytes(Leaf::Inline(bytes)) => PyBytes::new(py, bytes).into_any(),
             Token::Bytes(Leaf::Large { index, size }) => {
+                self.check_size(index, size)?;
                 let read = |bytes: &mut [u8]| self.answer.read_large(index, bytes).into_python(py);
                 PyBytes::new_with(py, size, read)?.into_any()
             }
@@ -310,7 +311,16 @@ impl<'py> Decoding<'_, 'py> {
         Ok(value)
     }
 
+    /// Nothing is allocated for a leaf that is not stored in this size.
+    fn check_size(&self, index: usize, size: usize) -> PyResult<()> {
+        if self.answer.large_size(index) == Some(size) {
+            return Ok(());
+        }
+        Err(malformed(Malformed))
+    }
+
     fn large(&self, index: usize, size: usize) -> PyResult<Vec<u8>> {
+        self.check_size(index, size)?;
         let mut bytes = vec![0; size];
         self.answer
             .read_large(index, &mut bytes)
@@ -337,6 +347,7 @@ impl<'py> Decoding<'_, 'py> {
                 numpy.small_array_of(py, &dimensions, &dtype, bytes)?
             }
             Leaf::Large { index, size } => {
+                self.check_size(index, size)?;
                 let dimensions: Vec<usize> = shape.dimensions().collect();
                 let read = |out: &mut [u8]| self.answer.read_large(index, out);
                 array::filled(py, &dimensions, &dtype, size, read)?.into_python(py)?

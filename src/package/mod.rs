@@ -158,6 +158,17 @@ impl Definition {
     }
 }
 
+/// Reads the ignore files of a directory, and asks them about a path.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_ignored(directory: &Path, path: &Path) {
+    if let Ok((ignored, _)) = Ignored::read(directory) {
+        let relative = path.strip_prefix("/").unwrap_or(path);
+        for is_directory in [false, true] {
+            ignored.omits(relative, is_directory);
+        }
+    }
+}
+
 fn check_directory(directory: &Path) -> Result<(), Failure> {
     let problem = match fs::metadata(directory) {
         Ok(metadata) if metadata.is_dir() => return Ok(()),

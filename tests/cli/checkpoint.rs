@@ -305,3 +305,58 @@ fn a_snapshot_that_cannot_be_made_is_none() {
     assert!(output.stderr.starts_with(start), "{output}");
     assert!(!directory.join("copy").exists());
 }
+
+#[test]
+fn names_that_somebody_has_made_up_do_nothing_to_a_terminal() {
+    const EVIL: &str = "\u{1b}]0;title\u{7}\u{9b}2J\nhint: do it\r\u{202e}";
+    let directory = Dir::new();
+    let trial = trial(&directory, "train");
+    let kept = directory.join(format!("kept{EVIL}"));
+    fs::write(&kept, "of the script").expect("written");
+    let event =
+        json!({"event": "validation", "batch": 300, "metrics": {EVIL: EVIL, "large": 1e300}});
+    let torn =
+        "{\"event\": \"validation\", \"batch\": 300, \"metrics\": {\"x\": 1e999, \"y\": NaN}}";
+    let journal = format!("{event}\n{torn}\n{}\n", "[".repeat(100_000));
+    fs::write(trial.join("events.jsonl"), journal).expect("written");
+    let tensor = Tensor {
+        name: EVIL.to_owned(),
+        dtype: "uint8".to_owned(),
+        shape: vec![1],
+        bytes: vec![0],
+    };
+    let snapshot = Snapshot {
+        batch: 300,
+        state: "{}".to_owned(),
+        log_offset: LOG_HEAD.len() as u64,
+        tensors: vec![tensor],
+        files: vec![kept],
+        ..Snapshot::default()
+    };
+    Store::open(&trial).save(&snapshot).expect("there is room");
+    let check = |arguments: &[&str], code: i32| {
+        let output = checkpoint(&directory, arguments).assert_code(code);
+        let texts = [&output.stdout, &output.stderr];
+        let mut characters = texts.into_iter().flat_map(|text| text.chars());
+        let active = characters.find(|&it| it != '\n' && (it.is_control() || it == '\u{202e}'));
+        assert_eq!(active, None, "{output}");
+        let texts = [&output.stdout, &output.stderr];
+        let mut lines = texts.into_iter().flat_map(|text| text.lines());
+        assert!(
+            !lines.any(|line| line.starts_with("hint: do it")),
+            "{output}"
+        );
+        output.stdout.clone() + &output.stderr
+    };
+    assert!(check(&["list"], 0).contains(r"\u{1b}]0;title\u{7}\u{9b}2J\u{a}hint: do it"));
+    assert!(check(&["show"], 0).contains(r"kept\u{1b}]0;title"));
+    // The tensor and the kept file become damaged.
+    for folder in ["tensors", "files"] {
+        for entry in fs::read_dir(trial.join("checkpoints").join(folder)).expect("it is there") {
+            flip(&entry.expect("a name").path());
+        }
+    }
+    assert!(check(&["verify"], 65).contains(r"kept\u{1b}]0;title"));
+    check(&["show", "--checkpoint", EVIL], 65);
+    check(&[EVIL], 64);
+}

@@ -116,9 +116,143 @@ def test_a_copy_of_a_trial_and_its_files_lets_the_original_alone(start, tmp_path
     shutil.copytree(str(tmp_path / "trial"), str(copy / "trial"))
     shutil.copy(str(tmp_path / "w.h5"), str(copy / "w.h5"))
     assert [list(entry.values())[0] for entry in ledger(tmp_path)] == ["../w.h5", str(tmp_path.parent / "far")]
-    Ledger(str(copy / "trial"), str(copy)).withdraw()
+    copied = Ledger(str(copy / "trial"), str(copy))
+    copied.withdraw()
     assert (tmp_path / "w.h5").exists()
     assert not (copy / "w.h5").exists()
+    # What the original made elsewhere is its own, and is named.
+    assert copied.foreign() == [str(tmp_path.parent / "far")]
+    assert (tmp_path.parent / "far").exists()
+    start(f"assert not os.path.exists({str(tmp_path.parent / 'far')!r})")
+    assert (tmp_path.parent / "far").read_text() == "1"
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A function that makes the trial that somebody else has given away, of the lines of its journal; and the user's files."""
+    home = tmp_path / "home"
+    (home / "folder").mkdir(parents=True)
+    (home / "key").write_text("secret")
+    (home / "folder" / "inner").write_text("precious")
+    (tmp_path / "trial" / "aside").mkdir(parents=True)
+    (tmp_path / "trial" / "aside" / "rules-2").write_text("")
+    (tmp_path / "trial" / "originals").mkdir()
+    for number in range(9):
+        (tmp_path / "trial" / "originals" / str(number)).write_text("evil")
+        (tmp_path / "trial" / "aside" / str(number)).write_text("evil")
+
+    def make(*lines):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / "trial" / "files.jsonl").write_text(text)
+        return home
+
+    yield make
+    found = {str(path.relative_to(home)): path.is_file() and path.read_text() for path in home.rglob("*")}
+    assert found == {"key": "secret", "folder": False, os.path.join("folder", "inner"): "precious"}
+
+
+WAYS_OUT = {
+    "absolute": lambda home: str(home) + "/",
+    "dots": lambda home: "../sub/../home/",
+    "link": lambda home: "../work/link/",
+}
+
+
+@pytest.mark.parametrize("way", sorted(WAYS_OUT))
+def test_files_of_others_are_left_alone_whatever_a_foreign_journal_says(foreign, tmp_path, way):
+    out = WAYS_OUT[way](tmp_path / "home")
+    home = foreign(
+        {"created": out + "key"},
+        {"overwritten": out + "key"},
+        {"appended": out + "key", "bytes": 0},
+        {"changed": out + "key", "mode": 0o4777, "times": [0, 0]},
+        {"removed": out + "new"},
+        {"created": out + "other"},
+        {"logged": out + "key"},
+        {"removed": out + "folder"},
+        {"made": out + "folder"},
+    )
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "link").symlink_to(str(home))
+    mode = (home / "key").stat().st_mode
+    ledger = Ledger(str(tmp_path / "trial"), str(tmp_path / "work"))
+    ledger.withdraw()
+    ledger.put_back()
+    ledger.restore_logged({str(home / "key"): 0})
+    assert (home / "key").stat().st_mode == mode
+    named = {os.path.realpath(path) for path in ledger.foreign()}
+    assert named == {str(home / name) for name in ("key", "new", "other", "folder")}
+    assert ledger.lines() == []
+    assert not ledger.may_touch(str(home / "key"))
+
+
+def test_a_foreign_line_does_not_count_behind_one_of_our_own(foreign, start, tmp_path):
+    home = foreign({"created": str(tmp_path.parent / "foreign")})
+    (tmp_path.parent / "foreign").write_text("of others")
+    (home / "ours").mkdir()
+    ledger = Ledger(str(tmp_path / "trial"), str(home / "ours"))
+    ledger.open()
+    ledger.add("created", str(tmp_path / "far"))
+    (tmp_path / "far").write_text("1")
+    ledger = Ledger(str(tmp_path / "trial"), str(home / "ours"))
+    ledger.withdraw()
+    assert not (tmp_path / "far").exists()
+    assert (tmp_path.parent / "foreign").read_text() == "of others"
+    (home / "ours").rmdir()
+
+
+def test_what_shows_where_a_journal_was_written_cannot_be_copied(foreign, tmp_path):
+    home = foreign()
+    ledger = Ledger(str(tmp_path / "trial"), str(tmp_path / "trial"))
+    ledger.open()
+    ledger.add("created", str(home / "key"))
+    assert Ledger(str(tmp_path / "trial"), str(tmp_path / "trial")).foreign() == []
+    for copy in (shutil.copytree, lambda one, two: subprocess.check_call(["cp", "-a", one, two])):
+        copy(str(tmp_path / "trial"), str(tmp_path / "copy"))
+        assert Ledger(str(tmp_path / "copy"), str(tmp_path / "copy")).foreign() == [str(home / "key")]
+        shutil.rmtree(str(tmp_path / "copy"))
+    # A trial that is renamed is the same.
+    (tmp_path / "trial").rename(tmp_path / "renamed")
+    assert Ledger(str(tmp_path / "renamed"), str(tmp_path / "renamed")).foreign() == []
+
+
+@pytest.mark.parametrize("kept", ["home", "../home/folder", 7, None, ".pedl-kept-1"])
+def test_no_folder_of_others_is_taken_for_what_the_trial_has_kept(foreign, tmp_path, kept):
+    kept = str(tmp_path / kept) if isinstance(kept, str) else kept
+    foreign({"created": "../x", "kept": kept})
+    if kept == str(tmp_path / ".pedl-kept-1"):
+        (tmp_path / ".pedl-kept-1").symlink_to(str(tmp_path / "home"))
+    shutil.rmtree(str(tmp_path / "trial" / "originals"))
+    Ledger(str(tmp_path / "trial"), str(tmp_path)).withdraw()
+    assert not (tmp_path / "trial" / "originals").exists()
+
+
+@pytest.mark.parametrize("folder", ["aside", "originals"])
+def test_nothing_is_put_aside_through_a_link(foreign, tmp_path, folder):
+    home = foreign({"created": "../key"})
+    (tmp_path / "key").write_text("1")
+    shutil.rmtree(str(tmp_path / "trial" / folder))
+    (tmp_path / "trial" / folder).symlink_to(str(home))
+    with pytest.raises(OSError, match="it is a link"):
+        Ledger(str(tmp_path / "trial"), str(tmp_path)).withdraw()
+    assert (tmp_path / "key").exists()
+
+
+def test_lines_that_nobody_writes_are_none(foreign, tmp_path):
+    (tmp_path / "file").write_text("12345")
+    foreign(
+        {"appended": "../file"}, {"appended": "../file", "bytes": -1}, {"appended": "../file", "bytes": 10 ** 30},
+        {"appended": "../file", "bytes": True}, {"appended": "../file", "bytes": "1"}, {"created": "../a\0b"},
+        {"created": ["x"]},
+        {"changed": "../file"}, {"changed": "../file", "mode": 0o10000, "times": [0, 0]},
+        {"changed": "../file", "mode": 0o600, "times": [10 ** 30, 0]}, {"changed": "../file", "mode": 0o600, "times": [0.5, 0]},
+    )  # fmt: skip
+    (tmp_path / "trial" / "files_seen.json").write_text('{"0": 7, "1": ["x"], "2": null}')
+    ledger = Ledger(str(tmp_path / "trial"), str(tmp_path))
+    ledger.withdraw()
+    ledger.put_back()
+    assert ledger.lines() == []
+    assert (tmp_path / "file").read_text() == "12345"
 
 
 def test_a_folder_with_what_others_left_in_it_can_be_made_again(start, tmp_path):

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use super::reader::Answer;
 use super::record::{Call, kind};
 use super::tables::Tables;
-use super::value::{Decoder, Encoded, Leaf, Malformed, Token};
+use super::value::{Decoder, Encoded, Leaf, MAX_DEPTH, Malformed, Token};
 use crate::error::{Class, Kind};
 
 /// Values longer than this are cut in messages.
@@ -214,7 +214,7 @@ pub(super) fn describe(
     large_hash: impl Fn(usize) -> Option<[u8; 32]>,
 ) -> String {
     let mut text = String::new();
-    if describe_node(&mut decoder, false, &mut text, &large_hash).is_err() {
+    if describe_node(&mut decoder, (false, 0), &mut text, &large_hash).is_err() {
         text.push_str("something that cannot be read");
     }
     if let Some((cut, _)) = text.char_indices().nth(SHOWN_CHARS) {
@@ -226,7 +226,7 @@ pub(super) fn describe(
 
 fn describe_node(
     decoder: &mut Decoder<'_>,
-    in_key: bool,
+    (in_key, depth): (bool, usize),
     out: &mut String,
     large_hash: &impl Fn(usize) -> Option<[u8; 32]>,
 ) -> Result<(), Malformed> {
@@ -241,6 +241,10 @@ fn describe_node(
             )
         }
     };
+    if depth > MAX_DEPTH {
+        return Err(Malformed);
+    }
+    let inside = (in_key, depth + 1);
     let node = if in_key {
         decoder.key()?
     } else {
@@ -257,17 +261,17 @@ fn describe_node(
         Token::Str(text) => leaf(text, out),
         Token::Bytes(bytes) => out.write_char('b').and_then(|()| leaf(bytes, out)),
         Token::List(count) => {
-            return describe_items(decoder, ("[", "]"), count, in_key, out, large_hash);
+            return describe_items(decoder, ("[", "]"), count, inside, out, large_hash);
         }
         Token::Tuple(count) => {
-            return describe_items(decoder, ("(", ")"), count, in_key, out, large_hash);
+            return describe_items(decoder, ("(", ")"), count, inside, out, large_hash);
         }
         Token::Dict(count) => {
             for item in 0..count {
                 out.push_str(if item == 0 { "{" } else { ", " });
-                describe_node(decoder, true, out, large_hash)?;
+                describe_node(decoder, (true, depth + 1), out, large_hash)?;
                 out.push_str(": ");
-                describe_node(decoder, in_key, out, large_hash)?;
+                describe_node(decoder, inside, out, large_hash)?;
             }
             out.write_str(if count == 0 { "{}" } else { "}" })
         }
@@ -295,7 +299,7 @@ fn describe_node(
         Token::Objects(shape) => {
             let _ = write!(out, "array{shape} of objects ");
             let count = shape.num_elements().ok_or(Malformed)?;
-            return describe_items(decoder, ("[", "]"), count, in_key, out, large_hash);
+            return describe_items(decoder, ("[", "]"), count, inside, out, large_hash);
         }
         Token::Opaque(name) => write!(out, "<{name}>"),
     };
@@ -306,7 +310,7 @@ fn describe_items(
     decoder: &mut Decoder<'_>,
     (open, close): (&str, &str),
     count: usize,
-    in_key: bool,
+    place: (bool, usize),
     out: &mut String,
     large_hash: &impl Fn(usize) -> Option<[u8; 32]>,
 ) -> Result<(), Malformed> {
@@ -315,7 +319,7 @@ fn describe_items(
         if item > 0 {
             out.push_str(", ");
         }
-        describe_node(decoder, in_key, out, large_hash)?;
+        describe_node(decoder, place, out, large_hash)?;
     }
     out.push_str(close);
     Ok(())

@@ -6,7 +6,7 @@ use crc32c::{crc32c, crc32c_append};
 
 use super::{Damaged, OtherVersion};
 use crate::error::{Error, Result};
-use crate::file::File;
+use crate::file::{File, memory};
 
 const MAGIC: &[u8; 8] = b"pedlcall";
 const VERSION: u32 = 2;
@@ -161,6 +161,10 @@ impl Frames {
         };
         if len < hash_bytes {
             return Err(self.damaged(start, "a frame is too short"));
+        }
+        // A log with holes is as large as it likes.
+        if frame_type != Type::Blob && len as u64 > memory() {
+            return Err(self.damaged(start, "a frame is larger than the memory of this machine"));
         }
         self.content.resize(
             if frame_type == Type::Blob {

@@ -69,6 +69,8 @@
 mod batch;
 mod divergence;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod reader;
 mod record;
 mod records;

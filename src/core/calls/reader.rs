@@ -98,9 +98,8 @@ impl Answer {
         file.read_at(out, place.offset)
     }
 
-    /// The size of a large leaf; `None` where the value has not so many.
-    #[cfg(test)]
-    pub(super) fn large_size(&self, index: usize) -> Option<usize> {
+    /// The size of a large leaf; `None` where the value has not so many. What a skeleton says of it is not believed.
+    pub fn large_size(&self, index: usize) -> Option<usize> {
         self.large.get(index).map(|place| place.size)
     }
 

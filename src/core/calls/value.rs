@@ -445,7 +445,15 @@ impl<'a> Decoder<'a> {
                     bytes: self.leaf(size)?,
                 }
             }
-            OBJECTS => Token::Objects(self.shape()?),
+            OBJECTS => {
+                let shape = self.shape()?;
+                // As of a container: each of its nodes takes a byte of the skeleton at least.
+                let count = shape.num_elements()?;
+                if count > self.skeleton.len() {
+                    return None;
+                }
+                Token::Objects(shape)
+            }
             OPAQUE => Token::Opaque(self.name()?),
             _ => return None,
         })

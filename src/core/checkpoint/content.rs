@@ -153,6 +153,24 @@ impl HashingReader {
         })
     }
 
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn of(file: Box<dyn ReadFile>) -> Self {
+        Self {
+            file,
+            hasher: Hasher::new(),
+            size: 0,
+        }
+    }
+
+    /// As `open`, for a file of a trial.
+    pub(super) fn open_plain<F: FileSystem>(fs: &F, path: &Path) -> Result<Self> {
+        Ok(Self {
+            file: fs.open_plain(path)?,
+            hasher: Hasher::new(),
+            size: 0,
+        })
+    }
+
     /// Reads on; fewer bytes than asked for only at the end of the file.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;

@@ -86,6 +86,9 @@ impl Kind for Failure {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     "make the directory writable and run the same command again: it continues"
                 }
+                io::ErrorKind::InvalidInput => {
+                    "copy the trial with what its links lead to: `cp -rL TRIAL COPY`"
+                }
                 io::ErrorKind::FileTooLarge => {
                     "allow larger files (`ulimit -f unlimited`) and run the same command again: it continues"
                 }

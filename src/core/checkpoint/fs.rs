@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::failure::Failure;
 use crate::error::Result;
+use crate::file;
 
 /// The operations that checkpoints need.
 pub trait FileSystem: Debug + Send + Sync + 'static {
@@ -28,6 +29,10 @@ pub trait FileSystem: Debug + Send + Sync + 'static {
     fn set_mode(&self, path: &Path, mode: u32) -> Result<()>;
     /// Opens a file for reading from its start.
     fn open(&self, path: &Path) -> Result<Box<dyn ReadFile>>;
+    /// As `open`, for a file of a trial, which is a file itself: no link, pipe or device.
+    fn open_plain(&self, path: &Path) -> Result<Box<dyn ReadFile>> {
+        self.open(path)
+    }
     /// Makes content and size of a file durable.
     fn sync_file(&self, path: &Path) -> Result<()>;
     /// Makes the names in a directory durable.
@@ -144,6 +149,16 @@ impl FileSystem for RealFileSystem {
 
     fn open(&self, path: &Path) -> Result<Box<dyn ReadFile>> {
         let file = check("open", path, fs::File::open(path))?;
+        Ok(Box::new(RealFile {
+            path: path.to_owned(),
+            file,
+            written: 0,
+            begun: 0,
+        }))
+    }
+
+    fn open_plain(&self, path: &Path) -> Result<Box<dyn ReadFile>> {
+        let file = check("open", path, file::open_plain(path))?;
         Ok(Box::new(RealFile {
             path: path.to_owned(),
             file,

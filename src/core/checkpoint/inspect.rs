@@ -12,6 +12,7 @@ use super::manifest::{self, Manifest, PackFile};
 use super::reader::{Proven, in_words, open, prove, read_manifest};
 use super::{Shared, Store, tensors};
 use crate::error::Result;
+use crate::printable::printable;
 
 /// A checkpoint as it is found.
 #[derive(Debug)]
@@ -106,7 +107,8 @@ impl<F: FileSystem> Inspection<'_, F> {
                 let path = layout.content(&kept.blake3);
                 self.file(&path, &name, kept.size, &kept.blake3).err()
             });
-            let about = |what: &String| format!("{what}, of `{}`", kept.path.display());
+            let about =
+                |what: &String| format!("{what}, of `{}`", printable(&kept.path.to_string_lossy()));
             damage.extend(found.as_ref().map(about));
             self.shared.insert(name, found);
         }
@@ -140,7 +142,10 @@ fn manifest_of<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Manifest> {
     Manifest::parse(&text).map_err(|unreadable| match unreadable {
         manifest::Unreadable::Damaged(what) => what,
         manifest::Unreadable::Schema { schema, version } => {
-            format!("`{MANIFEST}` is of schema {schema}, written by pedl-run {version}")
+            format!(
+                "`{MANIFEST}` is of schema {schema}, written by pedl-run {}",
+                printable(&version)
+            )
         }
     })
 }

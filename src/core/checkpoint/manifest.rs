@@ -9,6 +9,8 @@ use blake3::Hash;
 use serde::{Deserialize, Serialize};
 
 use super::layout::MANIFEST;
+use super::tensors;
+use crate::printable::printable;
 
 /// The version of the manifest.
 pub(super) const SCHEMA: u64 = 2;
@@ -112,6 +114,13 @@ impl Manifest {
         Ok(format!("{HEAD}{}{tail}", hash_of(tail.as_bytes())))
     }
 
+    /// A text with the hash of itself in its place.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn with_hash(text: &[u8]) -> Vec<u8> {
+        let tail = text.get(HEAD.len() + HASH_DIGITS..).unwrap_or_default();
+        [HEAD.as_bytes(), hash_of(tail).to_hex().as_bytes(), tail].concat()
+    }
+
     /// Whether a text is that of this manifest.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         Self::parse(text).is_ok_and(|other| other == *self)
@@ -136,7 +145,45 @@ impl Manifest {
                 version: pedl_version,
             });
         }
-        from_json(text)
+        let manifest: Self = from_json(text)?;
+        manifest.check().map_err(|what| damaged(&what))?;
+        Ok(manifest)
+    }
+
+    /// A hash of itself proves that nothing was damaged by chance. Whoever makes a manifest by hand gives it the right
+    /// hash: so what it says is held against what we write before anything is opened by a name that it gives.
+    fn check(&self) -> Result<(), String> {
+        let packs = self.packs.iter().map(|pack| &pack.blake3);
+        let tensors = self.tensors.iter().map(|stored| &stored.blake3);
+        let files = self.files.iter().map(|own| &own.blake3);
+        let kept = self.kept.iter().map(|kept| &kept.blake3);
+        let mut hashes = packs.chain(tensors).chain(files).chain(kept);
+        if let Some(hash) = hashes.find(|hash| !is_hash(hash)) {
+            return Err(format!("names `{}`, which is no hash", printable(hash)));
+        }
+        for own in &self.files {
+            if !is_plain_name(&own.path) {
+                let name = printable(&own.path);
+                return Err(format!("names `{name}`, which is no file of a checkpoint"));
+            }
+        }
+        for stored in &self.tensors {
+            let size = tensors::size_of(&stored.dtype, &stored.shape);
+            if size.is_none_or(|size| size as u64 != stored.size) {
+                return Err(format!(
+                    "has a tensor `{}` of type `{}`, shape {:?} and {} bytes",
+                    printable(&stored.name),
+                    printable(&stored.dtype),
+                    stored.shape,
+                    stored.size
+                ));
+            }
+            if stored.pack >= self.packs.len() {
+                let name = printable(&stored.name);
+                return Err(format!("names no pack of `{name}`"));
+            }
+        }
+        Ok(())
     }
 
     /// What was taken along of a path.
@@ -162,7 +209,24 @@ struct Version {
 }
 
 fn from_json<'text, T: Deserialize<'text>>(text: &'text [u8]) -> Result<T, Unreadable> {
-    serde_json::from_slice(text).map_err(|error| damaged(&format!("is no manifest ({error})")))
+    serde_json::from_slice(text).map_err(|error| {
+        damaged(&format!(
+            "is no manifest ({})",
+            printable(&error.to_string())
+        ))
+    })
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == HASH_DIGITS
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether a name is that of something in a folder, and of nothing outside it or deeper.
+fn is_plain_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
 fn damaged(what: &str) -> Unreadable {
@@ -241,6 +305,78 @@ mod tests {
         assert_eq!(Manifest::parse(text.as_bytes()), Ok(manifest()));
         let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(json["uuid"], "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+
+    /// What a manifest is refused with that somebody has made by hand, with its right hash.
+    fn refusal(change: impl FnOnce(&mut Manifest)) -> String {
+        let mut changed = manifest();
+        change(&mut changed);
+        let text = changed.to_text().expect("it is JSON");
+        match Manifest::parse(text.as_bytes()) {
+            Err(Unreadable::Damaged(what)) => what,
+            other => panic!("it was taken: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_that_lead_out_are_refused() {
+        for name in ["/etc/passwd", "../state.json", "a/b", "..", ".", "", "a\0b"] {
+            let own = OwnFile {
+                path: name.to_owned(),
+                size: 1,
+                blake3: "0".repeat(64),
+            };
+            let what = refusal(|manifest| manifest.files.push(own));
+            assert!(what.ends_with("which is no file of a checkpoint"), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_hash_is_no_name_of_a_file() {
+        for name in [
+            "../../../x",
+            "/dev/zero",
+            "",
+            &"A".repeat(64),
+            &"0".repeat(65),
+        ] {
+            let what = refusal(|manifest| manifest.packs[0].blake3 = name.to_owned());
+            assert!(what.ends_with("which is no hash"), "{what}");
+            let kept = KeptFile {
+                path: "a".into(),
+                size: 1,
+                mode: 0o644,
+                blake3: name.to_owned(),
+            };
+            let what = refusal(|manifest| manifest.kept.push(kept));
+            assert!(what.ends_with("which is no hash"), "{what}");
+        }
+    }
+
+    #[test]
+    fn shapes_that_are_larger_than_anything_are_refused() {
+        for (shape, size) in [
+            (vec![usize::MAX, 2], 4),
+            (vec![1 << 40, 1 << 40], 4),
+            (vec![2], 4),
+            (vec![], u64::MAX),
+        ] {
+            let what = refusal(|manifest| {
+                manifest.tensors[0].shape = shape;
+                manifest.tensors[0].size = size;
+            });
+            assert!(what.contains("has a tensor `"), "{what}");
+        }
+        let what = refusal(|manifest| manifest.tensors[0].dtype = "|O".to_owned());
+        assert!(what.contains("of type `|O`"), "{what}");
+        let what = refusal(|manifest| manifest.tensors[0].pack = usize::MAX);
+        assert!(what.contains("names no pack of `"), "{what}");
+    }
+
+    #[test]
+    fn what_is_said_of_a_name_is_for_a_terminal() {
+        let what = refusal(|manifest| manifest.packs[0].blake3 = "\u{1b}[2J\nhint: x".to_owned());
+        assert!(what.contains(r"`\u{1b}[2J\u{a}hint: x`"), "{what}");
     }
 
     #[test]

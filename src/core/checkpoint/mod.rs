@@ -91,6 +91,8 @@ use crate::retention::Retention;
 mod content;
 mod failure;
 mod fs;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod inspect;
 mod layout;
 mod manifest;

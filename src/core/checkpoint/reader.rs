@@ -12,6 +12,11 @@ use super::layout::{FILES, MANIFEST, PACK, STATE, TENSORS};
 use super::manifest::{self, KeptFile, Manifest, OwnFile};
 use super::{Pin, Shared, Store, Tensor, tensors};
 use crate::error::{Error, Result};
+use crate::file;
+use crate::printable::printable;
+
+/// That of a checkpoint of a million tensors has 400 MB.
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// What [`Store::newest`] found.
 #[derive(Debug)]
@@ -178,12 +183,15 @@ fn load<F: FileSystem>(
     }
 }
 
-/// What this user may not read is no damage: an older checkpoint would cost work, and this one its place.
+/// What this user may not read, and a link to what was written, is no damage: an older checkpoint would cost work, and this one its place.
 fn check_permitted<F: FileSystem>(fs: &F, paths: &[PathBuf]) -> Result<()> {
     for path in paths {
-        if let Err(error) = fs.open(path) {
-            let system = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
-            if system.map(io::Error::kind) == Some(io::ErrorKind::PermissionDenied) {
+        if let Err(error) = fs.open_plain(path) {
+            let system = std::error::Error::source(&error)
+                .and_then(|source| source.downcast_ref::<io::Error>());
+            if system.is_some_and(|system| {
+                system.kind() == io::ErrorKind::PermissionDenied || file::is_not_plain(system)
+            }) {
                 return Err(error);
             }
         }
@@ -193,11 +201,15 @@ fn check_permitted<F: FileSystem>(fs: &F, paths: &[PathBuf]) -> Result<()> {
 
 pub(super) fn read_manifest<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Vec<u8>> {
     let path = folder.join(MANIFEST);
-    if fs.stat(&path).map_err(in_words)?.is_none() {
-        return Err(format!("`{MANIFEST}` is missing"));
+    match fs.stat(&path).map_err(in_words)? {
+        None => return Err(format!("`{MANIFEST}` is missing")),
+        Some(stat) if stat.size > MANIFEST_BYTES_MAX => {
+            return Err(format!("`{MANIFEST}` has {} bytes", stat.size));
+        }
+        Some(_) => {}
     }
     let mut text = Vec::new();
-    let reader = HashingReader::open(fs, &path).map_err(in_words)?;
+    let reader = HashingReader::open_plain(fs, &path).map_err(in_words)?;
     let collected = reader.pass_on(|bytes| {
         text.extend_from_slice(bytes);
         Ok(())
@@ -212,9 +224,26 @@ pub(super) fn manifest_in<F: FileSystem>(fs: &F, folder: &Path) -> Option<Manife
     Manifest::parse(&text).ok()
 }
 
+/// Each tensor takes memory, also if a thousand of them are one in a pack, or a pack has only holes.
+fn check_memory(manifest: &Manifest) -> Proven<()> {
+    let tensors = manifest.tensors.iter().map(|stored| stored.size);
+    let own = manifest.files.iter().map(|own| own.size);
+    let (needed, there) = (
+        tensors.chain(own).fold(0, u64::saturating_add),
+        file::memory(),
+    );
+    if needed > there {
+        return Err(format!(
+            "needs {needed} bytes of memory, and this machine has {there}"
+        ));
+    }
+    Ok(())
+}
+
 /// The tensors of a manifest, proven.
 fn load_tensors<F: FileSystem>(store: &Store<F>, manifest: &Manifest) -> Proven<Vec<Tensor>> {
     let Shared { fs, layout, .. } = &*store.shared;
+    check_memory(manifest)?;
     let mut contents = Vec::new();
     for (number, pack) in manifest.packs.iter().enumerate() {
         let name = format!("{TENSORS}/{}{PACK}", pack.blake3);
@@ -246,8 +275,12 @@ fn load_tensors<F: FileSystem>(store: &Store<F>, manifest: &Manifest) -> Proven<
             name: stored.name.clone(),
             dtype: stored.dtype.clone(),
             shape: stored.shape.clone(),
-            bytes: bytes
-                .ok_or_else(|| format!("`{MANIFEST}` names no pack of `{}`", stored.name))?,
+            bytes: bytes.ok_or_else(|| {
+                format!(
+                    "`{MANIFEST}` names no pack of `{}`",
+                    printable(&stored.name)
+                )
+            })?,
         });
     }
     Ok(loaded)
@@ -285,6 +318,7 @@ fn load_content<F: FileSystem>(
 fn load_state<F: FileSystem>(fs: &F, manifest: &Manifest, folder: &Path) -> Proven<String> {
     let own = own_file(manifest, STATE)?;
     let mut reader = open(fs, &folder.join(STATE), STATE, own.size)?;
+    check_memory(manifest)?;
     let size = usize::try_from(own.size).map_err(|_| format!("`{STATE}` is too large"))?;
     let mut state = vec![0; size];
     reader.read(&mut state).map_err(in_words)?;
@@ -308,7 +342,7 @@ pub(super) fn open<F: FileSystem>(
         Some(stat) if stat.size != size => {
             Err(format!("`{name}` is {} of {size} bytes", stat.size))
         }
-        Some(_) => HashingReader::open(fs, path).map_err(in_words),
+        Some(_) => HashingReader::open_plain(fs, path).map_err(in_words),
     }
 }
 

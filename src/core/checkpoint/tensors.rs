@@ -18,6 +18,7 @@ use super::content::{HashingReader, Writer};
 use super::failure::Failure;
 use super::manifest::{PackFile, StoredTensor};
 use crate::error::{Error, Result};
+use crate::printable::printable;
 
 /// NumPy's (and `ml_dtypes`') names of the types that the format has.
 ///
@@ -117,12 +118,7 @@ fn dtype_of(tensor: &Tensor) -> Result<Dtype> {
         tensor: tensor.name.clone(),
         dtype: tensor.dtype.clone(),
     })?;
-    let elements = tensor
-        .shape
-        .iter()
-        .try_fold(1_usize, |size, &axis| size.checked_mul(axis));
-    let size = elements.and_then(|elements| elements.checked_mul(dtype.bitsize() / 8));
-    if size == Some(tensor.bytes.len()) {
+    if size_of(&tensor.dtype, &tensor.shape) == Some(tensor.bytes.len()) {
         return Ok(dtype);
     }
     Err(Failure::Size {
@@ -132,6 +128,16 @@ fn dtype_of(tensor: &Tensor) -> Result<Dtype> {
         bytes: tensor.bytes.len(),
     }
     .into())
+}
+
+/// How many bytes a tensor of this type and shape has; `None` for what no memory holds, and for a type that the format
+/// does not have.
+pub(super) fn size_of(dtype: &str, shape: &[usize]) -> Option<usize> {
+    let (_, dtype) = DTYPES.iter().find(|(name, _)| *name == dtype)?;
+    let elements = shape
+        .iter()
+        .try_fold(1_usize, |size, &axis| size.checked_mul(axis))?;
+    elements.checked_mul(dtype.bitsize() / 8)
 }
 
 /// A pack that is to be written.
@@ -262,28 +268,42 @@ pub(super) fn read(
     hash: &str,
     wanted: &[&StoredTensor],
 ) -> std::result::Result<BTreeMap<String, Vec<u8>>, Unreadable> {
-    let wanted: BTreeMap<&str, &StoredTensor> = wanted
-        .iter()
-        .map(|stored| (&stored.key[..], *stored))
-        .collect();
+    let mut by_key: BTreeMap<&str, &StoredTensor> = BTreeMap::new();
+    for stored in wanted {
+        let first = by_key.entry(&stored.key).or_insert(stored);
+        if (&first.blake3, first.size) != (&stored.blake3, stored.size) {
+            let name = printable(&stored.key);
+            return Err(Unreadable::Damaged(format!(
+                "is said to hold two different tensors `{name}`"
+            )));
+        }
+    }
+    let wanted = by_key;
     let metadata = read_header(reader, size, hash)?;
-    let mut found = BTreeMap::new();
+    let (mut found, mut piece) = (BTreeMap::new(), vec![0; PIECE_BYTES]);
     for key in metadata.offset_keys() {
         let info = metadata.info(&key).expect("the key is of this header");
         let (start, end) = info.data_offsets;
-        let bytes = take(reader, (end - start) as u64)?;
-        let hash = reader.take_hash().to_string();
         let name = unescaped(&key);
-        if let Some(stored) = wanted.get(name) {
-            if hash != stored.blake3 {
-                let what = format!("does not match the hash of its tensor `{name}`");
-                return Err(Unreadable::Damaged(what));
-            }
-            found.insert(name.to_owned(), bytes);
+        let Some(stored) = wanted.get(name) else {
+            pass_over(reader, end - start, &mut piece)?;
+            reader.take_hash();
+            continue;
+        };
+        if stored.size != (end - start) as u64 {
+            return Err(other_than_its_hash(name));
         }
+        let bytes = take(reader, stored.size)?;
+        if reader.take_hash().to_string() != stored.blake3 {
+            return Err(other_than_its_hash(name));
+        }
+        found.insert(name.to_owned(), bytes);
     }
     match wanted.keys().find(|name| !found.contains_key(**name)) {
-        Some(name) => Err(Unreadable::Damaged(format!("has no tensor `{name}`"))),
+        Some(name) => Err(Unreadable::Damaged(format!(
+            "has no tensor `{}`",
+            printable(name)
+        ))),
         None => Ok(found),
     }
 }
@@ -301,21 +321,33 @@ pub(super) fn prove(
     for key in metadata.offset_keys() {
         let info = metadata.info(&key).expect("the key is of this header");
         let (start, end) = info.data_offsets;
-        let mut left = end - start;
-        while left > 0 {
-            let piece = &mut buffer[..left.min(PIECE_BYTES)];
-            if reader.read(piece)? < piece.len() {
-                return Err(damaged("is cut off"));
-            }
-            left -= piece.len();
-        }
+        pass_over(reader, end - start, &mut buffer)?;
         let (expected, rest) = hashes.split_at_checked(64).unwrap_or_default();
         hashes = rest;
         if reader.take_hash().to_string() != expected {
-            let name = unescaped(&key);
-            let what = format!("does not match the hash of its tensor `{name}`");
-            return Err(Unreadable::Damaged(what));
+            return Err(other_than_its_hash(unescaped(&key)));
         }
+    }
+    Ok(())
+}
+
+fn other_than_its_hash(name: &str) -> Unreadable {
+    let name = printable(name);
+    Unreadable::Damaged(format!("does not match the hash of its tensor `{name}`"))
+}
+
+/// Reads bytes that nobody wants, for their hash.
+fn pass_over(
+    reader: &mut HashingReader,
+    mut left: usize,
+    buffer: &mut [u8],
+) -> std::result::Result<(), Unreadable> {
+    while left > 0 {
+        let most = left.min(buffer.len());
+        if reader.read(&mut buffer[..most])? < most {
+            return Err(damaged("is cut off"));
+        }
+        left -= most;
     }
     Ok(())
 }

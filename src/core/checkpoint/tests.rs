@@ -890,3 +890,162 @@ fn on_a_real_disk_files_come_back_with_their_bits_although_overwritten_in_place(
         Class::NotStorable
     );
 }
+
+/// A trial on a real disk with one checkpoint, and the paths of its files.
+fn real_trial() -> (tempfile::TempDir, Vec<PathBuf>) {
+    let directory = tempfile::tempdir().expect("there is room");
+    let (trial, kept) = (
+        directory.path().join("trial"),
+        directory.path().join("kept"),
+    );
+    real::create_dir(&trial).expect("made");
+    real::write(&kept, "of the script").expect("written");
+    let snapshot = Snapshot {
+        files: vec![kept],
+        ..snapshot(100, 1)
+    };
+    let folder = Store::open(&trial).save(&snapshot).expect("there is room");
+    let mut files = vec![folder.join("manifest.json"), folder.join("state.json")];
+    for shared in ["files", "tensors"] {
+        let entries = real::read_dir(trial.join("checkpoints").join(shared)).expect("it is there");
+        files.extend(entries.map(|entry| entry.expect("a name").path()));
+    }
+    assert_eq!(files.len(), 4);
+    (directory, files)
+}
+
+#[test]
+fn a_link_in_place_of_a_file_is_not_followed() {
+    let (directory, files) = real_trial();
+    let trial = directory.path().join("trial");
+    for path in files {
+        let aside = directory.path().join("aside");
+        real::rename(&path, &aside).expect("renamed");
+        symlink(&aside, &path).expect("linked");
+        for depth in [Depth::Sizes, Depth::Bytes] {
+            let found = Store::open(&trial).inspect(depth).expect("it is listed");
+            assert!(found[0].damage[0].contains("it is a link"), "{found:?}");
+        }
+        // It is no damage, for which the checkpoint would be set aside, and the training begin anew.
+        let error = Store::open(&trial).newest().expect_err("it is a link");
+        assert!(error.to_string().contains("it is a link"), "{error}");
+        assert!(error.hint().expect("advice").contains("cp -rL"), "{error}");
+        real::remove_file(&path).expect("removed");
+        real::rename(&aside, &path).expect("renamed");
+    }
+    assert!(
+        Store::open(&trial)
+            .newest()
+            .expect("it is whole")
+            .checkpoint
+            .is_some()
+    );
+}
+
+#[test]
+fn nobody_waits_for_a_pipe_in_place_of_a_file() {
+    let (directory, files) = real_trial();
+    let trial = directory.path().join("trial");
+    for path in files {
+        let aside = directory.path().join("aside");
+        real::rename(&path, &aside).expect("renamed");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            0o400.into(),
+            0,
+        )
+        .expect("made");
+        let found = Store::open(&trial)
+            .inspect(Depth::Bytes)
+            .expect("it is listed");
+        assert!(!found[0].damage.is_empty(), "{found:?}");
+        Store::open(&trial).newest().expect_err("it is a pipe");
+        real::remove_file(&path).expect("removed");
+        real::rename(&aside, &path).expect("renamed");
+    }
+}
+
+/// Has the manifest of the only checkpoint say something else, with the right hash.
+fn change_manifest(trial: &Path, change: impl FnOnce(&mut Manifest)) {
+    let path = trial.join("checkpoints/batch-0000000100/manifest.json");
+    let mut manifest = Manifest::parse(&real::read(&path).expect("read")).expect("it is whole");
+    change(&mut manifest);
+    real::write(path, manifest.to_text().expect("it is JSON")).expect("written");
+}
+
+/// What is said of a checkpoint that was made by hand, by those who look and by those who load.
+fn said_of(trial: &Path) -> (String, String) {
+    let found = Store::open(trial)
+        .inspect(Depth::Bytes)
+        .expect("it is listed");
+    let loaded = Store::open(trial).load(100).expect_err("it is refused");
+    (found[0].damage.join("; "), loaded.to_string())
+}
+
+#[test]
+fn a_thousand_tensors_that_are_one_do_not_fill_the_memory() {
+    let (directory, _) = real_trial();
+    let trial = directory.path().join("trial");
+    // A terabyte with nothing but a hole: each of the tensors would be a copy of it.
+    let size = 1_u64 << 40;
+    change_manifest(&trial, |manifest| {
+        let mut tensor = manifest.tensors[0].clone();
+        tensor.dtype = "uint8".to_owned();
+        tensor.shape = vec![1 << 40];
+        tensor.size = size;
+        for number in 0..1000 {
+            tensor.name = number.to_string();
+            manifest.tensors.push(tensor.clone());
+        }
+    });
+    let error = Store::open(&trial).load(100).expect_err("it is refused");
+    assert!(error.to_string().contains("bytes of memory"), "{error}");
+}
+
+#[test]
+fn a_pack_is_read_by_what_it_is_and_not_by_what_is_said_of_it() {
+    let (directory, _) = real_trial();
+    let trial = directory.path().join("trial");
+    change_manifest(&trial, |manifest| {
+        manifest.tensors[0].shape = vec![1 << 20];
+        manifest.tensors[0].size = 4 << 20;
+    });
+    let loaded = said_of_loading(&trial);
+    assert!(loaded.contains("does not match the hash"), "{loaded}");
+    change_manifest(&trial, |manifest| {
+        manifest.tensors[0].shape = vec![2, 2];
+        manifest.tensors[0].size = 16;
+        let mut second = manifest.tensors[0].clone();
+        second.name = "second\u{1b}[31m".to_owned();
+        second.blake3 = "0".repeat(64);
+        manifest.tensors.insert(0, second);
+    });
+    let loaded = said_of_loading(&trial);
+    assert!(loaded.contains("two different tensors"), "{loaded}");
+}
+
+fn said_of_loading(trial: &Path) -> String {
+    let error = Store::open(trial).load(100).expect_err("it is refused");
+    error.to_string()
+}
+
+#[test]
+fn a_manifest_that_is_all_holes_is_not_read() {
+    let (directory, files) = real_trial();
+    let manifest = real::OpenOptions::new()
+        .write(true)
+        .open(&files[0])
+        .expect("opened");
+    manifest
+        .set_len(1 << 42)
+        .expect("the file system has holes");
+    let (seen, loaded) = said_of(&directory.path().join("trial"));
+    for said in [seen, loaded] {
+        assert!(
+            said.contains("`manifest.json` has 4398046511104 bytes"),
+            "{said}"
+        );
+    }
+}

@@ -154,7 +154,10 @@ impl<'a> Reference<'a> {
             difference.part == calls::Part::Missing && ran.ended_on_a_full_disk()
         };
         compared.metrics = journal::compare(&self.first.journal, &ran.journal).or_else(|| {
-            let metrics = outcome.first_of_metrics.as_ref().filter(|it| !is_lost(it))?;
+            let metrics = outcome
+                .first_of_metrics
+                .as_ref()
+                .filter(|it| !is_lost(it))?;
             Some(format!(
                 "{}: {}, not {}",
                 metrics.what, metrics.found, metrics.expected
