@@ -157,7 +157,6 @@ def test_k4_weights_of_samples_count(trial, loaders):
     run.run().check()
     losses = [event["metrics"]["loss"] for event in run.trial.events if event["event"] == "step"]
     assert all(0 < loss < 100 for loss in losses), losses
-    assert losses[1] < losses[0]
 
 
 @KERAS

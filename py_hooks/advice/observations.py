@@ -42,7 +42,9 @@ MAX_CHANGES = 100_000
 MAX_OWN_BYTES = 16 << 20
 
 # Modules that ask on behalf of who calls them.
-_ASKERS = frozenset(["os", "posixpath", "genericpath", "pathlib", "pathlib._local", "pathlib._abc", "glob", "io", "shutil"])
+_ASKERS = frozenset(["os", "posixpath", "genericpath", "pathlib", "pathlib._local", "pathlib._abc", "glob", "io"])
+# `shutil` compares what it is told of a folder with what it opens, so it is told the truth.
+_DOERS = _ASKERS | {"shutil"}
 
 # Of a `stat` that only tells what kind of thing is there.
 _KIND_ONLY = frozenset(["exists", "lexists", "isfile", "isdir", "islink", "is_file", "is_dir", "is_symlink"])
@@ -137,12 +139,12 @@ class Observations:
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    def asker(self, depth, through_libraries=False):
+    def asker(self, depth, through=_ASKERS):
         """The frame of the user's line that asks; None if what asks is not to be noted.
 
         Args:
             depth: how many frames are between.
-            through_libraries: whether a library may ask for it.
+            through: modules that ask on its behalf; None for any library.
         """
         calls = self._calls
         if not (calls.batches or calls.entries) or calls.depth or self._is_asking or get_ident() != calls.main_thread:
@@ -150,9 +152,9 @@ class Observations:
         if random_streams.THREAD.stream is not None or self._pid != os.getpid():
             return None
         frame = sys._getframe(depth + 1)
-        if through_libraries:
+        if through is None:
             return places.user_frame(frame)
-        while frame.f_back is not None and frame.f_globals.get("__name__") in _ASKERS:
+        while frame.f_back is not None and frame.f_globals.get("__name__") in through:
             frame = frame.f_back
         return frame if places.is_user_file(frame.f_code.co_filename) else None
 
@@ -331,7 +333,7 @@ def _deed(observations, name, original):
     """What is called before a function that changes something: if it is done already, it counts as done."""
 
     def before(*args, **kwargs):
-        frame = observations.asker(1)
+        frame = observations.asker(1, _DOERS)
         if frame is None or any(value is not None for option, value in kwargs.items() if option.endswith("dir_fd")):
             return NotImplemented
         path = args[0] if args else None
@@ -362,7 +364,7 @@ def _opening(observations):
         if not isinstance(mode, str) or not set(mode).issubset("rbtU") or len(args) > 4 or not _is_plain(kwargs.get("opener")):
             return NotImplemented
         kwargs.pop("opener", None)
-        frame = observations.asker(1, through_libraries=True)
+        frame = observations.asker(1, through=None)
         path = _path(file) if frame is not None else None
         if path is None or observations.is_left_out(path):
             return NotImplemented

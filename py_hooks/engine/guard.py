@@ -11,6 +11,7 @@ do not hold what they should; or the mistake has ended the library's own loop, a
 import os
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 # What is never a mistake of ours: the end of an iterator, and what the machine is short of.
@@ -157,7 +158,7 @@ def is_ours(error):
     if re.search(_CALLS_THEIRS, line):
         return False
     below = [code for code, _ in frames[last + 1:]]
-    return not any(_handles_signals(code) for code in below)
+    return not any(_is_users(code) or _handles_signals(code) for code in below)
 
 
 def _is_raised(filename, number):
@@ -207,6 +208,14 @@ def _leave_out_guards(trace):
 
 def _is_of_us(code):
     return code.co_filename.startswith(_OURS) and not code.co_filename.startswith(_ENGINE)
+
+
+def _is_users(code):
+    """Whether a code object is the script's: its file is neither ours, nor of a package, nor of the standard library."""
+    name = code.co_filename
+    if name.startswith(("<frozen", _OURS, _STANDARD)):
+        return False
+    return not any(f"{os.sep}{folder}{os.sep}" in name for folder in ("site-packages", "dist-packages"))
 
 
 def _handles_signals(code):
