@@ -184,7 +184,9 @@ class Items:
         indices = [0, 0] if is_single else [0, 1, 0]
         try:
             texts = self._probed_by_workers(indices, ahead) if self.in_processes else self._probed_here(indices)
-        except Exception:  # noqa: BLE001 - the script's own: it is raised where the item is asked for
+        except Exception as error:  # noqa: BLE001 - the script's own: it is raised where the item is asked for
+            # It may be the same object then.
+            error.__traceback__ = None
             return
         if texts[0] != texts[-1] and not self._is_refused:
             self._refuse("does not build an item twice in the same way")
