@@ -26,7 +26,9 @@ class Calls:
     at_stop = ()
     resume_at, count = {resume_at}, 0
     replaying = resume_at > 0
-    trial = types.SimpleNamespace(received_signal=0, log_error=lambda message, hint: print(message, file=sys.stderr))
+    trial = types.SimpleNamespace(
+        received_signal=0, log_error=lambda message, hint: print(message, file=sys.stderr, flush=True)
+    )
 
     def position(self):
         return self.count
