@@ -226,6 +226,8 @@ class _Process:
             return "`--exact` was given"
         if calls is not None and calls.replaying and calls.skipped:
             return "calls were answered from the log, and the models do not hold what was trained"
+        if "pedl._trials.host" in sys.modules:
+            return "it is a trial class, whose loop is that of pedl-run"
         return None
 
     def step_aside(self, text):

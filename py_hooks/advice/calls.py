@@ -531,7 +531,6 @@ class Calls:
             function.note_changes(self)
         if self._pending:
             self.append_pending()
-        function.note_sums()
         kind = function.kind
         try:
             due = self.trial.record_batch(

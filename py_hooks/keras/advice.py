@@ -91,6 +91,7 @@ def _batch_call(name, attribute, keeping=None):
                 calls.record(function.kind, function.identity, arguments, None, site)
                 raise
             else:
+                function.note_sums()
                 calls.record_batch(function, site, calls.traces > traces, args, kwargs, result)
             finally:
                 calls.depth -= 1
