@@ -24,6 +24,9 @@ _CALLS_THEIRS = (
 )
 _RAISES = ("raise", "assert")
 
+# Modules of the exceptions that mistakes raise: Python's own, and a panic of the extension module.
+_OF_MISTAKES = ("builtins", "pyo3_runtime")
+
 # Up to Python 3.7 the number of a statement's line may be that of its last one.
 _LINES_OF_RAISE = 6
 
@@ -139,6 +142,9 @@ def is_ours(error):
     """Whether an exception comes out of a mistake of ours, and not of the script or of a library that it called."""
     if isinstance(error, _PASS):
         return False
+    if type(error).__module__ not in _OF_MISTAKES and not _is_of_process(error):
+        # Of the script, or of a library (`OutOfRangeError` ends an epoch).
+        return False
     frames = _frames(error)
     # Below the innermost original that was entered, what is not ours belongs to it.
     for place in range(len(frames) - 1, -1, -1):
@@ -152,13 +158,18 @@ def is_ours(error):
     line = _line(code.co_filename, number)
     if last == len(frames) - 1 and _is_raised(code.co_filename, number):
         # On purpose; but for what only `stop_with` may see.
-        return isinstance(error, tuple(PROCESS.errors)) if PROCESS is not None else False
+        return _is_of_process(error)
     import re
 
     if re.search(_CALLS_THEIRS, line):
         return False
     below = [code for code, _ in frames[last + 1:]]
     return not any(_is_users(code) or _handles_signals(code) for code in below)
+
+
+def _is_of_process(error):
+    """Whether it is one that ends the process with a message of ours."""
+    return PROCESS is not None and isinstance(error, tuple(PROCESS.errors))
 
 
 def _is_raised(filename, number):

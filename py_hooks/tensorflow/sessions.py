@@ -324,9 +324,8 @@ def run(original):
                     calls, session, effects, target_list, fetch_list, tensors
                 )
                 feeds = dict(zip(outputs.feeds, values))
-                result = session._do_call(
-                    session._call_tf_sessionrun, options, feeds, outputs.fetches, outputs.targets, run_metadata
-                )
+                call = session._call_tf_sessionrun
+                result = session._do_call(call, options, feeds, outputs.fetches, outputs.targets, run_metadata)
                 training.keep(calls, site, values, result)
             finally:
                 calls.depth -= 1
