@@ -9,6 +9,12 @@ import os
 import sys
 
 
+def _of_no_script(function):
+    """What code of the script raises is the script's."""
+    function.__code__ = function.__code__.replace(co_filename="/x/site-packages/planted.py")
+    return function
+
+
 class _Raises:
     """Stands for a function: does as it does so often, then raises."""
 
@@ -16,6 +22,7 @@ class _Raises:
         self._function = function
         self._left = after
 
+    @_of_no_script
     def __call__(self, *args, **kwargs):
         self._left -= 1
         if self._left < 0:
@@ -51,7 +58,7 @@ def plant(place):
 
 def _method(function, after=0):
     raises = _Raises(function, after)
-    return lambda *args, **kwargs: raises(*args, **kwargs)
+    return _of_no_script(lambda *args, **kwargs: raises(*args, **kwargs))
 
 
 def main():
