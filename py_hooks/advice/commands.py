@@ -44,7 +44,7 @@ MAX_BYTES = 64 << 20
 _NO_PROCESS = (1 << 22) + 1
 
 # Positions of what `Popen.__init__` passes to `_execute_child` behind `args`, the same in all versions.
-_CWD, _ENV, _SHELL = 4, 5, 8
+_CWD, _ENV = 4, 5
 _STDIN_READ, _STDIN_WRITE, _STDOUT_READ, _STDOUT_WRITE, _STDERR_READ, _STDERR_WRITE = range(9, 15)
 
 # What separates words for a shell, and options from their values.
@@ -111,11 +111,9 @@ class _Command:
     # -- a command that runs ---------------------------------------------------------------------------------------
 
     def begins(self, given=()):
-        """It is about to run; `given` has pairs of a name and the descriptor of a file that it gets."""
+        """It is about to run; `given` has pairs of a name and the descriptor of a regular file that it gets."""
         self._before = self._commands.files_now()
-        for name, descriptor in given:
-            if _is_regular(descriptor):
-                self._given[name] = os.dup(descriptor)
+        self._given = {name: os.dup(descriptor) for name, descriptor in given}
 
     def watch_pipes(self, popen):
         """Notes what the script reads of its output."""
