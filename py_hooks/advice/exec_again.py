@@ -53,7 +53,9 @@ def _again(launch_text, environment):
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     name, start = again["start"]
     environment.update({name: start, "PEDL_LAUNCH": launch_text})
-    environment.setdefault("PYTHONHASHSEED", str(launch["hash_seed"]))
+    if "PYTHONHASHSEED" not in environment:
+        # The trial's, which the boot hides from the script again.
+        environment.update(PYTHONHASHSEED=str(launch["hash_seed"]), PEDL_USER_HASH_SEED="unset")
     if again["boot_site"] is not None:
         paths = [again["boot_site"], environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
