@@ -102,8 +102,9 @@ def test_t18_c6_steps_and_batches_have_their_own_metrics_whatever_the_epoch_has(
 @on(*EACH)
 def test_t18_c6_they_are_the_same_after_a_kill_behind_the_end_of_an_epoch_inside_of_a_step(script_run, tmp_path):
     # Within the second step, behind the end of the first epoch.
-    run = script_run(SCRIPT, options=[*OPTIONS, "--checkpoint-batches", "9"], environment={"HOLD": str(tmp_path / "held")})
-    run.start_and_kill()
+    held = tmp_path / "held"
+    run = script_run(SCRIPT, options=[*OPTIONS, "--checkpoint-batches", "9"], environment={"HOLD": str(held)})
+    run.start_and_kill(held.exists)
     assert "resuming after batch 9" in run.run().check().stderr
     check_steps(run)
     check_told((run.directory / "told.txt").read_text().splitlines())

@@ -505,6 +505,9 @@ def attach(trial, calls):
     return _Installed.commands
 
 
+_ONE_WORD = str, bytes, os.PathLike
+
+
 def _meet(words, folder, depth):
     """What becomes of a command: see `Commands.meet`."""
     commands = _Installed.commands
@@ -547,6 +550,9 @@ def _starting(original, process):
     """`Popen._execute_child`."""
 
     def execute_child(popen, args, *rest):
+        if not isinstance(args, _ONE_WORD):
+            # As `subprocess` does itself: an iterator is read once.
+            args = list(args)
         command = _meet(_words(args), _folder(rest[_CWD]), 1)
         if command is None:
             return original(popen, args, *_seen_by(process, args, rest))
@@ -748,9 +754,9 @@ def _nothing():
 
 
 def _words(args):
-    if isinstance(args, (str, bytes, os.PathLike)):
-        return [os.fsdecode(args)]
-    return [os.fsdecode(word) for word in args] or [""]
+    """The words of a command; what is no word, of which `subprocess` complains itself, as Python shows it."""
+    words = [args] if isinstance(args, _ONE_WORD) else args
+    return [os.fsdecode(word) if isinstance(word, _ONE_WORD) else repr(word) for word in words] or [""]
 
 
 def _folder(folder):

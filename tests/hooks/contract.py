@@ -418,7 +418,8 @@ def files_of_tensorflow():
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None:
         return
-    from tensorflow.python.lib.io import file_io
+    from tensorflow.python.data.ops import dataset_ops
+    from tensorflow.python.lib.io import file_io, tf_record
     from tensorflow.python.ops import gen_summary_ops
     from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
 
@@ -435,9 +436,18 @@ def files_of_tensorflow():
     with file_io.FileIO("made/file", "w") as file:
         file.write("text")
     file_io.rename_v2("made/file", "made/renamed")
+    file_io.copy_v2("made/renamed", "made/copy")
+    file_io.delete_file_v2("made/copy")
+    file_io.delete_recursively_v2("made/below")
+    with tf_record.TFRecordWriter("made/records") as records:
+        records.write(b"record")
+    numbers = dataset_ops.DatasetV2.range(2)
+    numbers.cache("made/cache")
     if tensorflow.executing_eagerly():
         checkpoint = tensorflow.train.Checkpoint(number=tensorflow.Variable(1))
         checkpoint.restore(checkpoint.save("made/checkpoint"))
+        numbers.snapshot("made/snapshot")
+        numbers.save("made/saved")
 
 
 def everything_else(model):

@@ -176,6 +176,22 @@ def test_a_command_is_run_once(starts):
     assert starts.read("log") == "".join(f"epoch {epoch}\n" * len(WAYS) for epoch in range(3))
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_words_are_read_once_and_what_is_no_word_is_pythons_error(starts, begun):
+    script = f"""
+calls.begun = {begun}
+call()
+print(subprocess.check_output(word for word in ("echo", "said")).decode().strip())
+try:
+    subprocess.call(["echo", 3])
+except TypeError as error:
+    print(error)
+"""
+    said = ["said", "expected str, bytes or os.PathLike object, not int"]
+    assert starts.run(script) == said
+    assert starts.run(script, resume_at=1 if begun else 0) == said
+
+
 def test_what_cannot_be_started_fails_in_a_replay_too(starts):
     script = """
 call()
