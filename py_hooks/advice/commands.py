@@ -33,7 +33,7 @@ import sys
 import threading
 from _thread import get_ident
 
-from py_hooks.advice import kept, places, random_streams
+from py_hooks.advice import functions_of_os, kept, places, random_streams
 
 _FILE_NAME = "commands.jsonl"
 
@@ -690,11 +690,10 @@ def watch_os(in_place):
     Args:
         in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
     """
-    os.system = in_place(os.system, "posix", _before_system(os.system))
+    functions_of_os.replace("system", in_place, _before_system(os.system))
     os._spawnvef = _spawned(os._spawnvef)
     for name in ("posix_spawn", "posix_spawnp"):
-        if hasattr(os, name):
-            setattr(os, name, in_place(getattr(os, name), "posix", _before_posix_spawn))
+        functions_of_os.replace(name, in_place, _before_posix_spawn)
 
 
 def _before_system(original):

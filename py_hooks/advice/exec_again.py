@@ -7,6 +7,8 @@ message. Any other exec is what it is under python.
 import os
 import sys
 
+from py_hooks.advice import functions_of_os
+
 
 def install(process, launch_text, in_place):
     """Watches `os.execv` and `os.execve`, by which the others of `os` are made.
@@ -38,8 +40,8 @@ def install(process, launch_text, in_place):
             return NotImplemented
         return become_again(path, arguments, environment)
 
-    os.execv = in_place(os.execv, "posix", before_execv)
-    os.execve = in_place(execve, "posix", before_execve)
+    functions_of_os.replace("execv", in_place, before_execv)
+    functions_of_os.replace("execve", in_place, before_execve)
 
 
 def _again(launch_text, environment):

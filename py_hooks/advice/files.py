@@ -21,7 +21,7 @@ import os
 import stat
 import sys
 
-from py_hooks.advice import places
+from py_hooks.advice import functions_of_os, places
 
 # That a script may make before it trains, and still be resumed exactly.
 MAX_WAITING = 100_000
@@ -155,20 +155,20 @@ class Files:
             return
         self._is_installed = True
         builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
-        replace_in_os("open", in_place, self._note_os_open)
-        replace_in_os("mkdir", in_place, self._note_mkdir)
+        functions_of_os.replace("open", in_place, self._note_os_open)
+        functions_of_os.replace("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
-            replace_in_os(name, in_place, self._note_of_rename(getattr(os, name)))
+            functions_of_os.replace(name, in_place, self._note_of_rename(getattr(os, name)))
         for name in ("remove", "unlink"):
-            replace_in_os(name, in_place, self._note_remove)
-        replace_in_os("rmdir", in_place, self._note_rmdir)
-        replace_in_os("symlink", in_place, self._note_symlink)
-        replace_in_os("link", in_place, self._note_link)
-        replace_in_os("truncate", in_place, self._note_truncate)
+            functions_of_os.replace(name, in_place, self._note_remove)
+        functions_of_os.replace("rmdir", in_place, self._note_rmdir)
+        functions_of_os.replace("symlink", in_place, self._note_symlink)
+        functions_of_os.replace("link", in_place, self._note_link)
+        functions_of_os.replace("truncate", in_place, self._note_truncate)
         for name in ("mkfifo", "mknod"):
-            replace_in_os(name, in_place, self._note_node)
+            functions_of_os.replace(name, in_place, self._note_node)
         for name in ("chmod", "chown", "utime", "fchmod", "fchown"):
-            replace_in_os(name, in_place, self._note_change)
+            functions_of_os.replace(name, in_place, self._note_change)
 
     def attach(self, calls):
         """The first library is intercepted: from here on what the script reads is noted, too.
@@ -900,16 +900,6 @@ def _can_be_moved(source, target, is_folder):
     # Nothing is done to two names of one file.
     is_same = os.path.samestat(os.lstat(source), os.lstat(target))
     return not is_same and _is_folder(target) == is_folder and (not is_folder or _is_empty_folder(target))
-
-
-def replace_in_os(name, in_place, note):
-    """Replaces a function of `os`; what it can do is still said of it there."""
-    original = getattr(os, name)
-    replaced = in_place(original, "os", note)
-    for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-        if original in able:
-            able.add(replaced)
-    setattr(os, name, replaced)
 
 
 def _at(path, dir_fd):

@@ -30,7 +30,7 @@ import stat
 import sys
 from _thread import get_ident
 
-from py_hooks.advice import inputs, kept, places, random_streams
+from py_hooks.advice import functions_of_os, inputs, kept, places, random_streams
 
 # A larger file is not kept in checkpoints.
 MAX_FILE_BYTES = 64 << 10
@@ -277,12 +277,10 @@ def install(observations, in_place):
         observations: of this process.
         in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
     """
-    from py_hooks.advice.files import replace_in_os
-
     for name, (encode, decode) in _CODECS.items():
-        replace_in_os(name, in_place, _question(observations, name, getattr(os, name), encode, decode))
+        functions_of_os.replace(name, in_place, _question(observations, name, getattr(os, name), encode, decode))
     for name in ("remove", "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"):
-        replace_in_os(name, in_place, _deed(observations, name, getattr(os, name)))
+        functions_of_os.replace(name, in_place, _deed(observations, name, getattr(os, name)))
     import builtins
 
     builtins.open = io.open = in_place(builtins.open, "io", _opening(observations))

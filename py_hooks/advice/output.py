@@ -22,7 +22,7 @@ import sys
 import weakref
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import raw_streams
+from py_hooks.advice import functions_of_os, raw_streams
 
 _NAMES = ("stdout", "stderr")
 
@@ -212,7 +212,7 @@ class Output:
             self._look_where_they_lead()
             return answer
 
-        os.dup2 = in_place(original, "posix", before_dup2)
+        functions_of_os.replace("dup2", in_place, before_dup2)
         self._look_where_they_lead()
 
     def _look_where_they_lead(self):

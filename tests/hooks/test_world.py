@@ -176,6 +176,28 @@ def test_a_command_is_run_once(starts):
     assert starts.read("log") == "".join(f"epoch {epoch}\n" * len(WAYS) for epoch in range(3))
 
 
+SAID_OF_FUNCTIONS = """
+import json, os, pickle, posix
+
+said = {}
+for name in sorted(set(vars(os)) & set(vars(posix))):
+    function = getattr(os, name)
+    if callable(function) and not isinstance(function, type):
+        abilities = os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids
+        said[name] = [pickle.loads(pickle.dumps(function)) is function, *(function in able for able in abilities)]
+print(json.dumps(said))
+"""
+
+
+def test_what_python_says_of_functions_of_os_stays_true(starts):
+    expected = subprocess.run([sys.executable, "-c", SAID_OF_FUNCTIONS], stdout=subprocess.PIPE, check=True).stdout.decode()
+    watched = """
+from py_hooks.advice import exec_again
+exec_again.install(types.SimpleNamespace(), "{}", in_place)
+"""
+    assert json.loads(starts.run(watched + SAID_OF_FUNCTIONS)[-1]) == json.loads(expected)
+
+
 @pytest.mark.parametrize("begun", [True, False])
 def test_words_are_read_once_and_what_is_no_word_is_pythons_error(starts, begun):
     script = f"""

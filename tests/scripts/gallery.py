@@ -35,24 +35,34 @@ GIVEN = {
     "target_class_ids": [0], "precision": 0.5, "recall": 0.5, "sensitivity": 0.5, "specificity": 0.5, "thresholds": 0.5,
     "factor_range": 0.1, "min_value": 0.0, "max_value": 1.0, "sequence_stride": 1, "sequence_length": 2, "fft_length": 4,
     "schedule": lambda epoch: 0.01 / (1 + epoch), "monitor": "loss", "filepath": "saved.weights.h5", "cell": "cell",
-    "layer": "layer", "function": lambda x: 2 * x, "filename": "log.csv", "max_tokens": 8, "vocabulary": [1, 2, 3],
-    "initial_learning_rate": 0.01, "decay_steps": 4, "decay_rate": 0.9, "inner_optimizer": "sgd", "optimizer": "sgd",
-    "activation": "relu", "backup_dir": "backup", "equation": "ab,bc->ac", "output_shape": 4, "name": "named",
-    "crop_to_aspect_ratio": False, "padding": 1, "cropping": 1, "reduction_factor": 2, "mean_metric": "mse",
-    "output_size": 2, "max_number": 3, "fn": lambda y_true, y_pred: (y_true - y_pred) ** 2,
+    "layer": "layer", "cells": "cells", "layers": "layers", "function": lambda x: 2 * x, "filename": "log.csv",
+    "max_tokens": 8, "vocabulary": [1, 2, 3], "initial_learning_rate": 0.01, "decay_steps": 4, "decay_rate": 0.9,
+    "inner_optimizer": "sgd", "default_optimizer": "sgd", "optimizer": "sgd", "activation": "relu", "backup_dir": "backup",
+    "equation": "ab,bc->ac", "output_shape": 4, "name": "named", "crop_to_aspect_ratio": False,
+    "call_fn": lambda inputs: 2 * inputs, "padding": 1, "cropping": 1, "reduction_factor": 2, "mean_metric": "mse",
+    "output_size": 2, "max_number": 3, "height_factor": 0.1, "width_factor": 0.1, "directory": "checkpoints",
+    "fn": lambda y_true, y_pred: (y_true - y_pred) ** 2,
 }
 
 # Shapes of what a layer is given, in the order in which they are tried.
-SHAPES = [(8,), (6, 8), (6, 6, 4), (4, 4, 4, 4), (3, 4, 4, 4, 4)]
+SHAPES = [(8,), (6, 8), (6, 6, 3), (4, 4, 4, 4), (3, 4, 4, 4, 4)]
 # What is needed though it has a default, by the name of the class.
 NEEDED = {
     "CategoryEncoding": {"num_tokens": 10}, "Discretization": {"bin_boundaries": [0.3, 0.6]},
     "GroupNormalization": {"groups": 2}, "IntegerLookup": {"vocabulary": [1, 2, 3]},
-    "ModelCheckpoint": {"save_weights_only": True},
+    "ModelCheckpoint": {"save_weights_only": True}, "RandomPosterization": {"factor": 4},
+    "STFTSpectrogram": {"mode": "real", "frame_length": 4, "frame_step": 2, "fft_length": 4},
+    "StringLookup": {"vocabulary": ["a", "b", "c"]},
+    "TextVectorization": {"vocabulary": ["a", "b", "c"], "output_sequence_length": 4},
 }
 # What a layer is called with besides.
 STATES = {"GRUCell": 1, "SimpleRNNCell": 1, "LSTMCell": 2}
 
+# Whether a model can be called on arrays: all but Keras on TensorFlow 1.
+TENSORFLOW = sys.modules.get("tensorflow")
+IS_EAGER = TENSORFLOW is None or TENSORFLOW.executing_eagerly()
+
+STRINGS = ("StringLookup", "TextVectorization")
 INTEGERS = ("Embedding", "IntegerLookup", "Hashing", "CategoryEncoding", "HashedCrossing", "ReversibleEmbedding")
 
 
@@ -83,41 +93,78 @@ def made(kind, name):
     for parameter in inspect.signature(cls.__init__ if inspect.isclass(cls) else cls).parameters.values():
         if parameter.default is not parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        if parameter.name in ("self", "args", "kwargs"):
+        if parameter.name in ("self", "args", "kwargs", *arguments):
             continue
         if parameter.name not in GIVEN:
             raise DoesNotRun("nobody knows what to give it for `%s`" % parameter.name)
         value = GIVEN[parameter.name]
         if value == "cell":
             value = keras.layers.LSTMCell(4)
+        elif value == "cells":
+            value = [keras.layers.LSTMCell(4), keras.layers.LSTMCell(4)]
+        elif value == "layers":
+            value = [keras.layers.Dense(4)]
+        elif parameter.name in ("inner_optimizer", "default_optimizer"):
+            value = keras.optimizers.SGD()
         elif value == "layer":
             value = keras.layers.LSTM(4) if name == "Bidirectional" else keras.layers.Dense(4)
         arguments[parameter.name] = value
-    return cls(**arguments)
+    created = cls(**arguments)
+    return keras.layers.RNN(created) if name == "StackedRNNCells" else created
 
 
 def layer_model(name):
-    """A model with the layer in it, and the shape of its rows."""
+    """A model with the layer in it, and the shapes of its rows."""
     problem = None
-    for shape in SHAPES:
+    for shape in [(1,)] if name in STRINGS else SHAPES:
         for count in (1, 2):
             try:
-                layer = made("layers", name)
-                kinds = {"dtype": "int32"} if name in INTEGERS else {}
-                inputs = [keras.layers.Input(shape, **kinds) for _ in range(count)]
-                x = [each if kinds else keras.layers.Dense(shape[-1])(each) for each in inputs]
-                out = _called(layer, name, x)
-                if isinstance(out, (list, tuple)):
-                    out = out[0]
-                if any(size is None for size in tuple(out.shape)[1:]):
-                    raise ValueError("a shape that is not known")
-                out = keras.layers.Dense(1)(keras.layers.Flatten()(out) if len(out.shape) > 2 else out)
-                return keras.models.Model(inputs if count > 1 else inputs[0], out), [shape] * count, bool(kinds)
+                model = _layer_model(name, shape, count)
+                if IS_EAGER:
+                    # Keras 3 builds some layers on shapes with which they do not compute.
+                    _computes(model, name, [shape] * count)
             except DoesNotRun:
                 raise
             except Exception as error:
                 problem = problem or error
+                continue
+            seed()
+            return _layer_model(name, shape, count), [shape] * count
     raise DoesNotRun("%s: %.120s" % (type(problem).__name__, str(problem).strip().replace("\n", " ")))
+
+
+def _layer_model(name, shape, count):
+    layer = made("layers", name)
+    given = kind_of_rows(name)
+    inputs = [keras.layers.Input(shape, **({} if given == "float32" else {"dtype": given})) for _ in range(count)]
+    x = [keras.layers.Dense(shape[-1])(each) if given == "float32" else each for each in inputs]
+    out = _called(layer, name, x)
+    if isinstance(out, (list, tuple)):
+        out = out[0]
+    if any(size is None for size in tuple(out.shape)[1:]):
+        raise ValueError("a shape that is not known")
+    if given != "float32" and hasattr(keras, "ops"):
+        out = keras.ops.cast(out, "float32")
+    out = keras.layers.Dense(1)(keras.layers.Flatten()(out) if len(out.shape) > 2 else out)
+    return keras.models.Model(inputs if count > 1 else inputs[0], out)
+
+
+def kind_of_rows(name):
+    """What numbers, or strings, a layer is given."""
+    return "string" if name in STRINGS else "int32" if name in INTEGERS else "float32"
+
+
+def rows(kind, shape, count, dice):
+    if kind == "float32":
+        return dice.rand(count, *shape).astype("float32")
+    drawn = dice.randint(0, 8, (count,) + shape)
+    return drawn if kind == "int32" else numpy.array(list("abcdefgh"), object)[drawn]
+
+
+def _computes(model, name, shapes):
+    x = [rows(kind_of_rows(name), shape, BATCH, numpy.random.RandomState(1)) for shape in shapes]
+    x = [TENSORFLOW.constant(each) if each.dtype == object else each for each in x]
+    model(x if len(x) > 1 else x[0], training=True)
 
 
 def _called(layer, name, x):
@@ -138,10 +185,10 @@ def dense_model(**options):
 def cell_of(kind, name):
     """Model, rows, targets, what `compile` and what `fit` are given."""
     dice = numpy.random.RandomState(7)
-    shapes, integers = [(8,)], False
+    shapes, given_rows = [(8,)], "float32"
     compiled, given = {"optimizer": "sgd", "loss": "mse"}, {}
     if kind == "layers":
-        model, shapes, integers = layer_model(name)
+        (model, shapes), given_rows = layer_model(name), kind_of_rows(name)
     else:
         options = {}
         if kind in ("initializers", "constraints", "regularizers"):
@@ -155,10 +202,7 @@ def cell_of(kind, name):
             compiled["metrics"] = [made(kind, name)]
         elif kind == "callbacks":
             given["callbacks"] = [made(kind, name)]
-    if integers:
-        x = [dice.randint(0, 8, (ROWS,) + shape) for shape in shapes]
-    else:
-        x = [dice.rand(ROWS, *shape).astype("float32") for shape in shapes]
+    x = [rows(given_rows, shape, ROWS, dice) for shape in shapes]
     y = numpy.eye(2, dtype="float32")[dice.randint(0, 2, ROWS)] if kind != "layers" else dice.rand(ROWS, 1).astype("float32")
     if "Sparse" in name and kind in ("losses", "metrics"):
         y = y.argmax(1).reshape(-1, 1)
