@@ -26,11 +26,12 @@ from pathlib import Path
 import everything
 import support
 
-GROUP = 8
+GROUP = 3
 
 OPTIONS = ["--exact", "--batches-per-step", "2", "--checkpoint-period", "1"]
 REFUSED = 77
 _LINE = re.compile(r"^cell (\S+) (.*)$", re.MULTILINE)
+_FOUND = re.compile(r"^found ((\S+)=\S+)$", re.MULTILINE)
 _CAUSE = re.compile(r"this run cannot be resumed exactly: (.*)")
 _AGAIN = "it is started again from the newest checkpoint"
 _LIMIT = 600
@@ -42,7 +43,7 @@ class Cells:
     def __init__(self, directory, script, names):
         self._directory = Path(directory)
         self._script = script
-        self._names = names
+        self._names = self._arguments = names
 
     def run(self):
         """What each name comes to; None where that cannot be told of single names."""
@@ -50,6 +51,8 @@ class Cells:
         expected = dict(_LINE.findall(python.stdout))
         if python.code != 0 or len(expected) != len(self._names):
             return self._alone(f"FAILED: python ended with {python.code}: {python.stderr[-200:]!r}")
+        shapes = {name: whole for whole, name in _FOUND.findall(python.stdout)}
+        self._arguments = [shapes.get(name, name) for name in self._names]
         undisturbed = self._run("undisturbed").run(_LIMIT)
         if undisturbed.code == REFUSED:
             cause = _CAUSE.search(undisturbed.stderr)
@@ -69,7 +72,7 @@ class Cells:
         return {self._names[0]: outcome} if len(self._names) == 1 else None
 
     def _run(self, name, environment=None):
-        return support.ScriptRun(self._directory / name, self._script, self._names, OPTIONS, environment)
+        return support.ScriptRun(self._directory / name, self._script, self._arguments, OPTIONS, environment)
 
 
 def _outcome(by_python, undisturbed, killed):

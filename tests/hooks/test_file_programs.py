@@ -290,12 +290,31 @@ def undisturbed(folder, tree, program):
     assert as_process(folder, start) == 0
 
 
+class Refusals:
+    """Causes that a trial was refused for, by this start or one before: they were said before the next operation."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def add(self, cause):
+        descriptor = posix.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        posix.write(descriptor, f"{cause}\n".encode())
+        posix.close(descriptor)
+
+    def are_there(self):
+        try:
+            posix.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return True
+
+
 def start_of_trial(folder, directory, program, begin, dies):
     """A start of a trial; returns whether it was killed."""
 
     def start():
         os.fsync = lambda descriptor: None
-        refused = []
+        refused = Refusals(directory + ".refused")
         files_module.places.STARTED_IN = os.getcwd()
         files = files_module.Files(types.SimpleNamespace(directory=directory))
         is_resumed = os.path.isdir(directory)
@@ -304,7 +323,7 @@ def start_of_trial(folder, directory, program, begin, dies):
         if is_resumed:
             files.withdraw()
         files.install(InPlace)
-        calls = types.SimpleNamespace(in_composite=False, begun=True, refuse_exactness=refused.append, replaying=False)
+        calls = types.SimpleNamespace(in_composite=False, begun=True, refuse_exactness=refused.add, replaying=False)
         files.attach(calls)
         seen = []
         own_begin = files.begin
@@ -320,7 +339,7 @@ def start_of_trial(folder, directory, program, begin, dies):
         with open("seen.json", "w") as file:
             json.dump(seen, file, default=str)
         files.put_back()
-        if refused:
+        if refused.are_there():
             # By name: only a trial on another file system has to.
             os._exit(REFUSED)
 

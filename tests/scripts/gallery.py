@@ -1,9 +1,10 @@
 """Trains a small model with each of the public names of a Keras that it is given, one after the other.
 
     python gallery.py --list
-    python gallery.py KIND:NAME...
+    python gallery.py KIND:NAME[=SHAPE*COUNT]...
 
-The names are found in the package, and what they have to be given is found by trying. Prints a line for each: a hash of what
+The names are found in the package, and what they have to be given is found by trying. That takes a while, so a line
+`found KIND:NAME=SHAPE*COUNT` says what was found, and another start can be given that. Prints a line for each: a hash of what
 was learned and told, or why Keras cannot train with it here. With DIES in the environment the process kills itself once within
 each cell, after the first checkpoint of that cell.
 """
@@ -113,8 +114,17 @@ def made(kind, name):
     return keras.layers.RNN(created) if name == "StackedRNNCells" else created
 
 
-def layer_model(name):
-    """A model with the layer in it, and the shapes of its rows."""
+def layer_model(name, found=None):
+    """A model with the layer in it, and the shapes of its rows.
+
+    Args:
+        name: of the layer.
+        found: what an earlier start found: `6x8*2` for two inputs whose rows have the shape (6, 8).
+    """
+    if found is not None:
+        shape, _, count = found.partition("*")
+        shape, count = tuple(map(int, shape.split("x"))), int(count)
+        return _layer_model(name, shape, count), [shape] * count
     problem = None
     for shape in [(1,)] if name in STRINGS else SHAPES:
         for count in (1, 2):
@@ -128,6 +138,7 @@ def layer_model(name):
             except Exception as error:
                 problem = problem or error
                 continue
+            print("found layers:%s=%s*%d" % (name, "x".join(map(str, shape)), count))
             seed()
             return _layer_model(name, shape, count), [shape] * count
     raise DoesNotRun("%s: %.120s" % (type(problem).__name__, str(problem).strip().replace("\n", " ")))
@@ -182,13 +193,13 @@ def dense_model(**options):
     return keras.models.Model(inputs, keras.layers.Dense(2, activation="softmax")(keras.layers.Dropout(0.2)(hidden)))
 
 
-def cell_of(kind, name):
+def cell_of(kind, name, found=None):
     """Model, rows, targets, what `compile` and what `fit` are given."""
     dice = numpy.random.RandomState(7)
     shapes, given_rows = [(8,)], "float32"
     compiled, given = {"optimizer": "sgd", "loss": "mse"}, {}
     if kind == "layers":
-        (model, shapes), given_rows = layer_model(name), kind_of_rows(name)
+        (model, shapes), given_rows = layer_model(name, found), kind_of_rows(name)
     else:
         options = {}
         if kind in ("initializers", "constraints", "regularizers"):
@@ -246,9 +257,9 @@ def seed():
         )
 
 
-def train(kind, name):
+def train(kind, name, found):
     """Trains one cell; returns a hash of what was learned and told."""
-    model, x, y, compiled, given = cell_of(kind, name)
+    model, x, y, compiled, given = cell_of(kind, name, found)
     model.compile(**compiled)
     callbacks = given.pop("callbacks", []) + [Dies()]
     Dies.first = Dies.batches
@@ -269,10 +280,11 @@ def main():
                 print("%s:%s" % (kind, name))
         return
     for cell in sys.argv[1:]:
+        cell, _, found = cell.partition("=")
         kind, name = cell.split(":")
         seed()
         try:
-            said = train(kind, name)
+            said = train(kind, name, found or None)
         except DoesNotRun as error:
             said = "does not run: %s" % error
         except Exception as error:
