@@ -237,7 +237,7 @@ pub(crate) fn filled<'py, E>(
 /// A new array of a copy of its elements.
 ///
 /// Args:
-///     `strides`: without gaps, as of [`Layout::dense_strides`].
+///     `strides`: without gaps, as of [`Layout::dense_strides`]; `check_fits` has looked that they stay within `bytes`.
 ///     `bytes`: the elements, in the order in which they lie in memory.
 pub(crate) fn copied<'py>(
     dtype: &Bound<'py, PyAny>,
@@ -247,7 +247,8 @@ pub(crate) fn copied<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let numpy = Numpy::get(dtype.py())?;
     let class = numpy.ndarray.bind(dtype.py());
-    // SAFETY: numpy gives it memory for as many elements as the shape has; with these strides they lie within it.
+    // SAFETY: numpy gives it memory for as many elements as the shape has, within which they lie with these strides: the
+    // caller's promise, which is looked at again below.
     let array = unsafe {
         numpy
             .c

@@ -28,7 +28,7 @@ pub(crate) struct Numpy {
     pub(crate) zeros: Py<PyAny>,
     pub(crate) ascontiguousarray: Py<PyAny>,
     number: Py<PyType>,
-    dtype: Py<PyAny>,
+    pub(crate) dtype: Py<PyAny>,
     /// Makes a scalar of numpy's own dtypes from its bytes; what pickles of scalars call.
     scalar: Py<PyAny>,
     /// By address; what they are of is kept alive, so that the address stays its own.

@@ -4,8 +4,11 @@ Worker and trainer are one process here. What becomes of worker processes is in 
 """
 
 import collections
+import contextlib
 import gc
 import os
+import random
+import struct
 import sys
 import threading
 
@@ -171,16 +174,19 @@ def test_nobody_holds_more_memory_than_there_are_slots(line):
     assert len(sizes) == 1
 
 
+def pools():
+    """Descriptors of all pools that this process has in memory."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if "pedl-pool" in os.readlink("/proc/self/fd/" + name):
+                found.add(int(name))
+    return found
+
+
 def shared_memory():
     """Bytes of all pools that this process has in memory."""
-    total = 0
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if "pedl-pool" in os.readlink("/proc/self/fd/" + name):
-                total += os.stat("/proc/self/fd/" + name).st_blocks * 512
-        except OSError:
-            pass
-    return total
+    return sum(os.fstat(descriptor).st_blocks * 512 for descriptor in pools())
 
 
 def test_a_forked_child_changes_nothing(line):
@@ -209,6 +215,86 @@ def test_what_cannot_be_sent_is_an_error_and_something_else_can_be_sent(line):
 
 
 # -- a pass that goes on by itself -------------------------------------------------------------------------------------
+
+
+ODD_NUMBERS = [0, 1, 2, 7, 255, 1 << 20, 1 << 40, (1 << 63) - 1, (1 << 64) - 8, (1 << 64) - 1]
+
+
+class Scribbled(Line):
+    """A line whose messages are changed before they are read. No pickle is read: that does whatever it says."""
+
+    def __init__(self, native, seed):
+        before = pools()
+        self.pool = native.Trial.pool(WINDOW, LEASES, 1, worker_processes.dumps, lambda pickle, arrays: arrays)
+        (self.memory,) = pools() - before
+        self.worker = self.pool.worker(0, os.getppid())
+        self.task = 0
+        self.draw = random.Random(seed).randrange
+
+    def scribble(self):
+        """Changes some bytes of each slot's message: a word of its head, or its structure."""
+        for slot in range(1, WINDOW + LEASES + 1):
+            begin = slot << 40
+            at, length, _ = struct.unpack("<3Q", os.pread(self.memory, 24, begin).ljust(24, b"\0"))
+            for _ in range(1 + self.draw(4) if length else 0):
+                place = begin + (8 * self.draw(3) if self.draw(10) == 0 else at + self.draw(length))
+                changed = bytes([self.draw(15) if self.draw(2) else self.draw(256)])
+                if self.draw(3) == 0:
+                    changed = ODD_NUMBERS[self.draw(len(ODD_NUMBERS))].to_bytes(8, "little")
+                os.pwrite(self.memory, changed, place)
+
+
+def nested(depth):
+    value = numpy.arange(2)
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+# How many messages of each kind are changed; `PEDL_POOL_MESSAGES_SEED` changes them otherwise.
+SCRIBBLES = int(os.environ.get("PEDL_POOL_MESSAGES", "400"))
+SEED = int(os.environ.get("PEDL_POOL_MESSAGES_SEED", "0"))
+SCRIBBLED = [
+    [None, True, 7, 0.5, "text", b"bytes", (1, [2]), {"a": 1, (2,): [3]}],
+    (numpy.zeros((4, 3), "float32"), {"y": numpy.arange(6).reshape(2, 3).T, "again": numpy.float32(2)}, ["x"] * 3),
+    [numpy.arange(20000, dtype="int64"), numpy.zeros((0, 5)), "end"],
+    [numpy.zeros(3, [("a", "i4"), ("b", "f8")]), numpy.array(["2026-01-01"], "M8[D]"), 1 << 80],
+    nested(49),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SCRIBBLED)))
+def test_whatever_a_message_holds_is_a_value_or_an_error(native, number):
+    line = Scribbled(native, 10 * SEED + number)
+    errors = 0
+    for _ in range(SCRIBBLES):
+        assert line.pool.publish(3, [line.task], 5) == (line.task, line.task + 1)
+        assert line.worker.claim() == (3, line.task, 5)
+        line.worker.begin()
+        line.worker.write(SCRIBBLED[number])
+        line.worker.finish()
+        line.scribble()
+        line.task += 1
+        try:
+            repr(line.pool.take(line.task - 1, None))
+        except Exception:  # noqa: BLE001 - of numpy, for names that are no dtypes, too
+            errors += 1
+    assert 0 < errors < SCRIBBLES
+
+
+def test_a_message_without_an_end_of_its_depth_is_an_error(native):
+    line = Scribbled(native, 0)
+    line.pool.publish(3, [0], 5)
+    line.worker.claim()
+    line.worker.begin()
+    line.worker.write([b"." * 9 * 200000])
+    line.worker.finish()
+    for slot in range(1, WINDOW + LEASES + 1):
+        at, length, _ = struct.unpack("<3Q", os.pread(line.memory, 24, slot << 40).ljust(24, b"\0"))
+        # Each list holds one list.
+        os.pwrite(line.memory, (b"\x07" + (1).to_bytes(8, "little")) * (length // 9), (slot << 40) + at)
+    with pytest.raises(native.Error, match="sent something that is no batch"):
+        line.pool.take(0, None)
 
 
 class Pass:

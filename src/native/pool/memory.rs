@@ -75,8 +75,28 @@ pub(crate) fn copy_into(out: &mut [u8], layout: &Layout<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Fails unless an array of that shape has so many bytes of elements.
+pub(crate) fn check_size(
+    dtype: &Bound<'_, PyAny>,
+    shape: &[isize],
+    size: usize,
+) -> PyResult<()> {
+    let numpy = Numpy::get(dtype.py())?;
+    if !dtype.is_instance(numpy.dtype.bind(dtype.py()))? {
+        return Err(malformed());
+    }
+    let elements = numpy.elements_of(dtype.as_ptr().addr(), || Ok(dtype.clone()))?;
+    let has_size = shape
+        .iter()
+        .try_fold(elements.size, |bytes, &length| {
+            bytes.checked_mul(usize::try_from(length).ok()?)
+        })
+        .is_some_and(|bytes| bytes == size);
+    if has_size { Ok(()) } else { Err(malformed()) }
+}
+
 /// Fails unless so many bytes hold the elements of an array, which are no Python objects.
-fn check_fits(
+pub(crate) fn check_fits(
     dtype: &Bound<'_, PyAny>,
     shape: &[isize],
     strides: &[isize],

@@ -313,6 +313,8 @@ struct Reading<'a, 'py> {
     memory: Option<&'a Bound<'py, Memory>>,
     pickling: &'a Pickling,
     arrays: Vec<Bound<'py, PyAny>>,
+    /// How many nodes are around the one that is read.
+    depth: usize,
 }
 
 impl<'a, 'py> Reading<'a, 'py> {
@@ -335,10 +337,21 @@ impl<'a, 'py> Reading<'a, 'py> {
             memory,
             pickling,
             arrays: Vec::new(),
+            depth: 0,
         })
     }
 
     fn node(&mut self) -> PyResult<Bound<'py, PyAny>> {
+        if self.depth > MAX_DEPTH {
+            return Err(malformed());
+        }
+        self.depth += 1;
+        let value = self.value();
+        self.depth -= 1;
+        value
+    }
+
+    fn value(&mut self) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         Ok(match self.byte()? {
             NONE => py.None().into_bound(py),
@@ -399,6 +412,7 @@ impl<'a, 'py> Reading<'a, 'py> {
         let shape = self.sizes(rank)?;
         let strides = self.sizes(rank)?;
         let (at, size) = (self.count()?, self.count()?);
+        memory::check_size(&dtype, &shape, size)?;
         let array = if size == 0 {
             let shape = PyTuple::new(py, shape)?;
             Numpy::get(py)?.ndarray.bind(py).call1((shape, dtype))?
@@ -406,6 +420,7 @@ impl<'a, 'py> Reading<'a, 'py> {
             memory::array_in(memory, &dtype, &shape, &strides, at)?
         } else {
             let bytes = self.message.get(at..).and_then(|rest| rest.get(..size));
+            memory::check_fits(&dtype, &shape, &strides, bytes.map(<[u8]>::len))?;
             array::copied(&dtype, &shape, &strides, bytes.ok_or_else(malformed)?)?
         };
         self.arrays.push(array.clone());
