@@ -166,6 +166,10 @@ class Host:
         """
         self._calls.at_validation.append((begins, ended))
 
+    def validate_on(self, data):
+        """Has the plan's validations of a fit made on data that the fit has not got."""
+        self._calls.validation_data = data
+
     def keep_batches(self):
         """Has the metrics of each batch kept, for `of_step`."""
         self._calls.keep_batches()

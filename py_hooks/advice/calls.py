@@ -110,6 +110,7 @@ class Calls:
         at_save: called before each checkpoint, to make files that belong to it.
         at_step_end: called when a step has ended, before that is written into the journal.
         at_last: called after each batch that the plan has no more room behind.
+        validation_data: what a trial class validates on, if this Keras would validate at the end of each epoch had it known.
         at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
             returns by the names that they are told by.
         lost: functions that return the names of variables that were trained and that a checkpoint would lack, each name once.
@@ -159,6 +160,7 @@ class Calls:
         self.at_save = []
         self.at_step_end = []
         self.at_last = []
+        self.validation_data = None
         self.at_validation = []
         self.lost = []
         self.agreement = None

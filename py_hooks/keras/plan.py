@@ -33,17 +33,22 @@ class Fit:
     Args:
         model: the model.
         arguments: what the script gave it, by name.
+        validation_data: of a trial class, if the fit itself has not got it.
 
     Attributes:
+        validates: whether there is data to validate on that the fit itself has not got.
         is_over: the plan has no batch left.
         batch: index of the last batch in its epoch; None before the first.
         logs: of that batch.
         is_validated: whether any validation was made in it.
     """
 
-    def __init__(self, model, arguments):
+    def __init__(self, model, arguments, validation_data=None):
         self.model = model
         self.arguments = arguments
+        self.validates = validation_data is not None
+        if self.validates:
+            self.arguments = dict(arguments, validation_data=validation_data)
         self.is_over = False
         self.batch = None
         self.logs = {}
@@ -100,7 +105,7 @@ def run(calls, original, model, args, kwargs, arguments):
     """Makes a fit as long as the plan has it. One inside of another, in a callback, is left as it is, but counted."""
     if PLAN.fits or not (calls.trial.has_plan or calls.steps is not None):
         return original(model, *args, **kwargs)
-    fit = Fit(model, arguments)
+    fit = Fit(model, arguments, calls.validation_data)
     left = calls.trial.batches_left
     if left is not None:
         _check(calls, model)

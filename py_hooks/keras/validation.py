@@ -119,7 +119,7 @@ class GraphValidation:
 
     def between(self, calls, fit, callbacks):
         """Validates now. None where the fit has no validation data, or a generator that would be used up."""
-        if not held_by(callbacks, "params").get("do_validation"):
+        if not fit.validates and not held_by(callbacks, "params").get("do_validation"):
             return None
         backend = packages.module(fit.model, "backend")
         variables = _metric_variables(fit.model)

@@ -64,7 +64,7 @@ def run(trial, loaders, hparams, steps, host):
     if not host.bounds_fits:
         callbacks.append(_stops(package, host, model))
     with ranks.guard():
-        fit.train(callbacks, 1 if host.bounds_fits else host.batches_left)
+        fit.train(host, callbacks, 1 if host.bounds_fits else host.batches_left)
     if validated[-1:] != [host.batches]:
         steps.validation_begins()
         with ranks.guard():
@@ -248,21 +248,24 @@ class _Fit:
                 "mixture but a `Sequence` to train on; nothing was trained",
             )
 
-    def train(self, callbacks, epochs):
+    def train(self, host, callbacks, epochs):
         """Trains as long as the plan has batches.
 
         Args:
+            host: of this trial.
             callbacks: of Keras.
             epochs: how many there are where the plan does not say.
         """
         data, validation = self._training, self._validation
         method = self._model.fit_generator if self._uses_generators and data.is_sequence else self._model.fit
         given = {"callbacks": callbacks, "epochs": epochs, "verbose": 0, "shuffle": False}
-        given["validation_data"] = validation.source
         if data.is_sequence and (self._takes_workers or method != self._model.fit):
             given.update(data.workers)
         if "validation_freq" in inspect.signature(method).parameters:
-            given["validation_freq"] = _NEVER
+            given.update(validation_data=validation.source, validation_freq=_NEVER)
+        else:
+            # Keras 2.2.4 and tf.keras of TensorFlow 1.13 would validate at the end of each epoch.
+            host.validate_on(validation.source)
         method(data.source, **given)
 
     def evaluate(self):
