@@ -394,6 +394,8 @@ def start(launch_text):
         finder.when_imported("h5py._hl.files", process.files().watch_h5py)
         finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
         finder.when_imported("subprocess", process.watch_commands)
+        finder.when_imported("multiprocessing.popen_spawn_posix", forks.watch_started)
+        finder.when_imported("multiprocessing.popen_forkserver", forks.watch_started)
         exec_again.install(process, launch_text, _pedl.InPlace)
         finder.when_imported("tempfile", process.files().watch_tempfile)
         for library in ("time", "datetime", "uuid"):

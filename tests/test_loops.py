@@ -1,6 +1,7 @@
 """Training that is not intercepted runs as under python, and one line says so."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -78,6 +79,52 @@ def test_exact_refuses_a_model_that_is_trained_in_a_thread(script_run):
     ended = script_run(support.SCRIPTS / "fits_in_thread.py", options=["--exact"]).run().check(77)
     assert f"pedl: error: `--exact` was given, and {IN_A_THREAD}\n  at fits_in_thread.py:" in ended.stderr
     assert ended.hashes == []
+
+
+LEAVES = support.SCRIPTS / "leaves_the_process.py"
+OF_THREADS = "a thread of the script reads variables that training changes"
+OF_CHILDREN = "a child process of the script has changed `[^`]*log.txt`, which a replay does again"
+OF_SPAWNED = "the script starts a process by `spawn`, which a replay does again"
+
+
+@pytest.mark.stack("keras3", "keras2.15-tensorflow2.15")
+@pytest.mark.parametrize("way", ["saves", "predicts"])
+def test_what_a_thread_reads_of_a_model_is_a_cause(script_run, way):
+    check_cause(script_run(LEAVES, way, options=["--checkpoint-seconds", "0.01"]), OF_THREADS)
+
+
+@pytest.mark.stack("keras3-jax")
+@pytest.mark.parametrize(("ways", "cause"), [("prepares appends", OF_CHILDREN), ("spawns", OF_SPAWNED)])
+def test_what_a_child_changes_while_the_parent_trains_is_a_cause(script_run, ways, cause):
+    run = script_run(LEAVES, *ways.split(), options=["--checkpoint-seconds", "0.01"])
+    check_cause(run, cause)
+
+
+@pytest.mark.stack("keras3-jax")
+def test_what_a_child_has_changed_is_known_to_the_next_start_from_its_beginning(script_run):
+    run = script_run(LEAVES, "appends", options=["--checkpoint-batches", "4"])
+    running = run.start()
+    running.wait_until((run.trial.directory / "child_changes.txt").exists)
+    running.kill_everything()
+    found = run.run().check()
+    assert re.search(f"exact resume: no: {OF_CHILDREN}; no checkpoints are taken", found.stderr)
+    assert "exact resume: yes" not in found.stderr
+
+
+@pytest.mark.stack("keras3-jax")
+def test_a_child_that_changes_nothing_while_the_parent_trains_is_none(script_run):
+    run = script_run(LEAVES, "prepares", "computes", options=["--exact", "--checkpoint-seconds", "0.01"])
+    expected, found = run.python().check(), run.run().check()
+    assert found.hashes == expected.hashes
+    assert run.trial.count("checkpoint") > 0
+
+
+def check_cause(run, cause):
+    expected, found = run.python().check(), run.run().check()
+    assert found.hashes == expected.hashes
+    assert re.search(f"exact resume: no: {cause}; no checkpoints are taken", found.stderr)
+    # One is of what was trained before.
+    assert all(event["batch"] <= 8 for event in run.trial.events if event["event"] == "checkpoint")
 
 
 @on_tensorflow

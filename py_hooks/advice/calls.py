@@ -61,6 +61,10 @@ STORAGE_FAILED = 201
 _KEPT = "\n  the run was stopped; every checkpoint that was committed is kept"
 
 
+# A cause: what a thread does is not recorded, and where a replay answers what was trained it would read other values.
+READ_IN_A_THREAD = "a thread of the script reads variables that training changes"
+
+
 class Unrepeatable(str):
     """A cause for which two runs may differ in the last bits. What is recorded is true all the same: checkpoints go on."""
 
@@ -189,6 +193,17 @@ class Calls:
     def recordable(self):
         """Whether a call made now is one for the log: outermost, in the main thread."""
         return not self.depth and threading.get_ident() == self.main_thread
+
+    def is_outside(self):
+        """Whether the caller is outside of recorded calls: the main thread between them, or a thread that the script has started.
+
+        A thread that a library has started in C++ belongs to the call for which the library needs it.
+        """
+        if threading.get_ident() == self.main_thread:
+            return not self.depth
+        if not self.begun or self.is_child or self.on_main_thread():
+            return False
+        return not isinstance(threading.current_thread(), threading._DummyThread)
 
     def unrecorded(self):
         """`with calls.unrecorded()`: what this thread does is not the script's doing, and is not recorded."""

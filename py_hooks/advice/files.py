@@ -21,7 +21,7 @@ import os
 import stat
 import sys
 
-from py_hooks.advice import functions_of_os, places
+from py_hooks.advice import forks, functions_of_os, places
 
 # That a script may make before it trains, and still be resumed exactly.
 MAX_WAITING = 100_000
@@ -340,7 +340,7 @@ class Files:
 
     def _share(self, path):
         """The script opens a database that was there before, and may write to it."""
-        if self._is_of_trial(path) or places.is_in_cache(path) or self._pid != os.getpid():
+        if self._is_in_child(path) or self._is_of_trial(path) or places.is_in_cache(path):
             return
         self._databases.add(path)
         cause = f"the script opens the database `{places.display_path(path)}`, into which a replay writes again"
@@ -417,7 +417,7 @@ class Files:
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
         given = _absolute(file)
-        if given is None or (given, mode) in self._settled or len(self._waiting) == MAX_WAITING:
+        if given is None or self._is_in_child(given) or (given, mode) in self._settled or len(self._waiting) == MAX_WAITING:
             return
         self._settle(given, mode)
         path = self._followed(given)
@@ -504,7 +504,7 @@ class Files:
         """
         given = _absolute(file)
         path = self._entry(given)
-        if path is None or os.path.lexists(path):
+        if path is None or os.path.lexists(path) or self._is_in_child(path):
             return False
         self._written.add(path)
         if path not in self._noted:
@@ -516,7 +516,7 @@ class Files:
         """The script is about to remove a file, a link or an empty directory."""
         given = _absolute(file)
         path = self._entry(given)
-        if path is None or not os.path.lexists(path) or self._pid != os.getpid():
+        if path is None or not os.path.lexists(path) or self._is_in_child(path):
             return
         if path in self._temporaries:
             self._temporaries.discard(path)
@@ -593,7 +593,7 @@ class Files:
         """The script is about to rename something."""
         given, given_target = _absolute(src), _absolute(dst)
         source, target = self._entry(given), self._entry(given_target)
-        if source is None or target is None or not os.path.lexists(source) or self._pid != os.getpid():
+        if source is None or target is None or not os.path.lexists(source) or self._is_in_child(target):
             return
         is_folder = _is_folder(source)
         if not _can_be_moved(source, target, is_folder):
@@ -667,7 +667,7 @@ class Files:
     def changing(self, file):
         """The script is about to change the mode, the owner or the times of a file or a directory."""
         given = _absolute(file)
-        if given is None or len(self._waiting) == MAX_WAITING:
+        if given is None or self._is_in_child(given) or len(self._waiting) == MAX_WAITING:
             return
         path = self._followed(given)
         known = self._noted.get(path, ())
@@ -772,6 +772,22 @@ class Files:
             else:
                 return
             self._noted.setdefault(path, {})[kind] = number
+
+    def _is_in_child(self, path):
+        """Whether this is a forked child, whose changes are in no journal. While the parent trains, that becomes a cause."""
+        if self._pid == os.getpid():
+            return False
+        # That folder is for sockets of `multiprocessing`.
+        is_of_python = os.path.basename(path).startswith("pymp-")
+        if not (is_of_python or self._is_of_trial(path) or places.is_in_cache(path)):
+            forks.CHANGES.note(self._trial.directory, path)
+        return True
+
+    def look_at_children(self):
+        """Names the cause if a child of the script has changed a file while this process trained, or an earlier start."""
+        path = forks.CHANGES.found(self._trial.directory)
+        if path is not None:
+            self._say_cause(f"a child process of the script has changed `{places.display_path(path)}`, which a replay does again")
 
     def _is_of_trial(self, path):
         return any(_is_in(path, directory) for directory in self._directories) and not self._is_work(path)

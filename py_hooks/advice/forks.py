@@ -3,6 +3,11 @@
 That holds from the first instruction of a child on, whenever it was forked: before a framework is imported too. A child that
 trains says so in one line. With `--exact` it is refused, and the run with it: a parent may wait for ever for a child that only
 ends by itself (a pool of `multiprocessing` does). So the child sends a signal of its own kind, by which the parent ends with 77.
+
+What a child does is in no log: a replay makes it again, on files as the replay has them (a saved model is a stand-in there), and
+what it appends is there twice. So a child that changes a file while the parent trains says so in the trial's directory, before it
+does, and the parent names the cause before its next checkpoint. Processes that build batches are left out: what they write is a
+cache of items, which no replay builds.
 """
 import os
 import sys
@@ -82,6 +87,68 @@ class Parent:
             os.kill(self._pid, REFUSED_SIGNAL)
 
 
+class Changes:
+    """Files that children change while the parent trains."""
+
+    _FILE = "child_changes.txt"
+
+    def __init__(self):
+        self._shared = None
+        self._has_begun = False
+        self._is_left_out = False
+
+    def before_fork(self):
+        """What tells a child whether the parent trains by then."""
+        if self._shared is None:
+            import mmap
+
+            self._shared = mmap.mmap(-1, 1)
+            self._shared[0] = self._has_begun
+
+    def begin(self):
+        """The parent trains from here on."""
+        self._has_begun = True
+        if self._shared is not None:
+            self._shared[0] = True
+
+    def leave_out(self):
+        """In a child that builds batches: what it changes is no cause."""
+        self._is_left_out = True
+
+    def note(self, directory, path):
+        """In a child: a file is about to be changed.
+
+        Args:
+            directory: of the trial.
+            path: of the file.
+        """
+        if self._is_left_out or self._shared is None or not self._shared[0]:
+            return
+        # Once is enough.
+        self._is_left_out = True
+        import posix
+
+        try:
+            file = posix.open(os.path.join(directory, self._FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        except FileNotFoundError:
+            return
+        try:
+            posix.write(file, os.fsencode(path) + b"\n")
+        finally:
+            posix.close(file)
+
+    def found(self, directory):
+        """The first file that a child has changed, in this start or one before; None if there is none."""
+        import io
+
+        try:
+            with io.FileIO(os.path.join(directory, self._FILE)) as file:
+                return os.fsdecode(file.read().partition(b"\n")[0])
+        except OSError:
+            return None
+
+
+CHANGES = Changes()
 PARENT = None
 
 
@@ -93,12 +160,35 @@ def watch(process, forks):
     def before():
         forks.before()
         PARENT.before_fork()
+        CHANGES.before_fork()
 
     def after_in_child():
         forks.after_in_child()
         process.trial.fork_child()
 
     os.register_at_fork(before=before, after_in_child=after_in_child)
+
+
+def watch_started(module):
+    """A way of `multiprocessing` to start a process that is no fork was imported: what such a process does is not seen at all.
+
+    Args:
+        module: `multiprocessing.popen_spawn_posix` or `popen_forkserver`.
+    """
+    import functools
+
+    launch = module.Popen._launch
+
+    @functools.wraps(launch)
+    def launched(popen, process):
+        from py_hooks.advice import calls as recorder
+
+        calls = recorder.CALLS
+        if calls is not None and calls.begun and not calls.is_child:
+            calls.refuse_exactness(f"the script starts a process by `{popen.method}`, which a replay does again")
+        return launch(popen, process)
+
+    module.Popen._launch = launched
 
 
 def trains(trial):

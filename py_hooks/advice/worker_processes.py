@@ -28,7 +28,7 @@ import traceback
 from importlib import import_module
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice import sendable, served_workers
+from py_hooks.advice import forks, sendable, served_workers
 from py_hooks.advice.dataset_state import DatasetState, Update
 
 # Names of worker processes, before their numbers, from 1 on: those of `multiprocessing.Pool`, which data sets know.
@@ -376,6 +376,7 @@ def _work(items, pool, number, parent, update, crash):
     faulthandler.enable(crash)
     _be_killed_first()
     _run_as_batch()
+    forks.CHANGES.leave_out()
 
     def refresh(state):
         if update.read(items.dataset, state):

@@ -121,7 +121,7 @@ def read(original):
 
     def value(variable):
         calls = recorder.CALLS
-        if not calls.depth and VARIABLES.is_stale(variable) and calls.recordable() and not in_stateless_scope():
+        if VARIABLES.is_stale(variable) and calls.is_outside() and not in_stateless_scope():
             _make_true(calls, variable)
         return original(variable)
 
@@ -131,6 +131,9 @@ def read(original):
 def _make_true(calls, variable):
     from keras.src.backend import convert_to_numpy
 
+    if not calls.on_main_thread():
+        calls.refuse_exactness(recorder.READ_IN_A_THREAD)
+        return
     identity = calls.trial.intern(f"read variable {VARIABLES.numbers.get(id(variable))} {variable.path}")
     replaying = calls.replaying
     value = calls.call(recorder.READ, identity, lambda: convert_to_numpy(variable._value))

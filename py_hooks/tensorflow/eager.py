@@ -157,7 +157,7 @@ class Handle:
         if variable is None:
             return self
         calls = recorder.CALLS
-        if not calls.depth and calls.begun and get_ident() == calls.main_thread and "_handle" in variable.__dict__:
+        if calls.begun and calls.is_outside() and "_handle" in variable.__dict__:
             make_true(calls, variable)
         try:
             return variable.__dict__["_handle"]
@@ -241,7 +241,7 @@ def read(original):
 
     def read_variable(variable, *args, **kwargs):
         calls = recorder.CALLS
-        if not calls.depth and calls.begun and get_ident() == calls.main_thread:
+        if calls.begun and calls.is_outside():
             make_true(calls, variable)
         return original(variable, *args, **kwargs)
 
@@ -267,7 +267,7 @@ def update(original):
 
     def updated(variable, *args, **kwargs):
         calls = recorder.CALLS
-        if not calls.depth and calls.begun and get_ident() == calls.main_thread:
+        if calls.begun and calls.is_outside():
             make_true(calls, variable)
         return original(variable, *args, **kwargs)
 
@@ -289,6 +289,9 @@ def make_true(calls, variable):
     """Puts into a stale variable, or a random op's state, the value that it had, by a recorded call."""
     is_wrapped = VARIABLES.is_stale(variable)
     if not (is_wrapped or RESOURCE_VARIABLES.is_stale(variable)) or not _is_eager():
+        return
+    if not calls.on_main_thread():
+        calls.refuse_exactness(recorder.READ_IN_A_THREAD)
         return
     identity = calls.trial.intern(f"read variable {variable.name}")
     replaying = calls.replaying

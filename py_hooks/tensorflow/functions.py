@@ -72,15 +72,14 @@ def called(original):
 
     def call_flat(function, *args, **kwargs):
         calls = recorder.CALLS
-        if get_ident() == calls.main_thread:
-            if not calls.depth:
-                if calls.begun and _is_eager():
-                    _make_used_true(calls, function)
-            elif FUNCTIONS.found is not None and _is_eager():
-                effects = effects_of(function)
-                if effects not in FUNCTIONS.found:
-                    FUNCTIONS.found.add(effects)
-                    _refuse_what_is_left_out(calls, function)
+        if calls.is_outside():
+            if calls.begun and _is_eager():
+                _make_used_true(calls, function)
+        elif get_ident() == calls.main_thread and FUNCTIONS.found is not None and _is_eager():
+            effects = effects_of(function)
+            if effects not in FUNCTIONS.found:
+                FUNCTIONS.found.add(effects)
+                _refuse_what_is_left_out(calls, function)
         return original(function, *args, **kwargs)
 
     return call_flat

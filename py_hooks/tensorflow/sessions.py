@@ -489,7 +489,7 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
         if unknown:
-            calls.refuse_exactness("a thread of the script reads variables that training changes")
+            calls.refuse_exactness(recorder.READ_IN_A_THREAD)
         return live()
     if unknown:
         known.changed(effects.writes)
