@@ -10,7 +10,7 @@ import pytest
 import support
 
 # By those of `EACH` Keras reports and accumulates in ways of its own. On the others of `cargo dev` all is tried by
-# `PEDL_ALL_METRICS=1 cargo dev test --stack NAME -- -k step_metrics`.
+# `ALL_METRICS=1 cargo dev test --stack NAME -- -k step_metrics`.
 EACH = ["keras3-jax", "keras2-tensorflow1", "keras2.15-tensorflow2.15"]
 ALL = [*EACH, "keras2.2-tensorflow1", "keras2.2.4-tensorflow1.13", "keras3-tensorflow", "keras3-torch"]
 ALL += ["tfkeras-1.15", "tfkeras-1.14", "tfkeras-1.13"]
@@ -18,7 +18,7 @@ ALL += ["tfkeras-1.15", "tfkeras-1.14", "tfkeras-1.13"]
 
 def on(*stacks):
     """The mark of these stacks; of all where that is asked for."""
-    return pytest.mark.stack(*(ALL if support.os.environ.get("PEDL_ALL_METRICS") else stacks))
+    return pytest.mark.stack(*(ALL if support.os.environ.get("ALL_METRICS") else stacks))
 
 
 SCRIPT = support.SCRIPTS / "step_metrics.py"

@@ -5,7 +5,7 @@ before, and each operation finds what it found the first time. What the operatio
 tree at the end (contents, modes, links, times that were set) are compared with a run without `Files`. Kills come
 before an operation, after it, and between any two steps of the journal's own, those of taking back among them.
 
-`PEDL_FILE_PROGRAMS` is the number of programs for each file system, `PEDL_FILE_PROGRAMS_SEED` their seed.
+`FILE_PROGRAMS` is the number of programs for each file system, `FILE_PROGRAMS_SEED` their seed.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ from py_hooks.advice import ledger as ledger_module
 hypothesis = pytest.importorskip("hypothesis", reason="only the stacks without a framework have hypothesis")
 from hypothesis import strategies  # noqa: E402
 
-PROGRAMS = int(os.environ.get("PEDL_FILE_PROGRAMS", "15"))
+PROGRAMS = int(os.environ.get("FILE_PROGRAMS", "15"))
 REFUSED = 77
-SEED = int(os.environ.get("PEDL_FILE_PROGRAMS_SEED", "27"))
+SEED = int(os.environ.get("FILE_PROGRAMS_SEED", "27"))
 
 # -- a tree, and what a program may do in it ---------------------------------------------------------------------------
 

@@ -251,9 +251,9 @@ def nested(depth):
     return value
 
 
-# How many messages of each kind are changed; `PEDL_POOL_MESSAGES_SEED` changes them otherwise.
-SCRIBBLES = int(os.environ.get("PEDL_POOL_MESSAGES", "400"))
-SEED = int(os.environ.get("PEDL_POOL_MESSAGES_SEED", "0"))
+# How many messages of each kind are changed; `POOL_MESSAGES_SEED` changes them otherwise.
+SCRIBBLES = int(os.environ.get("POOL_MESSAGES", "400"))
+SEED = int(os.environ.get("POOL_MESSAGES_SEED", "0"))
 SCRIBBLED = [
     [None, True, 7, 0.5, "text", b"bytes", (1, [2]), {"a": 1, (2,): [3]}],
     (numpy.zeros((4, 3), "float32"), {"y": numpy.arange(6).reshape(2, 3).T, "again": numpy.float32(2)}, ["x"] * 3),
