@@ -84,6 +84,8 @@ class Files:
         self._saved = set()
         self._told = set()
         self._is_copying = False
+        # What commands have made, changed or removed, and the script has not used yet: what was there before, by path.
+        self._commanded = {}
         # What the checkpoint has of saved folders, by path.
         self._folders = {}
         # A handler of the script's own may open a file while it is held.
@@ -340,7 +342,7 @@ class Files:
 
     def _share(self, path):
         """The script opens a database that was there before, and may write to it."""
-        if self._is_of_trial(path) or places.is_in_cache(path) or self._pid != os.getpid():
+        if self.is_of_trial(path) or places.is_in_cache(path) or self._pid != os.getpid():
             return
         self._databases.add(path)
         cause = f"the script opens the database `{places.display_path(path)}`, into which a replay writes again"
@@ -419,8 +421,10 @@ class Files:
         given = _absolute(file)
         if given is None or (given, mode) in self._settled or len(self._waiting) == MAX_WAITING:
             return
+        self._take_commanded(given)
         self._settle(given, mode)
         path = self._followed(given)
+        self._take_commanded(path)
         self._written.add(path)
         known = self._noted.get(path, ())
         if path in self._withdrawn:
@@ -488,7 +492,7 @@ class Files:
             return
         self._settle(path, "read")
         found = self._followed(path)
-        if found in self._written or self._is_of_trial(found) or found in self._noted:
+        if found in self._written or self.is_of_trial(found) or found in self._noted:
             return
         self.inputs.reading(path)
 
@@ -506,6 +510,7 @@ class Files:
         path = self._entry(given)
         if path is None or os.path.lexists(path):
             return False
+        self._take_commanded(given, path)
         self._written.add(path)
         if path not in self._noted:
             self._announce(kind, path, given)
@@ -598,6 +603,7 @@ class Files:
         is_folder = _is_folder(source)
         if not _can_be_moved(source, target, is_folder):
             return
+        self._take_commanded(given, source, given_target, target)
         is_new = target not in self._noted and not os.path.lexists(target)
         if is_folder:
             self._move_folder(source, target, is_new)
@@ -652,6 +658,82 @@ class Files:
             self._written.add(moved)
             if moved not in self._noted and not os.path.lexists(moved):
                 self._announce("made" if path == place else "created", moved, moved)
+
+    # -- folders and links that commands have made (`folders.py`) ---------------------------------------------------
+
+    def note_commanded(self, changes):
+        """A command has made, changed or removed folders and links.
+
+        Args:
+            changes: what was there before, and what is there now, by path.
+        """
+        if changes:
+            self._forget_paths()
+        around = None
+        for path, (before, after) in changes.items():
+            if path in self._noted or len(self._commanded) >= MAX_WAITING:
+                continue
+            if before is not None and after is not None and before[0] == after[0] == "folder":
+                # Another mode stays.
+                continue
+            self._commanded.setdefault(path, before)
+            if before is not None and not self.calls.replaying:
+                around = self._around_written() if around is None else around
+                if path in around:
+                    self._take_commanded(path)
+
+    def _around_written(self):
+        around = set()
+        for path in self._written:
+            while path not in around and path != os.path.dirname(path):
+                around.add(path)
+                path = os.path.dirname(path)
+        return around
+
+    def _take_commanded(self, *paths):
+        """The script uses what its commands have made or removed: it becomes the script's."""
+        if not self._commanded or self._pid != os.getpid():
+            return
+        for path in paths:
+            parts = path.split(os.sep)
+            for end in range(2, len(parts) + 1):
+                entry = self._entry(os.sep.join(parts[:end]))
+                if entry in self._commanded:
+                    self._note_taken(entry, self._commanded.pop(entry))
+
+    def _note_taken(self, path, before):
+        self._written.add(path)
+        if path in self._noted:
+            return
+        if before is None:
+            if os.path.lexists(path):
+                self._announce("made" if _is_folder(path) else "created", path, path)
+        elif not self._is_in_own(path):
+            kind, value = before
+            original, more = ((value,), {}) if kind == "link" else ((), {"mode": value})
+            self._announce("removed", path, path, original=original, **more)
+        if os.path.islink(path):
+            self.ledger().note_link(path, os.readlink(path))
+
+    def _is_in_own(self, path):
+        """Whether a path lies in a folder that the script has made."""
+        while path != os.path.dirname(path):
+            path = os.path.dirname(path)
+            if _ABSENT.intersection(self._noted.get(path, ())):
+                return True
+        return False
+
+    def commanded_paths(self):
+        """What commands have made, changed or removed, and the script has not used yet."""
+        return list(self._commanded)
+
+    def is_known(self, path):
+        """Whether an entry is the script's."""
+        return path in self._noted or path in self._written
+
+    def leaves(self, folder):
+        """A folder that was to be removed stays, as there is something in it."""
+        self._left.add(folder)
 
     def caching(self, file):
         """Other code is about to fill a cache of this name, if it is not there (`ledger.files_of_cache`)."""
@@ -747,7 +829,7 @@ class Files:
 
     def _is_noted(self, kind, path, given, is_kept_in_caches=False):
         """Whether a change is one that goes into the journal."""
-        if kind in self._noted.get(path, ()) or self._is_of_trial(path) or self._pid != os.getpid():
+        if kind in self._noted.get(path, ()) or self.is_of_trial(path) or self._pid != os.getpid():
             return False
         if kind in _ABSENT and self._whole and any(_is_in(path, folder) and path != folder for folder in self._whole):
             return False
@@ -773,7 +855,8 @@ class Files:
                 return
             self._noted.setdefault(path, {})[kind] = number
 
-    def _is_of_trial(self, path):
+    def is_of_trial(self, path):
+        """Whether a path is one of the trial's own."""
         return any(_is_in(path, directory) for directory in self._directories) and not self._is_work(path)
 
     def _is_work(self, path):
@@ -806,11 +889,11 @@ class Files:
     def writes(self, path):
         """Whether the script has written the file of this absolute path, or the trial has."""
         found = self._followed(path)
-        return found in self._written or found in self._noted or self._is_of_trial(found)
+        return found in self._written or found in self._noted or self.is_of_trial(found)
 
     def written_paths(self):
         """The files that the script has written, in its recorded calls too."""
-        return {path for path in self._written.union(self.saved_paths()) if not self._is_of_trial(path)}
+        return {path for path in self._written.union(self.saved_paths()) if not self.is_of_trial(path)}
 
     def replace_saved(self, file, is_folder=False):
         """A recorded call that wrote a file or a folder is answered: the checkpoint's version is put there.
