@@ -87,11 +87,11 @@ class _Command:
         number: of its `started` line.
         at: its place in the run.
         program: its name.
-        ended: the `ended` line that answers it; None if it runs.
         look: looks at the folders and links that it may change.
+        ended: the `ended` line that answers it; None if it runs.
     """
 
-    def __init__(self, commands, number, at, program, ended=None, look=None):
+    def __init__(self, commands, number, at, program, look, ended=None):
         self.number = number
         self.at = at
         self.program = program
@@ -347,9 +347,9 @@ class Commands:
             known = None
         if not self._calls.replaying:
             is_answered = known is not None and "ended" in known and self._is_as_before(known, digest, words, folder)
-            return self._answer(known, at) if is_answered else self._start(at, digest, program, words, folder)
+            return self._answer(known, at, words, folder) if is_answered else self._start(at, digest, program, words, folder)
         if known is not None and ("ended" in known or at[0] != digest):
-            return self._answer(known, at)
+            return self._answer(known, at, words, folder)
         if at[0] == digest:
             # In a thread, for which the script did not wait before the checkpoint.
             self._resumed.wait()
@@ -370,8 +370,9 @@ class Commands:
         self._since += 1
         return position, self._since
 
-    def _answer(self, known, at):
-        command = _Command(self, known["started"], at, known["program"], known if "ended" in known else None)
+    def _answer(self, known, at, words, folder):
+        ended = known if "ended" in known else None
+        command = _Command(self, known["started"], at, known["program"], self._look_for(words, folder), ended)
         if command.ended is not None:
             command.apply()
         return command
@@ -383,8 +384,7 @@ class Commands:
         return known.get("named", []) == self._named(words, folder)
 
     def _start(self, at, digest, program, words, folder):
-        named = _paths_in(words, folder)
-        command = _Command(self, self._count, at, program, look=lambda: folders.Look(self._calls.files, named, folder))
+        command = _Command(self, self._count, at, program, self._look_for(words, folder))
         self._count += 1
         line = {"started": command.number, "at": list(at), "command": digest, "program": program}
         contents = self._named(words, folder)
@@ -393,6 +393,9 @@ class Commands:
         with self._lock:
             self._file.add(line)
         return command
+
+    def _look_for(self, words, folder):
+        return lambda: folders.Look(self._calls.files, _paths_in(words, folder), folder)
 
     def _stop(self, at, program):
         from py_hooks.advice import calls as recorder
@@ -482,7 +485,7 @@ class Commands:
         ledger = self._calls.files.ledger()
         path = ledger.resolved(name)
         if not ledger.may_touch(path):
-            self.say_inexact(f"a command is said to have changed `{places.display_path(path)}`, which is no file of the script")
+            self._say_foreign(path)
             return
         if content is not None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -494,7 +497,11 @@ class Commands:
     def put_folders(self, entries):
         """Folders and links of the script are made and removed as by a command."""
         if entries:
-            folders.put(self._calls.files, self._calls.files.ledger(), entries)
+            for path in folders.put(self._calls.files, self._calls.files.ledger(), entries):
+                self._say_foreign(path)
+
+    def _say_foreign(self, path):
+        self.say_inexact(f"a command is said to have changed `{places.display_path(path)}`, which is no file of the script")
 
     def _named(self, words, folder):
         """Hashes of what the files of the script that a command names hold, and files in folders that it names."""

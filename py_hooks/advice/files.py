@@ -86,6 +86,8 @@ class Files:
         self._is_copying = False
         # What commands have made, changed or removed, and the script has not used yet: what was there before, by path.
         self._commanded = {}
+        # Of these, folders that the script has used. What else is in them is that of commands.
+        self._of_commands = set()
         # What the checkpoint has of saved folders, by path.
         self._folders = {}
         # A handler of the script's own may open a file while it is held.
@@ -112,6 +114,7 @@ class Files:
             for kind, path, number in ledger.lines():
                 self._noted.setdefault(path, {}).setdefault(kind, number)
             self._withdrawn = dict(self._noted)
+            self._of_commands = ledger.of_commands()
             for path in ledger.foreign():
                 self._say_cause(
                     f"`{places.display_path(path)}` lies outside of the directory that the trial was started in, and"
@@ -355,13 +358,16 @@ class Files:
 
     def _note_of_rename(self, original):
         def note(src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
-            self.moving(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
+            is_there = self._brings_back_moved(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
+            if not is_there:
+                self.moving(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
             source, target = _absolute(src), _absolute(dst)
             moved = [path for path in self._saved if source is not None and _is_in(path, source)]
             is_relative = src_dir_fd is not None or dst_dir_fd is not None
             if not moved or is_relative or args or kwargs or target is None or not self._is_scripts():
-                return NotImplemented
-            original(src, dst)
+                return None if is_there else NotImplemented
+            if not is_there:
+                original(src, dst)
             for path in moved:
                 self._saved.discard(path)
                 self._save(target + path[len(source):])
@@ -603,7 +609,7 @@ class Files:
         is_folder = _is_folder(source)
         if not _can_be_moved(source, target, is_folder):
             return
-        self._take_commanded(given, source, given_target, target)
+        self._take_commanded(given_target, target)
         is_new = target not in self._noted and not os.path.lexists(target)
         if is_folder:
             self._move_folder(source, target, is_new)
@@ -615,6 +621,8 @@ class Files:
             self._announce("created", target, given_target)
         if is_folder and is_new:
             self._whole.add(target)
+            if self._has_of_commands(source):
+                self._of_commands.add(target)
         self._written.add(target)
         self._forget_paths()
 
@@ -699,7 +707,7 @@ class Files:
             for end in range(2, len(parts) + 1):
                 entry = self._entry(os.sep.join(parts[:end]))
                 if entry in self._commanded:
-                    self._note_taken(entry, self._commanded.pop(entry))
+                    self._note_taken(entry, self._commanded.pop(entry, None))
 
     def _note_taken(self, path, before):
         self._written.add(path)
@@ -707,13 +715,37 @@ class Files:
             return
         if before is None:
             if os.path.lexists(path):
-                self._announce("made" if _is_folder(path) else "created", path, path)
+                self._announce("made" if _is_folder(path) else "created", path, path, by="command")
+                self._of_commands.add(path)
         elif not self._is_in_own(path):
             kind, value = before
             original, more = ((value,), {}) if kind == "link" else ((), {"mode": value})
             self._announce("removed", path, path, original=original, **more)
         if os.path.islink(path):
             self.ledger().note_link(path, os.readlink(path))
+
+    def _has_of_commands(self, folder):
+        return any(_is_in(each, folder) for each in self._of_commands)
+
+    def _brings_back_moved(self, src, dst):
+        """Whether a replay moves a folder into which commands have written: the moved one is as it was left."""
+        source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
+        if source is None or target is None or not self._is_scripts() or not self.calls.replaying:
+            return False
+        if not _is_folder(source) or os.path.lexists(target) or not self._has_of_commands(source):
+            return False
+        self.bring_back(target)
+        if not os.path.lexists(target):
+            return False
+        self._whole.add(target)
+        self._of_commands.add(target)
+        for place, _, names in os.walk(source, topdown=False):
+            for path in (os.path.join(place, name) for name in names):
+                if self.is_known(path):
+                    os.unlink(path)
+            if self.is_known(place):
+                self.remove_empty(place)
+        return True
 
     def _is_in_own(self, path):
         """Whether a path lies in a folder that the script has made."""
@@ -731,9 +763,13 @@ class Files:
         """Whether an entry is the script's."""
         return path in self._noted or path in self._written
 
-    def leaves(self, folder):
-        """A folder that was to be removed stays, as there is something in it."""
-        self._left.add(folder)
+    def remove_empty(self, folder):
+        """Removes a folder, if it is empty. What is in it otherwise is that of commands, or of others."""
+        try:
+            os.rmdir(folder)
+        except OSError:
+            # If the script makes it again, it finds none.
+            self._left.add(folder)
 
     def caching(self, file):
         """Other code is about to fill a cache of this name, if it is not there (`ledger.files_of_cache`)."""

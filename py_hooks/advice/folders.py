@@ -83,14 +83,19 @@ def put(files, ledger, entries):
         files: the files of the trial.
         ledger: their journal.
         entries: what was noted with the end of the command, as far as it is that.
+
+    Returns:
+        The paths of those that are not the trial's to change.
     """
     changes = {ledger.resolved(name): change for name, change in entries.items() if _is_whole(change)}
     files.note_commanded(changes)
-    known = [path for path in sorted(changes) if files.is_known(path) and ledger.may_touch(path)]
-    for path in reversed(known):
+    known = [path for path in sorted(changes) if files.is_known(path)]
+    own = [path for path in known if ledger.may_touch(path) and ledger.may_lead(path, changes[path][1])]
+    for path in reversed(own):
         _remove(files, path, changes[path][1])
-    for path in known:
-        _make(ledger, path, changes[path][1])
+    for path in own:
+        _make(path, changes[path][1])
+    return [path for path in known if path not in own]
 
 
 def _remove(files, path, after):
@@ -102,30 +107,22 @@ def _remove(files, path, after):
         os.unlink(path)
         return
     saved = files.saved_paths()
-    for place, folders, names in os.walk(path, topdown=False):
+    for place, _, names in os.walk(path, topdown=False):
         for inside in (os.path.join(place, name) for name in names):
             if inside in saved:
                 # The stand-in of a model.
                 os.unlink(inside)
         if place == path or files.is_known(place):
-            _remove_empty(files, place)
+            files.remove_empty(place)
 
 
-def _remove_empty(files, folder):
-    try:
-        os.rmdir(folder)
-    except OSError:
-        # What else is in it is that of commands, or of others. The script finds none if it makes it again.
-        files.leaves(folder)
-
-
-def _make(ledger, path, after):
+def _make(path, after):
     """Makes what a command has made."""
     if after is None:
         return
     kind, value = after
     if kind == "link":
-        if not os.path.lexists(path) and ledger.may_lead(path, value):
+        if not os.path.lexists(path):
             _make_around(path)
             os.symlink(value, path)
         return
@@ -177,10 +174,10 @@ def _listed(folder):
     """The folders and links in a folder."""
     try:
         with posix.scandir(folder) as entries:
-            first = list(itertools.islice(entries, MAX_LISTED))
+            first = itertools.islice(entries, MAX_LISTED)
+            return [entry.path for entry in first if entry.is_symlink() or entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [entry.path for entry in first if entry.is_symlink() or entry.is_dir(follow_symlinks=False)]
 
 
 def _all_in(folder):

@@ -175,16 +175,26 @@ class Ledger:
         """Whether the trial's notes are followed if they name this file."""
         return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
 
-    def may_lead(self, path, target):
-        """Whether the trial's notes are followed if a link of this target is to be made."""
-        return self._is_inside_anew(path, target) or self._own_since() <= self.count
+    def of_commands(self):
+        """The paths of what commands of the script had made, before the script used it."""
+        return {path for _, path, entry in self._entries() if entry.get("by") == "command"}
+
+    def may_lead(self, path, made):
+        """Whether the trial's notes are followed if they make a link: one that leads out has to be noted here.
+
+        Args:
+            path: where.
+            made: what is made, as `folders.what_is` has it.
+        """
+        return made is None or made[0] != "link" or self._leads_in(path, made[1]) or self._own_since() <= self.count
 
     def note_link(self, path, target):
-        """A link is the script's: one that leads out counts only here."""
-        if not self._is_inside_anew(path, target):
+        """A link that a command has made is the script's."""
+        if not self._leads_in(path, target):
             self._note_origin([os.path.join(os.path.dirname(path), target, "")])
 
-    def _is_inside_anew(self, path, target):
+    def _leads_in(self, path, target):
+        # What leads where has changed.
         self._inside.clear()
         return self._is_inside(os.path.join(os.path.dirname(path), target, ""))
 

@@ -295,6 +295,11 @@ FOLDERS = {
     os.mkdir("of_before")
     write("of_before/loss")
     """,
+    "the command fills it and the script moves it": """
+    os.system("mkdir new; echo filled %d > new/data" % epoch)
+    write("new/loss")
+    os.rename("new", "kept%d" % epoch)
+    """,
     "the command leads a link to it": """
     os.system("mkdir -p ep%d; ln -sfn ep%d current; ln -sfn ep%d link_of_before" % (epoch, epoch, epoch))
     write("current/loss")
