@@ -86,8 +86,8 @@ class Files:
         self._is_copying = False
         # What commands have made, changed or removed, and the script has not used yet: what was there before, by path.
         self._commanded = {}
-        # Of these, folders that the script has used. What else is in them is that of commands.
-        self._of_commands = set()
+        # Folders that answered commands have made. What commands had put into them is not there.
+        self._answered = set()
         # What the checkpoint has of saved folders, by path.
         self._folders = {}
         # A handler of the script's own may open a file while it is held.
@@ -114,7 +114,6 @@ class Files:
             for kind, path, number in ledger.lines():
                 self._noted.setdefault(path, {}).setdefault(kind, number)
             self._withdrawn = dict(self._noted)
-            self._of_commands = ledger.of_commands()
             for path in ledger.foreign():
                 self._say_cause(
                     f"`{places.display_path(path)}` lies outside of the directory that the trial was started in, and"
@@ -621,8 +620,6 @@ class Files:
             self._announce("created", target, given_target)
         if is_folder and is_new:
             self._whole.add(target)
-            if self._has_of_commands(source):
-                self._of_commands.add(target)
         self._written.add(target)
         self._forget_paths()
 
@@ -669,14 +666,17 @@ class Files:
 
     # -- folders and links that commands have made (`folders.py`) ---------------------------------------------------
 
-    def note_commanded(self, changes):
+    def note_commanded(self, changes, is_answered=False):
         """A command has made, changed or removed folders and links.
 
         Args:
             changes: what was there before, and what is there now, by path.
+            is_answered: whether it had done so when it was run.
         """
         if changes:
             self._forget_paths()
+        if not is_answered:
+            self._answered.clear()
         around = None
         for path, (before, after) in changes.items():
             if path in self._noted or len(self._commanded) >= MAX_WAITING:
@@ -685,7 +685,7 @@ class Files:
                 # Another mode stays.
                 continue
             self._commanded.setdefault(path, before)
-            if before is not None and not self.calls.replaying:
+            if before is not None and not is_answered:
                 around = self._around_written() if around is None else around
                 if path in around:
                     self._take_commanded(path)
@@ -715,8 +715,7 @@ class Files:
             return
         if before is None:
             if os.path.lexists(path):
-                self._announce("made" if _is_folder(path) else "created", path, path, by="command")
-                self._of_commands.add(path)
+                self._announce("made" if _is_folder(path) else "created", path, path)
         elif not self._is_in_own(path):
             kind, value = before
             original, more = ((value,), {}) if kind == "link" else ((), {"mode": value})
@@ -724,21 +723,24 @@ class Files:
         if os.path.islink(path):
             self.ledger().note_link(path, os.readlink(path))
 
-    def _has_of_commands(self, folder):
-        return any(_is_in(each, folder) for each in self._of_commands)
+    def note_answered(self, folder):
+        """An answered command has made a folder."""
+        self._answered.add(folder)
 
     def _brings_back_moved(self, src, dst):
-        """Whether a replay moves a folder into which commands have written: the moved one is as it was left."""
-        source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
-        if source is None or target is None or not self._is_scripts() or not self.calls.replaying:
+        """Whether a folder is moved that an answered command has made: the moved one is as it was left."""
+        if not self._answered or not self._is_scripts() or (self.calls.causes and not self.calls.replaying):
             return False
-        if not _is_folder(source) or os.path.lexists(target) or not self._has_of_commands(source):
+        source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
+        if source is None or target is None or os.path.lexists(target) or not _is_folder(source):
+            return False
+        if not any(_is_in(each, source) for each in self._answered):
             return False
         self.bring_back(target)
         if not os.path.lexists(target):
             return False
         self._whole.add(target)
-        self._of_commands.add(target)
+        self._answered.add(target)
         for place, _, names in os.walk(source, topdown=False):
             for path in (os.path.join(place, name) for name in names):
                 if self.is_known(path):

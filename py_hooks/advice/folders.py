@@ -88,13 +88,15 @@ def put(files, ledger, entries):
         The paths of those that are not the trial's to change.
     """
     changes = {ledger.resolved(name): change for name, change in entries.items() if _is_whole(change)}
-    files.note_commanded(changes)
+    files.note_commanded(changes, is_answered=True)
     known = [path for path in sorted(changes) if files.is_known(path)]
     own = [path for path in known if ledger.may_touch(path) and ledger.may_lead(path, changes[path][1])]
     for path in reversed(own):
         _remove(files, path, changes[path][1])
     for path in own:
         _make(path, changes[path][1])
+        if changes[path][1] is not None:
+            files.note_answered(path)
     return [path for path in known if path not in own]
 
 

@@ -175,10 +175,6 @@ class Ledger:
         """Whether the trial's notes are followed if they name this file."""
         return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
 
-    def of_commands(self):
-        """The paths of what commands of the script had made, before the script used it."""
-        return {path for _, path, entry in self._entries() if entry.get("by") == "command"}
-
     def may_lead(self, path, made):
         """Whether the trial's notes are followed if they make a link: one that leads out has to be noted here.
 
