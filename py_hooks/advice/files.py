@@ -693,9 +693,10 @@ class Files:
     def _around_written(self):
         around = set()
         for path in self._written:
-            while path not in around and path != os.path.dirname(path):
-                around.add(path)
-                path = os.path.dirname(path)
+            folder = path
+            while folder not in around and folder != os.path.dirname(folder):
+                around.add(folder)
+                folder = os.path.dirname(folder)
         return around
 
     def _take_commanded(self, *paths):
@@ -734,20 +735,23 @@ class Files:
         source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
         if source is None or target is None or os.path.lexists(target) or not _is_folder(source):
             return False
-        if not any(_is_in(each, source) for each in self._answered):
-            return False
-        self.bring_back(target)
+        if any(_is_in(each, source) for each in self._answered):
+            self.bring_back(target)
         if not os.path.lexists(target):
             return False
         self._whole.add(target)
         self._answered.add(target)
-        for place, _, names in os.walk(source, topdown=False):
+        self._remove_known(source)
+        return True
+
+    def _remove_known(self, folder):
+        """Removes a folder of the script with what the script has in it."""
+        for place, _, names in os.walk(folder, topdown=False):
             for path in (os.path.join(place, name) for name in names):
                 if self.is_known(path):
                     os.unlink(path)
             if self.is_known(place):
                 self.remove_empty(place)
-        return True
 
     def _is_in_own(self, path):
         """Whether a path lies in a folder that the script has made."""

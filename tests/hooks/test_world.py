@@ -6,6 +6,7 @@ resumes at the call that it is given.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -364,6 +365,35 @@ def _tree(top):
         else:
             found[name] = oct(path.stat().st_mode) if path.is_dir() else path.read_text()
     return found
+
+
+def test_a_link_that_leads_out_is_made_again_only_where_it_was_noted(starts, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    starts.directory = tmp_path / "own"
+    starts.directory.mkdir()
+    script = f"""
+call()
+os.system("ln -s {out} current")
+try:
+    with open("current/loss", "w") as file:
+        file.write("1")
+except OSError:
+    print("no link", calls.causes, flush=True)
+call()
+"""
+    starts.run(script + DIES, code=9)
+    shutil.copytree(str(starts.directory), str(tmp_path / "copy"), symlinks=True)
+    (starts.directory / "current").unlink()
+    assert starts.run(script, resume_at=2) == []
+    assert os.readlink(str(starts.directory / "current")) == str(out)
+    (out / "loss").write_text("of the user")
+    starts.directory = tmp_path / "copy"
+    (starts.directory / "current").unlink()
+    (said,) = starts.run(script, resume_at=2)
+    assert "a command is said to have changed `current`, which is no file of the script" in said
+    assert not os.path.lexists(str(starts.directory / "current"))
+    assert (out / "loss").read_text() == "of the user"
 
 
 def test_a_folder_that_somebody_else_has_filled_is_never_removed(starts):
