@@ -40,12 +40,14 @@ class Look:
     def __init__(self, files, named, folder):
         self._files = files
         self._written = files.written_paths()
-        looked_at = {*self._written, *files.commanded_paths(), *named}
-        listed = {os.path.dirname(path) for path in self._written}
-        listed.update(path for path in named if os.path.isdir(path))
-        listed.update((folder, places.STARTED_IN))
-        for path in listed:
-            looked_at.update(_listed(path))
+        looked_at = {*files.commanded_paths(), *named}
+        listed = {path: [] for path in (folder, places.STARTED_IN, *filter(os.path.isdir, named))}
+        for path in self._written:
+            listed.setdefault(os.path.dirname(path), []).append(path)
+        for path, written in listed.items():
+            looked_at.add(path)
+            found = _listed(path)
+            looked_at.update(written if found is None else found)
         self.found = {}
         self._add(looked_at)
 
@@ -172,12 +174,12 @@ def _around(path):
         yield path
 
 
-def _listed(folder):
-    """The folders and links in a folder."""
+def _listed(folder, limit=MAX_LISTED):
+    """The folders and links in a folder; None if too much is in it."""
     try:
         with posix.scandir(folder) as entries:
-            first = itertools.islice(entries, MAX_LISTED)
-            return [entry.path for entry in first if entry.is_symlink() or entry.is_dir(follow_symlinks=False)]
+            found = [entry.path for entry in itertools.islice(entries, limit) if not entry.is_file(follow_symlinks=False)]
+            return found if next(entries, None) is None else None
     except OSError:
         return []
 
@@ -187,7 +189,7 @@ def _all_in(folder):
     found = []
     waiting = [folder]
     while waiting and len(found) <= MAX_LISTED:
-        inside = _listed(waiting.pop())
+        inside = [path for path in _listed(waiting.pop(), limit=None) if what_is(path) is not None]
         found.extend(inside)
         waiting.extend(path for path in inside if not os.path.islink(path))
     return found
