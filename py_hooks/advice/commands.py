@@ -509,8 +509,9 @@ class Commands:
         named = set()
         for path in _paths_in(words, folder):
             if path in written:
+                # Of a folder of the script not what is in it: a second `mv` would move it into the first one.
                 named.add(path)
-            if os.path.isdir(path):
+            elif os.path.isdir(path):
                 named.update(each for each in written if each.startswith(path + os.sep))
         return [kept.hash_of(content) for content in map(_content, sorted(named)) if content is not None]
 

@@ -277,6 +277,8 @@ FOLDERS = {
     os.makedirs("own")
     os.makedirs("runs", exist_ok=True)
     write("own/loss")
+    with open("own/when", "w") as file:
+        file.write(repr(time.perf_counter()))
     os.symlink("loss", "own/last")
     os.system("mv own runs/ep%d" % epoch)
     """,
@@ -317,7 +319,7 @@ FOLDERS = {
 }
 
 IN_EPOCHS = """
-import posix
+import posix, time
 
 def write(name):
     with open(name, "w") as file:
@@ -354,7 +356,7 @@ def test_folders_are_as_commands_left_them(starts, tmp_path, native, name):
 
 
 def _tree(top):
-    """What is in a folder, by path: modes of folders, targets of links, and what files hold."""
+    """What is in a folder, by path: modes of folders, targets of links, and what files hold, but for those of a time."""
     found = {}
     for path in sorted(top.rglob("*")):
         name = str(path.relative_to(top))
@@ -363,7 +365,7 @@ def _tree(top):
         if path.is_symlink():
             found[name] = os.readlink(str(path))
         else:
-            found[name] = oct(path.stat().st_mode) if path.is_dir() else path.read_text()
+            found[name] = oct(path.stat().st_mode) if path.is_dir() else path.name == "when" or path.read_text()
     return found
 
 
