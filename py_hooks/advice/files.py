@@ -724,9 +724,10 @@ class Files:
         if os.path.islink(path):
             self.ledger().note_link(path, os.readlink(path))
 
-    def note_answered(self, folder):
-        """An answered command has made a folder."""
-        self._answered.add(folder)
+    def note_answered(self, path):
+        """An answered command has made a folder or a link, or it is there."""
+        self._answered.add(path)
+        self._written.add(path)
 
     def _brings_back_moved(self, src, dst):
         """Whether a folder is moved that an answered command has made: the moved one is as it was left."""
