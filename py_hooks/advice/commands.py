@@ -6,7 +6,8 @@ is done. So a command that the script starts and waits for is an *activity*: its
 are noted when it ends, and a replay gets these instead of another run of it.
 
     {"started": n, "at": [position, m], "command": digest, "program": name}
-    {"ended": n, "code": c, "stdout": hash, "files": {path: hash, or null}, ...}
+    {"ended": n, "code": c, "stdout": hash, "files": {path: hash, or null},
+     "folders": {path: [before, after]}, ...}
 
 `commands.jsonl` in the trial directory has these lines; what they refer to by hash is kept (`kept.py`). A command is
 found again by the number of recorded calls before it, and how many commands had run since that call (in another thread:
@@ -16,7 +17,8 @@ hold what they held, and no cause of inexact resume is known; else it runs again
 
 A command changes files that the script writes itself, and that a replay writes again: it appends to the script's log, or
 moves the script's model away. What such a file held behind the command is noted, and put there when the command is
-answered. Files that only commands touch are left as they are.
+answered. So it is for the folders and links that it made, moved and removed, if the script uses them (`folders.py`).
+What only commands touch is left as it is.
 
 Not activities: commands before the first training call, unless a model has been saved (a download has to happen again on
 a new machine); commands that build an item of a data set, or run inside of a recorded call; those of forked children. A
@@ -33,7 +35,7 @@ import sys
 import threading
 from _thread import get_ident
 
-from py_hooks.advice import functions_of_os, kept, places, random_streams
+from py_hooks.advice import folders, functions_of_os, kept, places, random_streams
 
 _FILE_NAME = "commands.jsonl"
 
@@ -85,10 +87,11 @@ class _Command:
         number: of its `started` line.
         at: its place in the run.
         program: its name.
+        look: looks at the folders and links that it may change.
         ended: the `ended` line that answers it; None if it runs.
     """
 
-    def __init__(self, commands, number, at, program, ended=None):
+    def __init__(self, commands, number, at, program, look, ended=None):
         self.number = number
         self.at = at
         self.program = program
@@ -105,6 +108,8 @@ class _Command:
         self._commands = commands
         self._pipes = {}
         self._before = None
+        self._look = look
+        self._folders_before = None
         # Copies of descriptors of the script's files that it writes to, by their names.
         self._given = {}
 
@@ -113,6 +118,7 @@ class _Command:
     def begins(self, given=()):
         """It is about to run; `given` has pairs of a name and the descriptor of a regular file that it gets."""
         self._before = self._commands.files_now()
+        self._folders_before = self._look()
         self._given = {name: os.dup(descriptor) for name, descriptor in given}
 
     def watch_pipes(self, popen):
@@ -168,6 +174,7 @@ class _Command:
         line["offsets"] = {name: os.lseek(descriptor, 0, os.SEEK_CUR) for name, descriptor in self._given.items()}
         self._close_given()
         line["files"] = self._commands.changed_since(self._before)
+        line["folders"] = self._folders_before.changes_until(self._look())
         self._commands.note_end(self, line)
 
     def _close_given(self):
@@ -217,8 +224,12 @@ class _Command:
 
     def apply(self):
         """Does to the files of the script what the command did to them."""
-        for name, content in self.ended.get("files", {}).items():
-            self._commands.put_file(name, content)
+        files = self.ended.get("files", {})
+        for name in [name for name, content in files.items() if content is None]:
+            self._commands.put_file(name, None)
+        self._commands.put_folders(self.ended.get("folders", {}))
+        for name in [name for name, content in files.items() if content is not None]:
+            self._commands.put_file(name, files[name])
 
     def raises_timeout(self, timeout):
         """Whether a wait for it had ended by its timeout, the next time that there is one."""
@@ -336,9 +347,9 @@ class Commands:
             known = None
         if not self._calls.replaying:
             is_answered = known is not None and "ended" in known and self._is_as_before(known, digest, words, folder)
-            return self._answer(known, at) if is_answered else self._start(at, digest, program, words, folder)
+            return self._answer(known, at, words, folder) if is_answered else self._start(at, digest, program, words, folder)
         if known is not None and ("ended" in known or at[0] != digest):
-            return self._answer(known, at)
+            return self._answer(known, at, words, folder)
         if at[0] == digest:
             # In a thread, for which the script did not wait before the checkpoint.
             self._resumed.wait()
@@ -359,8 +370,9 @@ class Commands:
         self._since += 1
         return position, self._since
 
-    def _answer(self, known, at):
-        command = _Command(self, known["started"], at, known["program"], known if "ended" in known else None)
+    def _answer(self, known, at, words, folder):
+        ended = known if "ended" in known else None
+        command = _Command(self, known["started"], at, known["program"], self._look_for(words, folder), ended)
         if command.ended is not None:
             command.apply()
         return command
@@ -372,15 +384,18 @@ class Commands:
         return known.get("named", []) == self._named(words, folder)
 
     def _start(self, at, digest, program, words, folder):
-        command = _Command(self, self._count, at, program)
+        command = _Command(self, self._count, at, program, self._look_for(words, folder))
         self._count += 1
         line = {"started": command.number, "at": list(at), "command": digest, "program": program}
-        named = self._named(words, folder)
-        if named:
-            line["named"] = named
+        contents = self._named(words, folder)
+        if contents:
+            line["named"] = contents
         with self._lock:
             self._file.add(line)
         return command
+
+    def _look_for(self, words, folder):
+        return lambda: folders.Look(self._calls.files, _paths_in(words, folder), folder)
 
     def _stop(self, at, program):
         from py_hooks.advice import calls as recorder
@@ -443,6 +458,11 @@ class Commands:
         line["files"] = {
             files.stored(path): None if content is None else self.kept.keep(content) for path, content in line["files"].items()
         }
+        if len(line["folders"]) > folders.MAX_LISTED:
+            self.say_inexact(f"the command `{command.program}` makes or removes more than {folders.MAX_LISTED} folders")
+            line["folders"] = {}
+        self._calls.files.note_commanded(line["folders"])
+        line["folders"] = {files.stored(path): change for path, change in line["folders"].items()}
         line["ended"] = command.number
         with self._lock:
             self._file.add({name: value for name, value in line.items() if value not in ({}, None)}, is_durable=True)
@@ -465,7 +485,7 @@ class Commands:
         ledger = self._calls.files.ledger()
         path = ledger.resolved(name)
         if not ledger.may_touch(path):
-            self.say_inexact(f"a command is said to have changed `{places.display_path(path)}`, which is no file of the script")
+            self._say_foreign(path)
             return
         if content is not None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -474,19 +494,25 @@ class Commands:
         elif os.path.isfile(path) or os.path.islink(path):
             os.unlink(path)
 
+    def put_folders(self, entries):
+        """Folders and links of the script are made and removed as by a command."""
+        if entries:
+            for path in folders.put(self._calls.files, self._calls.files.ledger(), entries):
+                self._say_foreign(path)
+
+    def _say_foreign(self, path):
+        self.say_inexact(f"a command is said to have changed `{places.display_path(path)}`, which is no file of the script")
+
     def _named(self, words, folder):
         """Hashes of what the files of the script that a command names hold, and files in folders that it names."""
-        import re
-
         written = self._calls.files.written_paths()
         named = set()
-        for word in words:
-            for part in {word, *re.split(_SEPARATORS, word)}:
-                path = os.path.abspath(os.path.join(folder, part)) if part else None
-                if path in written:
-                    named.add(path)
-                elif path is not None and os.path.isdir(path):
-                    named.update(each for each in written if each.startswith(path + os.sep))
+        for path in _paths_in(words, folder):
+            if path in written:
+                # Of a folder of the script not what is in it: a second `mv` would move it into the first one.
+                named.add(path)
+            elif os.path.isdir(path):
+                named.update(each for each in written if each.startswith(path + os.sep))
         return [kept.hash_of(content) for content in map(_content, sorted(named)) if content is not None]
 
 
@@ -830,6 +856,14 @@ class _Rest(_Noted):
     readinto = io.FileIO.readinto
     read = io.FileIO.read
     readall = io.FileIO.readall
+
+
+def _paths_in(words, folder):
+    """The paths that the words of a command may name."""
+    import re
+
+    parts = {part for word in words for part in {word, *re.split(_SEPARATORS, word)} if part and "\0" not in part}
+    return {os.path.abspath(os.path.join(folder, part)) for part in parts}
 
 
 def _digest(words, folder):

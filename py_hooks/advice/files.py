@@ -84,6 +84,10 @@ class Files:
         self._saved = set()
         self._told = set()
         self._is_copying = False
+        # What commands have made, changed or removed, and the script has not used yet: what was there before, by path.
+        self._commanded = {}
+        # Folders that answered commands have made. What commands had put into them is not there.
+        self._answered = set()
         # What the checkpoint has of saved folders, by path.
         self._folders = {}
         # A handler of the script's own may open a file while it is held.
@@ -340,7 +344,7 @@ class Files:
 
     def _share(self, path):
         """The script opens a database that was there before, and may write to it."""
-        if self._is_in_child(path) or self._is_of_trial(path) or places.is_in_cache(path):
+        if self._is_in_child(path) or self.is_of_trial(path) or places.is_in_cache(path):
             return
         self._databases.add(path)
         cause = f"the script opens the database `{places.display_path(path)}`, into which a replay writes again"
@@ -353,13 +357,16 @@ class Files:
 
     def _note_of_rename(self, original):
         def note(src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
-            self.moving(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
+            is_there = self._brings_back_moved(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
+            if not is_there:
+                self.moving(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
             source, target = _absolute(src), _absolute(dst)
             moved = [path for path in self._saved if source is not None and _is_in(path, source)]
             is_relative = src_dir_fd is not None or dst_dir_fd is not None
             if not moved or is_relative or args or kwargs or target is None or not self._is_scripts():
-                return NotImplemented
-            original(src, dst)
+                return None if is_there else NotImplemented
+            if not is_there:
+                original(src, dst)
             for path in moved:
                 self._saved.discard(path)
                 self._save(target + path[len(source):])
@@ -419,8 +426,10 @@ class Files:
         given = _absolute(file)
         if given is None or self._is_in_child(given) or (given, mode) in self._settled or len(self._waiting) == MAX_WAITING:
             return
+        self._take_commanded(given)
         self._settle(given, mode)
         path = self._followed(given)
+        self._take_commanded(path)
         self._written.add(path)
         known = self._noted.get(path, ())
         if path in self._withdrawn:
@@ -488,7 +497,7 @@ class Files:
             return
         self._settle(path, "read")
         found = self._followed(path)
-        if found in self._written or self._is_of_trial(found) or found in self._noted:
+        if found in self._written or self.is_of_trial(found) or found in self._noted:
             return
         self.inputs.reading(path)
 
@@ -506,6 +515,7 @@ class Files:
         path = self._entry(given)
         if path is None or os.path.lexists(path) or self._is_in_child(path):
             return False
+        self._take_commanded(given, path)
         self._written.add(path)
         if path not in self._noted:
             self._announce(kind, path, given)
@@ -598,6 +608,7 @@ class Files:
         is_folder = _is_folder(source)
         if not _can_be_moved(source, target, is_folder):
             return
+        self._take_commanded(given_target, target)
         is_new = target not in self._noted and not os.path.lexists(target)
         if is_folder:
             self._move_folder(source, target, is_new)
@@ -652,6 +663,120 @@ class Files:
             self._written.add(moved)
             if moved not in self._noted and not os.path.lexists(moved):
                 self._announce("made" if path == place else "created", moved, moved)
+
+    # -- folders and links that commands have made (`folders.py`) ---------------------------------------------------
+
+    def note_commanded(self, changes, is_answered=False):
+        """A command has made, changed or removed folders and links.
+
+        Args:
+            changes: what was there before, and what is there now, by path.
+            is_answered: whether it had done so when it was run.
+        """
+        if changes:
+            self._forget_paths()
+        if not is_answered:
+            self._answered.clear()
+        around = None
+        for path, (before, after) in changes.items():
+            if path in self._noted or len(self._commanded) >= MAX_WAITING:
+                continue
+            if before is not None and after is not None and before[0] == after[0] == "folder":
+                # Another mode stays.
+                continue
+            self._commanded.setdefault(path, before)
+            if before is not None and not is_answered:
+                around = self._around_written() if around is None else around
+                if path in around:
+                    self._take_commanded(path)
+
+    def _around_written(self):
+        around = set()
+        for path in self._written:
+            folder = path
+            while folder not in around and folder != os.path.dirname(folder):
+                around.add(folder)
+                folder = os.path.dirname(folder)
+        return around
+
+    def _take_commanded(self, *paths):
+        """The script uses what its commands have made or removed: it becomes the script's."""
+        if not self._commanded or self._pid != os.getpid():
+            return
+        for path in paths:
+            parts = path.split(os.sep)
+            for end in range(2, len(parts) + 1):
+                entry = self._entry(os.sep.join(parts[:end]))
+                if entry in self._commanded:
+                    self._note_taken(entry, self._commanded.pop(entry, None))
+
+    def _note_taken(self, path, before):
+        self._written.add(path)
+        if path in self._noted:
+            return
+        if before is None:
+            if os.path.lexists(path):
+                self._announce("made" if _is_folder(path) else "created", path, path)
+        elif not self._is_in_own(path):
+            kind, value = before
+            original, more = ((value,), {}) if kind == "link" else ((), {"mode": value})
+            self._announce("removed", path, path, original=original, **more)
+        if os.path.islink(path):
+            self.ledger().note_link(path, os.readlink(path))
+
+    def note_answered(self, path):
+        """An answered command has made a folder or a link, or it is there."""
+        self._answered.add(path)
+        self._written.add(path)
+
+    def _brings_back_moved(self, src, dst):
+        """Whether a folder is moved that an answered command has made: the moved one is as it was left."""
+        if not self._answered or not self._is_scripts() or (self.calls.causes and not self.calls.replaying):
+            return False
+        source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
+        if source is None or target is None or os.path.lexists(target) or not _is_folder(source):
+            return False
+        if any(_is_in(each, source) for each in self._answered):
+            self.bring_back(target)
+        if not os.path.lexists(target):
+            return False
+        self._whole.add(target)
+        self._answered.add(target)
+        self._remove_known(source)
+        return True
+
+    def _remove_known(self, folder):
+        """Removes a folder of the script with what the script has in it."""
+        for place, _, names in os.walk(folder, topdown=False):
+            for path in (os.path.join(place, name) for name in names):
+                if self.is_known(path):
+                    os.unlink(path)
+            if self.is_known(place):
+                self.remove_empty(place)
+
+    def _is_in_own(self, path):
+        """Whether a path lies in a folder that the script has made."""
+        while path != os.path.dirname(path):
+            path = os.path.dirname(path)
+            if _ABSENT.intersection(self._noted.get(path, ())):
+                return True
+        return False
+
+    def commanded_paths(self):
+        """What commands have made, changed or removed, and the script has not used yet."""
+        return list(self._commanded)
+
+    def is_known(self, path):
+        """Whether an entry is the script's."""
+        return path in self._noted or path in self._written
+
+    def remove_empty(self, folder):
+        """Removes a folder, if it is empty. What is in it otherwise is that of commands, or of others."""
+        try:
+            os.rmdir(folder)
+        except OSError:
+            # If the script makes it again, it finds none.
+            self._left.add(folder)
 
     def caching(self, file):
         """Other code is about to fill a cache of this name, if it is not there (`ledger.files_of_cache`)."""
@@ -747,7 +872,7 @@ class Files:
 
     def _is_noted(self, kind, path, given, is_kept_in_caches=False):
         """Whether a change is one that goes into the journal."""
-        if kind in self._noted.get(path, ()) or self._is_of_trial(path) or self._pid != os.getpid():
+        if kind in self._noted.get(path, ()) or self.is_of_trial(path) or self._pid != os.getpid():
             return False
         if kind in _ABSENT and self._whole and any(_is_in(path, folder) and path != folder for folder in self._whole):
             return False
@@ -779,7 +904,7 @@ class Files:
             return False
         # That folder is for sockets of `multiprocessing`.
         is_of_python = os.path.basename(path).startswith("pymp-")
-        if not (is_of_python or self._is_of_trial(path) or places.is_in_cache(path)):
+        if not (is_of_python or self.is_of_trial(path) or places.is_in_cache(path)):
             forks.CHANGES.note(self._trial.directory, path)
         return True
 
@@ -789,7 +914,8 @@ class Files:
         if path is not None:
             self._say_cause(f"a child process of the script has changed `{places.display_path(path)}`, which a replay does again")
 
-    def _is_of_trial(self, path):
+    def is_of_trial(self, path):
+        """Whether a path is one of the trial's own."""
         return any(_is_in(path, directory) for directory in self._directories) and not self._is_work(path)
 
     def _is_work(self, path):
@@ -822,11 +948,11 @@ class Files:
     def writes(self, path):
         """Whether the script has written the file of this absolute path, or the trial has."""
         found = self._followed(path)
-        return found in self._written or found in self._noted or self._is_of_trial(found)
+        return found in self._written or found in self._noted or self.is_of_trial(found)
 
     def written_paths(self):
         """The files that the script has written, in its recorded calls too."""
-        return {path for path in self._written.union(self.saved_paths()) if not self._is_of_trial(path)}
+        return {path for path in self._written.union(self.saved_paths()) if not self.is_of_trial(path)}
 
     def replace_saved(self, file, is_folder=False):
         """A recorded call that wrote a file or a folder is answered: the checkpoint's version is put there.

@@ -175,6 +175,25 @@ class Ledger:
         """Whether the trial's notes are followed if they name this file."""
         return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
 
+    def may_lead(self, path, made):
+        """Whether the trial's notes are followed if they make a link: one that leads out has to be noted here.
+
+        Args:
+            path: where.
+            made: what is made, as `folders.what_is` has it.
+        """
+        return made is None or made[0] != "link" or self._leads_in(path, made[1]) or self._own_since() <= self.count
+
+    def note_link(self, path, target):
+        """A link that a command has made is the script's."""
+        if not self._leads_in(path, target):
+            self._note_origin([os.path.join(os.path.dirname(path), target, "")])
+
+    def _leads_in(self, path, target):
+        # What leads where has changed.
+        self._inside.clear()
+        return self._is_inside(os.path.join(os.path.dirname(path), target, ""))
+
     def note_seen(self):
         """The process ends: notes what its files are, and where none is."""
         seen, held = {}, _held()
@@ -265,7 +284,7 @@ class Ledger:
         return self._file is not None
 
     def add(self, kind, path, original=None, **more):
-        """Adds a line; if a file is about to be overwritten, with what it holds.
+        """Adds a line; if a file is about to be overwritten, with what it holds; or with what was removed, as `hold` has it.
 
         Returns:
             Its number.
@@ -274,7 +293,7 @@ class Ledger:
         self._note_origin([path])
         if original is not None:
             self._make_originals()
-            _write(self._place("originals", number), original)
+            _make(self._place("originals", number), original, more)
         posix.write(self._file, (json.dumps(dict({kind: self.stored(path)}, **more)) + "\n").encode())
         self.count += 1
         return number
@@ -704,8 +723,10 @@ def _make(path, thing, more):
         posix.symlink(thing[0], path)
     else:
         posix.mkdir(path)
-    if "mode" in more:
+    if "times" in more:
         _set(path, more)
+    elif "mode" in more:
+        posix.chmod(path, more["mode"])
 
 
 def _held():

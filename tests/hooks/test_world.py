@@ -6,6 +6,7 @@ resumes at the call that it is given.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -256,6 +257,165 @@ for epoch in range(3):
     assert starts.read("given.log") == "before\ngiven\nafter\n" * 3
     assert [starts.read(f"bucket/{epoch}") for epoch in range(3)] == [f"weights of {epoch}" for epoch in range(3)]
     assert not (starts.directory / "weights").exists()
+
+
+# What the script and its commands do with folders in each epoch.
+FOLDERS = {
+    "the command makes it and the script writes into it": """
+    os.system("mkdir -p ep%d && chmod 700 ep%d" % (epoch, epoch))
+    write("ep%d/loss" % epoch)
+    if epoch:
+        os.system("rm -rf ep%d" % (epoch - 1))
+    """,
+    "the command removes it with what the script has made in it": """
+    os.makedirs("own/sub")
+    write("own/sub/loss")
+    subprocess.check_call(["cp", "-r", "own", "copy%d" % epoch])
+    subprocess.check_call(["rm", "-rf", "own"])
+    """,
+    "the command moves it into another": """
+    os.makedirs("own")
+    os.makedirs("runs", exist_ok=True)
+    write("own/loss")
+    with open("own/when", "w") as file:
+        file.write(repr(time.perf_counter()))
+    os.symlink("loss", "own/last")
+    os.system("mv own runs/ep%d" % epoch)
+    """,
+    "the script makes one in that of the command": """
+    subprocess.check_call("d=runs/ep%d; mkdir -p $d/plots" % epoch, shell=True)
+    os.mkdir("runs/ep%d/own" % epoch)
+    write("runs/ep%d/own/loss" % epoch)
+    os.rename("runs/ep%d/own/loss" % epoch, "runs/ep%d/plots/loss" % epoch)
+    if epoch > 1:
+        os.system("rm -r runs/ep%d" % (epoch - 2))
+    """,
+    "the command makes it anew": """
+    os.system("rm -rf same; mkdir same")
+    os.mkdir("same/own")
+    write("same/own/loss")
+    os.system("rm -rf of_before")
+    os.mkdir("of_before")
+    write("of_before/loss")
+    """,
+    "the command fills it and the script moves it": """
+    os.system("mkdir new; echo filled %d > new/data" % epoch)
+    write("new/loss")
+    os.rename("new", "kept%d" % epoch)
+    """,
+    "the command leads a link to it": """
+    os.system("mkdir -p ep%d; ln -sfn ep%d current; ln -sfn ep%d link_of_before" % (epoch, epoch, epoch))
+    write("current/loss")
+    write("link_of_before/other")
+    if epoch:
+        os.system("rm -rf ep%d/loss" % (epoch - 1))
+    """,
+    "it was there before": """
+    os.system("mkdir -p of_before/empty users")
+    write("users/loss")
+    write("of_before/loss")
+    os.system("rm -f users/loss; mv of_before/loss of_before/ep%d" % epoch)
+    """,
+}
+
+IN_EPOCHS = """
+import posix, time
+
+def write(name):
+    with open(name, "w") as file:
+        file.write("of epoch %d" % epoch)
+
+print(sorted(posix.listdir(".")), sorted(posix.listdir("users")), flush=True)
+for epoch in range(4):
+    call()
+    {body}
+    call()
+    {dies}
+"""
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_folders_are_as_commands_left_them(starts, tmp_path, native, name):
+    body = FOLDERS[name]
+    undisturbed = Starts(tmp_path / "undisturbed", native.__file__)
+    starts.directory = tmp_path / "killed"
+    for directory in (undisturbed.directory, starts.directory):
+        for folder in ("users/empty", "of_before"):
+            (directory / folder).mkdir(parents=True)
+        (directory / "users" / "data").write_text("of the user")
+        (directory / "link_of_before").symlink_to("users")
+        (directory / "trial").mkdir()
+    found = undisturbed.run(IN_EPOCHS.format(body=body, dies=""))
+    dies = IN_EPOCHS.format(body=body, dies="epoch < 2 or os._exit(9)")
+    assert starts.run(dies, code=9) == found
+    # Before the commands of the third epoch, and behind them; what only commands make stays where it is.
+    for at, script, code in ((5, dies, 9), (6, IN_EPOCHS.format(body=body, dies=""), 0)):
+        (line,) = starts.run(script, resume_at=at, code=code)
+        assert [each for each in ("ep0", "ep1", "ep2", "own", "same", "current") if f"'{each}'" in line] == []
+    assert _tree(starts.directory) == _tree(undisturbed.directory)
+
+
+def _tree(top):
+    """What is in a folder, by path: modes of folders, targets of links, and what files hold, but for those of a time."""
+    found = {}
+    for path in sorted(top.rglob("*")):
+        name = str(path.relative_to(top))
+        if name.split(os.sep)[0] in ("trial", "script.py"):
+            continue
+        if path.is_symlink():
+            found[name] = os.readlink(str(path))
+        else:
+            found[name] = oct(path.stat().st_mode) if path.is_dir() else path.name == "when" or path.read_text()
+    return found
+
+
+def test_a_link_that_leads_out_is_made_again_only_where_it_was_noted(starts, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    starts.directory = tmp_path / "own"
+    starts.directory.mkdir()
+    script = f"""
+call()
+os.system("ln -s {out} current")
+try:
+    with open("current/loss", "w") as file:
+        file.write("1")
+except OSError:
+    print("no link", calls.causes, flush=True)
+call()
+"""
+    starts.run(script + DIES, code=9)
+    shutil.copytree(str(starts.directory), str(tmp_path / "copy"), symlinks=True)
+    (starts.directory / "current").unlink()
+    assert starts.run(script, resume_at=2) == []
+    assert os.readlink(str(starts.directory / "current")) == str(out)
+    (out / "loss").write_text("of the user")
+    starts.directory = tmp_path / "copy"
+    (starts.directory / "current").unlink()
+    (said,) = starts.run(script, resume_at=2)
+    assert "a command is said to have changed `current`, which is no file of the script" in said
+    assert not os.path.lexists(str(starts.directory / "current"))
+    assert (out / "loss").read_text() == "of the user"
+
+
+def test_a_folder_that_somebody_else_has_filled_is_never_removed(starts):
+    script = """
+for epoch in range(3):
+    call()
+    os.system("mkdir -p out")
+    with open("out/loss", "w") as file:
+        file.write("%d" % epoch)
+    os.system("rm -rf out")
+    call()
+"""
+    starts.run(script.replace("range(3)", "range(2)") + DIES, code=9)
+    (starts.directory / "out" / "sub").mkdir(parents=True)
+    (starts.directory / "out" / "notes").write_text("of the user")
+    starts.run(script.replace("range(3)", "range(2)") + DIES, resume_at=2, code=9)
+    assert starts.read("out/notes") == "of the user"
+    starts.run(script.replace("rm -rf", "rm -f"), resume_at=4, code=0)
+    assert starts.read("out/notes") == "of the user"
+    assert (starts.directory / "out" / "sub").is_dir()
 
 
 def test_behind_the_checkpoint_a_command_on_another_file_runs_again(starts):
