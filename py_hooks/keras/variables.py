@@ -11,6 +11,7 @@ import weakref
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
+from py_hooks.engine.own_account import on_own_account
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, plan
 from py_hooks.keras.validation import EagerValidation
@@ -238,6 +239,7 @@ def _written(calls, original, variable, value):
     return result
 
 
+@on_own_account
 def _checksum(value):
     import numpy
 
