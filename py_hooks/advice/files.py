@@ -15,7 +15,6 @@ it after reading it, it is for the replay as it was at first, and behind the rep
 through h5py too; what other C code writes by itself is not.
 """
 import _thread
-import builtins
 import io
 import os
 import stat
@@ -33,6 +32,9 @@ _WORK = "work"
 MAX_MOVED = 10_000
 
 _ABSENT = frozenset(["created", "logged", "made"])
+
+# Functions of `os` that ask what is there.
+ASKING = ("stat", "lstat", "access", "readlink", "listdir", "scandir")
 
 # Flags of what is not opened to be read.
 _NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
@@ -154,7 +156,7 @@ class Files:
         if self._is_installed:
             return
         self._is_installed = True
-        builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
+        functions_of_os.replace_open(in_place, self._note_open)
         functions_of_os.replace("open", in_place, self._note_os_open)
         functions_of_os.replace("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
@@ -169,6 +171,9 @@ class Files:
             functions_of_os.replace(name, in_place, self._note_node)
         for name in ("chmod", "chown", "utime", "fchmod", "fchown"):
             functions_of_os.replace(name, in_place, self._note_change)
+        # Of these the answers are noted once there is a recorder (`observations.py`).
+        for name in ASKING:
+            functions_of_os.replace(name, in_place)
 
     def attach(self, calls):
         """The first library is intercepted: from here on what the script reads is noted, too.

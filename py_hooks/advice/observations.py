@@ -275,24 +275,25 @@ def install(observations, in_place):
 
     Args:
         observations: of this process.
-        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+        in_place: what `files.py` has put in the place of builtin functions (`src/native/in_place.rs`).
     """
     for name, (encode, decode) in _CODECS.items():
-        functions_of_os.replace(name, in_place, _question(observations, name, getattr(os, name), encode, decode))
+        _, original = functions_of_os.replaced(name)
+        functions_of_os.ask_first(name, in_place, _question(observations, name, original, encode, decode))
     for name in ("remove", "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"):
-        functions_of_os.replace(name, in_place, _deed(observations, name, getattr(os, name)))
-    import builtins
-
-    builtins.open = io.open = in_place(builtins.open, "io", _opening(observations))
+        # What is in its place notes what is done. While that is called nobody is asked first.
+        original, _ = functions_of_os.replaced(name)
+        functions_of_os.ask_first(name, in_place, _deed(observations, name, original))
+    functions_of_os.ask_first("io.open", in_place, _opening(observations))
     _rebind_pathlib()
 
 
 def _rebind_pathlib():
-    """Before Python 3.10 `pathlib` holds functions of `os` in a class of its own."""
+    """Before Python 3.10 `pathlib` holds functions of `os` in a class of its own, and may be imported before we are."""
     accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
     for name in () if accessor is None else [*_CODECS, "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"]:
         if name in vars(accessor):
-            setattr(accessor, name, staticmethod(getattr(os, name)))
+            setattr(accessor, name, staticmethod(functions_of_os.replaced(name)[0]))
 
 
 def _question(observations, name, original, encode, decode):
