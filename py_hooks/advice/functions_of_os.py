@@ -45,6 +45,11 @@ def replaced(name):
     return _REPLACED[name]
 
 
+def is_plain(opener):
+    """Whether `open` opens a file as it does without an opener: there is none, or that of `pathlib` before Python 3.10."""
+    return opener is None or type(getattr(opener, "__self__", None)).__module__ == "pathlib"
+
+
 def ask_first(name, in_place, before):
     """Has a function that was replaced ask somebody else first: `before`, as of `replace`."""
     if name in _REPLACED:

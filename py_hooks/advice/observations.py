@@ -31,6 +31,7 @@ import sys
 from _thread import get_ident
 
 from py_hooks.advice import functions_of_os, inputs, kept, places, random_streams
+from py_hooks.advice.files import DRAWN_PATHS
 
 # A larger file is not kept in checkpoints.
 MAX_FILE_BYTES = 64 << 10
@@ -220,7 +221,7 @@ class Observations:
 
     def is_left_out(self, path):
         """Whether what is read of a file is noted elsewhere, or is nobody's business."""
-        return self._files.has_saved(path) or inputs.is_left_out(path)
+        return self._files.has_saved(path) or inputs.is_left_out(path) or path in DRAWN_PATHS
 
     def bring_back(self, path):
         """What a replay counts as done is as it was left."""
@@ -360,9 +361,8 @@ def _opening(observations):
     """What is called before `open`."""
 
     def before(file=None, mode="r", *args, **kwargs):
-        if not isinstance(mode, str) or not set(mode).issubset("rbtU") or len(args) > 4 or not _is_plain(kwargs.get("opener")):
+        if not _is_read(mode) or len(args) > 4 or not functions_of_os.is_plain(kwargs.pop("opener", None)):
             return NotImplemented
-        kwargs.pop("opener", None)
         frame = observations.asker(1, through=None)
         path = _path(file) if frame is not None else None
         if path is None or observations.is_left_out(path):
@@ -387,9 +387,8 @@ def _opening(observations):
     return before
 
 
-def _is_plain(opener):
-    """Whether a file is opened as it is without an opener: there is none, or that of `pathlib` before Python 3.10."""
-    return opener is None or type(getattr(opener, "__self__", None)).__module__ == "pathlib"
+def _is_read(mode):
+    return isinstance(mode, str) and set(mode).issubset("rbtU")
 
 
 def _path(file):

@@ -411,6 +411,27 @@ for epoch in range(3):
     assert [starts.read(f"kept{epoch}") for epoch in range(4)] == [f"made {epoch}\n" for epoch in range(4)]
 
 
+def test_what_the_kernel_draws_is_opened_for_the_script_and_os_open_of_it_is_a_cause(starts):
+    script = """
+import io, os, pathlib
+opened = []
+made.drawn = lambda refuse, frame, path, mode, args, kwargs: opened.append((path, frame.f_code.co_filename)) or NotImplemented
+calls.batches = calls.begun = {begun}
+open(b"/dev/urandom", "rb", 0).close()
+io.open("/dev/random", mode="rb").close()
+pathlib.Path("/proc/sys/kernel/random/uuid").read_text()
+open("/dev/null").close()
+print([path for path, _ in opened], opened[0][1] == __import__("os").path.abspath("script.py"), calls.causes)
+os.close(os.open("/dev/urandom", os.O_RDONLY))
+calls.begun or made.begin()
+print(calls.causes)
+"""
+    paths = ["/dev/urandom", "/dev/random", "/proc/sys/kernel/random/uuid"]
+    cause = "the script reads random numbers of the kernel, which are others in a replay: `/dev/urandom` by `os.open`"
+    for begun in (True, False):
+        assert starts.run(script.format(begun=begun)) == [f"{paths} True []", str([cause])]
+
+
 def test_a_file_that_a_command_makes_and_the_script_moves(starts):
     script = """
 for epoch in range(4):
