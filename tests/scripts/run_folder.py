@@ -1,4 +1,4 @@
-"""Writes into a folder that it names by the clock and by chance, trains until a time is over, and tells what the clock decided."""
+"""Writes into a folder named by the clock and by chance, trains until a time is over, and tells what the clock decided."""
 import datetime
 import hashlib
 import json
