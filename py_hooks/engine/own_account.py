@@ -13,7 +13,6 @@ changes between two steps of python: who goes through it, in C, does not see hal
 Source: CPython 3.7 to 3.13, Python/_warnings.c, `get_filter` and `check_matched`; an ignored warning is noted nowhere.
 """
 import _thread
-import functools
 import sys
 
 
@@ -85,6 +84,8 @@ def is_ours(entry):
 
 def on_own_account(function):
     """A function of ours that calls nothing on behalf of the script."""
+    # Not at the head: the boot has no need of it.
+    import functools
 
     @functools.wraps(function)
     def called(*args, **kwargs):
