@@ -115,7 +115,13 @@ class _Process:
             return draw(*args, **kwargs)
 
         self._urandom = original
+        self.files().drawn = self._open_drawn
         os.urandom = _pedl.InPlace(original, "os", before)
+
+    def _open_drawn(self, *opened):
+        from py_hooks.advice import drawn_files
+
+        return drawn_files.opened(self._clock(), *opened)
 
     def _clock(self):
         # It is made when this is imported, before anything that it has to do with.

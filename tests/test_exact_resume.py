@@ -123,6 +123,17 @@ def test_a_warning_is_given_once_however_often_the_training_is_killed(script_run
         assert [text.count(what) for text in given] == [1, 0, 0], given
 
 
+@pytest.mark.stack("keras3-jax")
+def test_with_every_warning_an_error_it_trains_and_is_the_undisturbed_training(script_run):
+    """Only what the script, or a library on its behalf, warns of is raised, and not what `optimizer.get_config()` does."""
+    run = script_run(support.SCRIPTS / "strict_warnings.py", options=["--exact", "--checkpoint-batches", "15,35"])
+    expected = run.python().check()
+    killed = run.start_and_kill()
+    ended = run.run().check()
+    assert run.trial.count("resumed") == 1
+    assert killed.stdout + ended.stdout == expected.stdout
+
+
 @pytest.mark.stack("keras3")
 def test_a_data_set_that_changes_between_epochs_is_the_same_with_any_workers_and_kills(script_run):
     """An epoch of `steps_per_epoch` ends in the middle of a pass: no batch behind it may be of the time before."""

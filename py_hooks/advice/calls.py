@@ -28,6 +28,7 @@ import threading
 from time import monotonic, sleep
 
 from py_hooks.advice import fingerprint, places
+from py_hooks.engine.own_account import own_account
 from py_hooks.refusal import Refusal
 
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
@@ -465,7 +466,8 @@ class Calls:
         pending, self._pending = self._pending, []
         self.depth += 1
         try:
-            opaque = self.trial.append(pending)
+            with own_account():
+                opaque = self.trial.append(pending)
         except self._ours as error:
             stop_with(self, error)
         finally:
@@ -716,7 +718,8 @@ class Calls:
         if fingerprint.holds_symbolic(values):
             # An answered call would not take the next element of the iterator behind them.
             self.refuse_exactness("a batch by hand of tensors that TensorFlow is still to compute")
-        return fingerprint.quick(values) & ~TRACED
+        with own_account():
+            return fingerprint.quick(values) & ~TRACED
 
     def trained_before(self, batches=1):
         """A training call was answered from the log: counts its batches."""
@@ -749,19 +752,22 @@ class Calls:
         try:
             for step in self.at_save:
                 step()
-            tensors, states = [], []
-            for name, provider in self.state_providers:
-                held, state = provider.capture()
-                tensors.extend((f"{name}/{key}", value) for key, value in held)
-                states.append((name, state))
-            if not self._takes_checkpoints:
-                # A provider has met something that it cannot save.
-                return
-            self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
+            with own_account():
+                self._capture_and_save()
         except self._ours as error:
             stop_with(self, error)
         finally:
             self.depth -= 1
+
+    def _capture_and_save(self):
+        tensors, states = [], []
+        for name, provider in self.state_providers:
+            held, state = provider.capture()
+            tensors.extend((f"{name}/{key}", value) for key, value in held)
+            states.append((name, state))
+        # Else a provider has met something that it cannot save.
+        if self._takes_checkpoints:
+            self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
 
     def checkpoint_states(self):
         """What the providers' `capture` returned for the checkpoint, by their names; empty where there is none."""
@@ -777,8 +783,9 @@ class Calls:
             for name, value in self.trial.checkpoint_tensors():
                 provider, _, key = name.partition("/")
                 tensors.setdefault(provider, {})[key] = value
-            for name, provider in self.state_providers:
-                provider.restore(tensors.get(name, {}), states.get(name))
+            with own_account():
+                for name, provider in self.state_providers:
+                    provider.restore(tensors.get(name, {}), states.get(name))
         except self._ours as error:
             stop_with(self, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the script must not train on what is half put in

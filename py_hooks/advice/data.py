@@ -26,6 +26,7 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, owned_generators, worker_processes
 from py_hooks.advice.dataset_state import DatasetState
 from py_hooks.advice.random_streams import PrivateStream, WorkerStream
+from py_hooks.engine.own_account import on_own_account
 
 
 class _Local(threading.local):
@@ -191,6 +192,7 @@ class Items:
         if texts[0] != texts[-1] and not self._is_refused:
             self._refuse("does not build an item twice in the same way")
 
+    @on_own_account
     def _probed_here(self, indices):
         """Short texts of items; fewer where each item has to be built in order."""
         source, texts = self._source(), []

@@ -13,6 +13,7 @@ import pickle
 
 from py_hooks.advice import marks, owned_generators, places, settings
 from py_hooks.advice.sharing import Held
+from py_hooks.engine.own_account import on_own_account
 
 # Of what is sent. To copy more takes longer than new copies of the trainer do.
 _MAX_BYTES = 64 << 20
@@ -42,6 +43,7 @@ class DatasetState:
         self._changed = set()
         self.untold = frozenset()
 
+    @on_own_account
     def _look(self):
         return marks.Look(self._dataset, modules=self._modules)
 

@@ -9,6 +9,7 @@ import importlib.util
 import sys
 
 from py_hooks.advice import places
+from py_hooks.engine.own_account import on_own_account
 
 # What may be called, or decorate, by the module that it is of.
 _INERT = {
@@ -85,6 +86,7 @@ def modules_of(names):
     return libraries, users
 
 
+@on_own_account
 def _imports_of(name, package, file):
     try:
         with open(file, "rb") as source:

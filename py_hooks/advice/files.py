@@ -15,7 +15,6 @@ it after reading it, it is for the replay as it was at first, and behind the rep
 through h5py too; what other C code writes by itself is not.
 """
 import _thread
-import builtins
 import io
 import os
 import stat
@@ -32,7 +31,16 @@ _WORK = "work"
 # A folder that was there before and is moved: so much of what is in it is put back.
 MAX_MOVED = 10_000
 
+# Of `open`, without names, behind the mode.
+_MOST_ARGUMENTS = 6
+
 _ABSENT = frozenset(["created", "logged", "made"])
+
+# What the kernel draws, and a replay reads again (`drawn_files.py`).
+DRAWN_PATHS = frozenset(["/dev/urandom", "/dev/random", "/proc/sys/kernel/random/uuid"])
+
+# Functions of `os` that ask what is there.
+ASKING = ("stat", "lstat", "access", "readlink", "listdir", "scandir")
 
 # Flags of what is not opened to be read.
 _NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
@@ -47,11 +55,13 @@ class Files:
     Attributes:
         calls: the recorder; None until the first library is intercepted.
         inputs: the files that the script reads; None until then.
+        drawn: opens one of `DRAWN_PATHS` for a frame (`drawn_files.opened`, without the clock); None: they are opened as any.
     """
 
     def __init__(self, trial):
         self.calls = None
         self.inputs = None
+        self.drawn = None
         self._trial = trial
         self._directories = {trial.directory, os.path.realpath(trial.directory)}
         self._ledger = None
@@ -158,7 +168,7 @@ class Files:
         if self._is_installed:
             return
         self._is_installed = True
-        builtins.open = io.open = in_place(builtins.open, "io", self._note_open)
+        functions_of_os.replace_open(in_place, self._note_open)
         functions_of_os.replace("open", in_place, self._note_os_open)
         functions_of_os.replace("mkdir", in_place, self._note_mkdir)
         for name in ("rename", "replace"):
@@ -173,6 +183,9 @@ class Files:
             functions_of_os.replace(name, in_place, self._note_node)
         for name in ("chmod", "chown", "utime", "fchmod", "fchown"):
             functions_of_os.replace(name, in_place, self._note_change)
+        # Of these the answers are noted once there is a recorder (`observations.py`).
+        for name in ASKING:
+            functions_of_os.replace(name, in_place)
 
     def attach(self, calls):
         """The first library is intercepted: from here on what the script reads is noted, too.
@@ -306,6 +319,7 @@ class Files:
             if len(self._temporaries) < MAX_WAITING:
                 self._temporaries.add(self._entry(_absolute(path)))
             return NotImplemented
+        self._look_for_drawn(path, flags)
         path = _at(path, dir_fd)
         if flags & os.O_TRUNC:
             self.opening(path, "w")
@@ -316,6 +330,14 @@ class Files:
         elif not flags & _NOT_READ and self.inputs is not None and dir_fd is None:
             self.reading(path)
         return NotImplemented
+
+    def _look_for_drawn(self, path, flags):
+        path = _text_of(path)
+        if path in DRAWN_PATHS and not flags & os.O_WRONLY and places.called_by_user(2):
+            self._refuse_drawn(f"`{path}` by `os.open`")
+
+    def _refuse_drawn(self, what):
+        self._say_cause(f"the script reads random numbers of the kernel, which are others in a replay: {what}")
 
     def _is_temporary(self, path, caller):
         """Whether `tempfile` opens a file of a library, whose name is another one each time."""
@@ -398,6 +420,8 @@ class Files:
     def _note_open(self, file=None, mode="r", *args, **kwargs):
         if not isinstance(mode, str):
             return NotImplemented
+        if self.drawn is not None and len(args) <= _MOST_ARGUMENTS and _text_of(file) in DRAWN_PATHS:
+            return self.drawn(self._refuse_drawn, sys._getframe().f_back, _text_of(file), mode, args, kwargs)
         if "r" in mode and "+" in mode and self.inputs is not None:
             self.reading(file)
         if set("wxa+").intersection(mode):
@@ -1088,13 +1112,19 @@ def _listed(folder):
     return [sorted(folders), names]
 
 
+def _text_of(file):
+    """A file argument as text, None for a descriptor or a stream."""
+    if isinstance(file, bytes):
+        return os.fsdecode(file)
+    if hasattr(file, "__fspath__"):
+        file = os.fspath(file)
+    return file if isinstance(file, str) else None
+
+
 def _absolute(file):
     """The absolute path of a file argument, None for a descriptor or a stream. Devices and /proc are nobody's."""
-    if isinstance(file, bytes):
-        file = os.fsdecode(file)
-    elif hasattr(file, "__fspath__"):
-        file = os.fspath(file)
-    if not isinstance(file, str):
+    file = _text_of(file)
+    if file is None:
         return None
     path = os.path.abspath(file)
     return None if path.startswith(("/dev/", "/proc/", "/sys/")) and not path.startswith("/dev/shm/") else path

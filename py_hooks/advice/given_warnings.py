@@ -9,6 +9,7 @@ import sys
 import warnings
 
 from py_hooks.advice import places
+from py_hooks.engine import own_account
 
 # Over all places; of more nobody reads, and they take some hundred bytes each in every checkpoint.
 _MOST = 1000
@@ -52,7 +53,8 @@ class GivenWarnings:
             for text, category, filename, line in missing:
                 self._given[text, category, filename, line] = None
                 if filename in modules:
-                    _give(text, category, filename, line, modules[filename])
+                    with own_account.scripts_account():
+                        _give(text, category, filename, line, modules[filename])
         finally:
             warnings._showwarnmsg = show
 

@@ -31,6 +31,7 @@ import sys
 from _thread import get_ident
 
 from py_hooks.advice import functions_of_os, inputs, kept, places, random_streams
+from py_hooks.advice.files import DRAWN_PATHS
 
 # A larger file is not kept in checkpoints.
 MAX_FILE_BYTES = 64 << 10
@@ -220,7 +221,7 @@ class Observations:
 
     def is_left_out(self, path):
         """Whether what is read of a file is noted elsewhere, or is nobody's business."""
-        return self._files.has_saved(path) or inputs.is_left_out(path)
+        return self._files.has_saved(path) or inputs.is_left_out(path) or path in DRAWN_PATHS
 
     def bring_back(self, path):
         """What a replay counts as done is as it was left."""
@@ -275,24 +276,25 @@ def install(observations, in_place):
 
     Args:
         observations: of this process.
-        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+        in_place: what `files.py` has put in the place of builtin functions (`src/native/in_place.rs`).
     """
     for name, (encode, decode) in _CODECS.items():
-        functions_of_os.replace(name, in_place, _question(observations, name, getattr(os, name), encode, decode))
+        _, original = functions_of_os.replaced(name)
+        functions_of_os.ask_first(name, in_place, _question(observations, name, original, encode, decode))
     for name in ("remove", "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"):
-        functions_of_os.replace(name, in_place, _deed(observations, name, getattr(os, name)))
-    import builtins
-
-    builtins.open = io.open = in_place(builtins.open, "io", _opening(observations))
+        # What is in its place notes what is done. While that is called nobody is asked first.
+        original, _ = functions_of_os.replaced(name)
+        functions_of_os.ask_first(name, in_place, _deed(observations, name, original))
+    functions_of_os.ask_first("io.open", in_place, _opening(observations))
     _rebind_pathlib()
 
 
 def _rebind_pathlib():
-    """Before Python 3.10 `pathlib` holds functions of `os` in a class of its own."""
+    """Before Python 3.10 `pathlib` holds functions of `os` in a class of its own, and may be imported before we are."""
     accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
     for name in () if accessor is None else [*_CODECS, "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"]:
         if name in vars(accessor):
-            setattr(accessor, name, staticmethod(getattr(os, name)))
+            setattr(accessor, name, staticmethod(functions_of_os.replaced(name)[0]))
 
 
 def _question(observations, name, original, encode, decode):
@@ -359,9 +361,8 @@ def _opening(observations):
     """What is called before `open`."""
 
     def before(file=None, mode="r", *args, **kwargs):
-        if not isinstance(mode, str) or not set(mode).issubset("rbtU") or len(args) > 4 or not _is_plain(kwargs.get("opener")):
+        if not _is_read(mode) or len(args) > 4 or not functions_of_os.is_plain(kwargs.pop("opener", None)):
             return NotImplemented
-        kwargs.pop("opener", None)
         frame = observations.asker(1, through=None)
         path = _path(file) if frame is not None else None
         if path is None or observations.is_left_out(path):
@@ -386,9 +387,8 @@ def _opening(observations):
     return before
 
 
-def _is_plain(opener):
-    """Whether a file is opened as it is without an opener: there is none, or that of `pathlib` before Python 3.10."""
-    return opener is None or type(getattr(opener, "__self__", None)).__module__ == "pathlib"
+def _is_read(mode):
+    return isinstance(mode, str) and set(mode).issubset("rbtU")
 
 
 def _path(file):

@@ -22,6 +22,7 @@ import threading
 import types
 
 from py_hooks.advice import fingerprint, marks, places
+from py_hooks.engine import own_account
 
 # What Keras is set to, in the module that has them (keras 2.3.1, keras/backend/common.py; 3.0, keras/src/backend/config.py).
 _OF_KERAS = "_FLOATX", "_EPSILON", "_IMAGE_DATA_FORMAT"
@@ -243,7 +244,9 @@ def of_process():
         "sys.setrecursionlimit": sys.getrecursionlimit(),
         "decimal": repr(decimal.getcontext()),
         "logging": (logging.root.level, logging.root.manager.disable, handlers),
-        "warnings": [(action, str(text), category.__name__) for action, text, category, _, _ in warnings.filters],
+        "warnings": [
+            (entry[0], str(entry[1]), entry[2].__name__) for entry in warnings.filters if not own_account.is_ours(entry)
+        ],
         "torch.set_default_dtype": str(torch.get_default_dtype()) if hasattr(torch, "get_default_dtype") else None,
         "torch.set_num_threads": torch.get_num_threads() if hasattr(torch, "get_num_threads") else None,
         "sys.stdout": sys.stdout is sys.__stdout__,

@@ -10,6 +10,8 @@ do not hold what they should; or the mistake has ended the library's own loop, a
 """
 import os
 
+from py_hooks.engine.own_account import own_account
+
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -130,7 +132,8 @@ def method(call):
 def run(function, *args):
     """Calls a function of ours where nothing of the script's is behind it; steps aside for whatever it raises."""
     try:
-        return function(*args)
+        with own_account():
+            return function(*args)
     except CAUGHT as error:
         if PROCESS is None or isinstance(error, _PASS):
             raise

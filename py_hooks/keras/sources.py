@@ -3,6 +3,7 @@ import sys
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, worker_processes
+from py_hooks.engine.own_account import on_own_account
 from py_hooks.keras import variables
 
 # What a generation may take batches from, besides arrays and indexable data sets.
@@ -10,6 +11,7 @@ GENERATORS, PIPELINES, PROCESSES = "a Python generator", "a tf.data pipeline", "
 LOADERS, TENSORS = "a torch DataLoader", "tensors of TensorFlow"
 
 
+@on_own_account
 def causes(model, arguments):
     """What in a call's arguments cannot be resumed exactly yet. Empty where all of it can."""
     # `pickle_safe` is what Keras 1 called it (keras 2.3.1, keras/legacy/interfaces.py).
@@ -27,6 +29,7 @@ def causes(model, arguments):
     return found
 
 
+@on_own_account
 def has_items(arguments):
     """Whether a call is given a data set whose items are looked at before it trains (`advice/data.py`)."""
     source = arguments.get("x", arguments.get("generator"))
@@ -155,6 +158,7 @@ def _backend():
     return keras.backend.backend() if keras is not None else None
 
 
+@on_own_account
 def describe_model(model):
     """Short texts of the optimizer's configuration, and of the weights: values where a replay knows them."""
     described = {}

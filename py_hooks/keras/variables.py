@@ -12,6 +12,7 @@ from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
+from py_hooks.engine.own_account import on_own_account
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, plan
 from py_hooks.keras.validation import EagerValidation
@@ -243,6 +244,7 @@ def _written(calls, original, variable, value):
     return result
 
 
+@on_own_account
 def _checksum(value):
     import numpy
 

@@ -18,6 +18,7 @@ from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
+from py_hooks.engine.own_account import own_account
 from py_hooks.engine.patch import binding
 from py_hooks.keras.variables import VARIABLES, VariableDiffers
 from py_hooks.tensorflow import event_files, random_ops, random_states, sessions
@@ -277,7 +278,8 @@ def update(original):
 def _written(calls, original, variable, value, args, kwargs):
     import numpy
 
-    checksum = fingerprint.checksum(numpy.asarray(value))
+    with own_account():
+        checksum = fingerprint.checksum(numpy.asarray(value))
     with calls.unrecorded():
         result = original(variable, value, *args, **kwargs)
     RESOURCE_VARIABLES.known(variable)

@@ -3,6 +3,9 @@
 //! An exception that passes through a function of Python has that function in its traceback. It passes
 //! through this one as through a builtin.
 
+use std::sync::OnceLock;
+
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -11,12 +14,13 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 /// Args:
 ///     `module`: name of the module in which it does; pickles name it there.
 ///     `before`: called with the arguments of each call. What it returns is the answer, but for
-///         `NotImplemented`: then the original is called.
+///         `NotImplemented`: then the original is called. None: nothing is called as yet.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct InPlace {
     original: Py<PyAny>,
     module: Py<PyString>,
     before: Py<PyAny>,
+    first: OnceLock<Py<PyAny>>,
 }
 
 /// Whether `before` has failed by a mistake of ours. What the original raised, where it called that, is the script's.
@@ -34,7 +38,16 @@ impl InPlace {
             original,
             module,
             before,
+            first: OnceLock::new(),
         }
+    }
+
+    /// Has another function asked ahead of `before`, in the same way. The script may have taken this
+    /// object long before there is such a function, so none takes its place. Once only.
+    fn ask_first(&self, first: Py<PyAny>) -> PyResult<()> {
+        self.first
+            .set(first)
+            .map_err(|_| PyRuntimeError::new_err("another one is asked first"))
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -44,11 +57,15 @@ impl InPlace {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match self.before.bind(py).call(args, kwargs) {
-            Ok(answer) if !answer.is(py.NotImplemented()) => Ok(answer),
-            Err(error) if !is_of_before(py, &error)? => Err(error),
-            Ok(_) | Err(_) => self.original.bind(py).call(args, kwargs),
+        let before = (!self.before.is_none(py)).then_some(&self.before);
+        for each in self.first.get().into_iter().chain(before) {
+            match each.bind(py).call(args, kwargs) {
+                Ok(answer) if !answer.is(py.NotImplemented()) => return Ok(answer),
+                Err(error) if !is_of_before(py, &error)? => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
         }
+        self.original.bind(py).call(args, kwargs)
     }
 
     fn __getattribute__<'py>(

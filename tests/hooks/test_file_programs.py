@@ -215,7 +215,7 @@ class InPlace:
         self.original, self.before = original, before
 
     def __call__(self, *args, **kwargs):
-        answer = self.before(*args, **kwargs)
+        answer = self.before(*args, **kwargs) if self.before else NotImplemented
         return self.original(*args, **kwargs) if answer is NotImplemented else answer
 
 

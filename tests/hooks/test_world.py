@@ -54,6 +54,7 @@ if os.path.isdir(directory):
     made.withdraw()
     atexit.register(made.put_back)
 made.install(in_place)
+{early}
 made.attach(calls)
 os.makedirs(directory, exist_ok=True)
 if not os.path.exists("trial/trial.json"):
@@ -80,11 +81,11 @@ class Starts:
         self.directory = directory
         self.native = native
 
-    def run(self, script, resume_at=0, code=0):
-        """Runs a script from its first line; returns what it has printed."""
+    def run(self, script, resume_at=0, code=0, early=""):
+        """Runs a script from its first line, and some lines of it before it imports a library; returns what it has printed."""
         (self.directory / "script.py").write_text(script)
         # As a user's file: it may not lie among those of an interpreter.
-        command = [sys.executable, "-c", START.format(resume_at=resume_at, native=self.native)]
+        command = [sys.executable, "-c", START.format(resume_at=resume_at, native=self.native, early=early)]
         environment = dict(os.environ, PYTHONPATH=":".join(sys.path))
         done = subprocess.run(command, cwd=str(self.directory), env=environment, capture_output=True, check=False)
         assert done.returncode == code, done.stderr.decode()
@@ -544,6 +545,51 @@ def test_a_replay_is_answered_as_the_first_run_was(starts):
     (inbox / "three").touch()
     link.unlink()
     assert starts.run(script.replace("call()", "call(); epoch == 3 and os._exit(9)"), resume_at=4, code=9) == later[:3 * count]
+
+
+def test_functions_that_the_script_took_before_it_imported_a_library_are_answered_too(starts):
+    early = "from io import open as opens\nfrom os import listdir, mkdir, remove, rename, stat\nheld = {None: open}\n"
+    script = """
+for epoch in range(3):
+    call()
+    print(opens("lr.txt").read(), held[None]("lr.txt").read(), listdir("inbox"), stat("lr.txt").st_size, flush=True)
+    subprocess.check_call("echo made %d > new; echo x > gone" % epoch, shell=True)
+    rename("new", "kept%d" % epoch)
+    remove("gone")
+    mkdir("folder%d" % epoch)
+"""
+    inbox, learning_rate = starts.directory / "inbox", starts.directory / "lr.txt"
+    inbox.mkdir()
+    learning_rate.write_text("0.5")
+    first = starts.run(script + DIES, early=early, code=9)
+    assert first == ["0.5 0.5 [] 3"] * 3
+    learning_rate.write_text("0.25")
+    (inbox / "one").touch()
+    later = starts.run(script.replace("range(3)", "range(4)"), early=early, resume_at=3)
+    # As far as commands are answered, so is this.
+    assert later == ["0.5 0.5 [] 3"] * 3 + ["0.25 0.25 ['one'] 4"]
+    assert [starts.read(f"kept{epoch}") for epoch in range(4)] == [f"made {epoch}\n" for epoch in range(4)]
+
+
+def test_what_the_kernel_draws_is_opened_for_the_script_and_os_open_of_it_is_a_cause(starts):
+    script = """
+import io, os, pathlib
+opened = []
+made.drawn = lambda refuse, frame, path, mode, args, kwargs: opened.append((path, frame.f_code.co_filename)) or NotImplemented
+calls.batches = calls.begun = {begun}
+open(b"/dev/urandom", "rb", 0).close()
+io.open("/dev/random", mode="rb").close()
+pathlib.Path("/proc/sys/kernel/random/uuid").read_text()
+open("/dev/null").close()
+print([path for path, _ in opened], opened[0][1] == __import__("os").path.abspath("script.py"), calls.causes)
+os.close(os.open("/dev/urandom", os.O_RDONLY))
+calls.begun or made.begin()
+print(calls.causes)
+"""
+    paths = ["/dev/urandom", "/dev/random", "/proc/sys/kernel/random/uuid"]
+    cause = "the script reads random numbers of the kernel, which are others in a replay: `/dev/urandom` by `os.open`"
+    for begun in (True, False):
+        assert starts.run(script.format(begun=begun)) == [f"{paths} True []", str([cause])]
 
 
 def test_a_file_that_a_command_makes_and_the_script_moves(starts):

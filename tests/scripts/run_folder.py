@@ -1,4 +1,4 @@
-"""Writes into a folder that it names by the clock, trains until a time is over, and tells what the clock decided."""
+"""Writes into a folder named by the clock and by chance, trains until a time is over, and tells what the clock decided."""
 import datetime
 import hashlib
 import json
@@ -8,6 +8,8 @@ import uuid
 
 started, folder = time.time(), time.strftime("runs/%Y%m%d-%H%M%S")
 name = f"{folder}-{datetime.datetime.now():%f}-{datetime.date.today()}-{uuid.uuid4().hex}-{uuid.uuid1().hex}"
+with open("/proc/sys/kernel/random/uuid") as kernels, open("/dev/urandom", "rb") as drawn:
+    name += f"-{kernels.read().strip()}-{drawn.read(4).hex()}"
 os.makedirs(name)
 
 import keras  # noqa: E402
