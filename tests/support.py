@@ -33,7 +33,7 @@ SCRIPTS = ROOT / "tests" / "scripts"
 EXAMPLES = ROOT / "examples"
 
 # Seconds after which a script counts as hanging. The slowest takes a minute on a busy machine.
-TIMEOUT = 600
+TIMEOUT = 300
 
 # Seconds between two looks at a condition: a batch of the small models here takes milliseconds.
 LOOK_INTERVAL = 0.005

@@ -144,7 +144,7 @@ def test_an_extra_call_or_draw_is_no_drift(case, what, source):
         check_same_or_stopped(ended, None)
 
 
-@pytest.mark.stack("each-keras")
+@pytest.mark.stack("keras3-jax")
 @pytest.mark.parametrize(("what", "fit", "printed"), ENDS)
 def test_an_end_before_the_recorded_calls_is_no_success(case, what, fit, printed):
     here = case(what)
@@ -171,7 +171,7 @@ def test_an_exception_in_a_replay_is_the_users_own(case):
     assert run.run().check().hashes == here.undisturbed_like(run).hashes
 
 
-@pytest.mark.stack("each-keras")
+@pytest.mark.stack("keras3-jax")
 @pytest.mark.parametrize("what", ["epochs", "rate", "rate-in-callback"])
 def test_what_comes_from_the_clock_is_no_drift(case, what):
     here = case(what)
@@ -226,7 +226,7 @@ def test_the_order_of_a_set_of_objects_is_no_drift(case):
         assert check_same_or_stopped(ended, None), f"the columns were {first}, then {second}: {ended!r}"
 
 
-@pytest.mark.stack("each-keras")
+@pytest.mark.stack("keras3-jax")
 @pytest.mark.parametrize("source", ["arrays", "files", "by-hand"])
 @pytest.mark.parametrize(("rows", "batch"), CHANGED_ROWS)
 def test_another_data_file_is_no_drift(case, source, rows, batch):
@@ -240,7 +240,7 @@ def test_another_data_file_is_no_drift(case, source, rows, batch):
     check_same_or_stopped(ended, here.undisturbed_like(run).hashes if ended.code == 0 else None)
 
 
-@pytest.mark.stack("each-keras")
+@pytest.mark.stack("keras3-jax")
 @pytest.mark.parametrize(("edit", "source", "batch"), EDITED_CASES)
 def test_an_edited_script_is_no_drift(case, tmp_path, edit, source, batch):
     text, replacement = EDITS[edit]

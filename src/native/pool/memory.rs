@@ -76,11 +76,7 @@ pub(crate) fn copy_into(out: &mut [u8], layout: &Layout<'_>) -> PyResult<()> {
 }
 
 /// Fails unless an array of that shape has so many bytes of elements.
-pub(crate) fn check_size(
-    dtype: &Bound<'_, PyAny>,
-    shape: &[isize],
-    size: usize,
-) -> PyResult<()> {
+pub(crate) fn check_size(dtype: &Bound<'_, PyAny>, shape: &[isize], size: usize) -> PyResult<()> {
     let numpy = Numpy::get(dtype.py())?;
     if !dtype.is_instance(numpy.dtype.bind(dtype.py()))? {
         return Err(malformed());
