@@ -28,7 +28,7 @@ import threading
 from time import monotonic, sleep
 
 from py_hooks.advice import fingerprint, places
-from py_hooks.engine.own_account import own_account
+from py_hooks.own_account import own_account
 from py_hooks.refusal import Refusal
 
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8

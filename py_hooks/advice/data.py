@@ -26,7 +26,7 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, owned_generators, worker_processes
 from py_hooks.advice.dataset_state import DatasetState
 from py_hooks.advice.random_streams import PrivateStream, WorkerStream
-from py_hooks.engine.own_account import on_own_account
+from py_hooks.own_account import on_own_account
 
 
 class _Local(threading.local):

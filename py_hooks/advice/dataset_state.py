@@ -13,7 +13,7 @@ import pickle
 
 from py_hooks.advice import marks, owned_generators, places, settings
 from py_hooks.advice.sharing import Held
-from py_hooks.engine.own_account import on_own_account
+from py_hooks.own_account import on_own_account
 
 # Of what is sent. To copy more takes longer than new copies of the trainer do.
 _MAX_BYTES = 64 << 20

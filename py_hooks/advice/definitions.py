@@ -9,7 +9,7 @@ import importlib.util
 import sys
 
 from py_hooks.advice import places
-from py_hooks.engine.own_account import on_own_account
+from py_hooks.own_account import on_own_account
 
 # What may be called, or decorate, by the module that it is of.
 _INERT = {

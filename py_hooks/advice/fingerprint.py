@@ -5,7 +5,7 @@ fingerprint names types, shapes and values of what it knows, and only the type o
 """
 import zlib
 
-from py_hooks.engine.own_account import on_own_account
+from py_hooks.own_account import on_own_account
 
 # About 30 ms of reading. More would be felt at the start of a fit; less would miss a change in a data set of the
 # size of MNIST in float32 (188 MB is covered by every third block).

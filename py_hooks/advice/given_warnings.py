@@ -8,8 +8,8 @@ Source: CPython 3.7 to 3.13, Python/_warnings.c, `already_warned` and `call_show
 import sys
 import warnings
 
+from py_hooks import own_account
 from py_hooks.advice import places
-from py_hooks.engine import own_account
 
 # Over all places; of more nobody reads, and they take some hundred bytes each in every checkpoint.
 _MOST = 1000

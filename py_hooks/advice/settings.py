@@ -21,8 +21,8 @@ import sys
 import threading
 import types
 
+from py_hooks import own_account
 from py_hooks.advice import fingerprint, marks, places
-from py_hooks.engine import own_account
 
 # What Keras is set to, in the module that has them (keras 2.3.1, keras/backend/common.py; 3.0, keras/src/backend/config.py).
 _OF_KERAS = "_FLOATX", "_EPSILON", "_IMAGE_DATA_FORMAT"

@@ -10,7 +10,7 @@ do not hold what they should; or the mistake has ended the library's own loop, a
 """
 import os
 
-from py_hooks.engine.own_account import own_account
+from py_hooks.own_account import own_account
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep

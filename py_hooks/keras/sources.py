@@ -3,8 +3,8 @@ import sys
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, worker_processes
-from py_hooks.engine.own_account import on_own_account
 from py_hooks.keras import variables
+from py_hooks.own_account import on_own_account
 
 # What a generation may take batches from, besides arrays and indexable data sets.
 GENERATORS, PIPELINES, PROCESSES = "a Python generator", "a tf.data pipeline", "worker processes"

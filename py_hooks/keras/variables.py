@@ -12,10 +12,10 @@ from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
-from py_hooks.engine.own_account import on_own_account
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, plan
 from py_hooks.keras.validation import EagerValidation
+from py_hooks.own_account import on_own_account
 from py_hooks.refusal import Refusal
 
 

@@ -18,9 +18,9 @@ from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
-from py_hooks.engine.own_account import own_account
 from py_hooks.engine.patch import binding
 from py_hooks.keras.variables import VARIABLES, VariableDiffers
+from py_hooks.own_account import own_account
 from py_hooks.tensorflow import event_files, random_ops, random_states, sessions
 
 # What `BaseResourceVariable.__init__` also makes: the result of an assignment, which is the variable itself.

@@ -29,6 +29,9 @@ DATA_NODES = {
 }
 MAX_LINES = 100
 
+# What every layer may use.
+FOUNDATIONS = ("py_hooks.refusal", "py_hooks.own_account")
+
 FRAMEWORKS = {"flax", "jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras", "torch"}
 
 GENERATION_FILES = sorted(HOOKS.glob("*/v[0-9]*.py"))
@@ -235,7 +238,7 @@ def test_no_framework_is_imported_before_the_script_imports_it(path):
 @each("path", sorted((HOOKS / "engine").glob("*.py")))
 def test_the_engine_imports_the_standard_library_only(path):
     for name in imported(ast.walk(parse(path))):
-        is_ours = name.startswith(("py_hooks.refusal", "py_hooks.engine", "_pedl"))
+        is_ours = name.startswith((*FOUNDATIONS, "py_hooks.engine", "_pedl"))
         assert is_ours or is_in_standard_library(name), name
 
 
@@ -248,7 +251,7 @@ def test_what_scripts_import_knows_nothing_of_the_hooks(path):
 @each("path", sorted((HOOKS / "advice").glob("*.py")))
 def test_neutral_advice_knows_no_library(path):
     for name in imported(ast.walk(parse(path))):
-        assert not name.startswith("py_hooks.") or name.startswith(("py_hooks.advice", "py_hooks.refusal")), name
+        assert not name.startswith("py_hooks.") or name.startswith((*FOUNDATIONS, "py_hooks.advice")), name
 
 
 @each("path", [path for path in HOOK_FILES if path.parent.name == "advice" or path.name in ("advice.py", "facts.py")])

@@ -9,7 +9,7 @@ import pytest
 
 from py_hooks.advice import fingerprint, given_warnings, settings
 from py_hooks.engine import guard
-from py_hooks.engine.own_account import is_ours, on_own_account, own_account
+from py_hooks.own_account import is_ours, on_own_account, own_account
 
 pytestmark = pytest.mark.stack("plain", "plain-python37")
 
