@@ -716,10 +716,11 @@ def watch_os(in_place):
     Args:
         in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
     """
-    functions_of_os.replace("system", in_place, _before_system(os.system))
+    _, system = functions_of_os.replaced("system")
+    functions_of_os.ask_first("system", in_place, _before_system(system))
     os._spawnvef = _spawned(os._spawnvef)
     for name in ("posix_spawn", "posix_spawnp"):
-        functions_of_os.replace(name, in_place, _before_posix_spawn)
+        functions_of_os.ask_first(name, in_place, _before_posix_spawn)
 
 
 def _before_system(original):

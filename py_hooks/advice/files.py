@@ -42,6 +42,9 @@ DRAWN_PATHS = frozenset(["/dev/urandom", "/dev/random", "/proc/sys/kernel/random
 # Functions of `os` that ask what is there.
 ASKING = ("stat", "lstat", "access", "readlink", "listdir", "scandir")
 
+# Functions of `os` that run a command (`commands.py`).
+RUNNING = ("system", "posix_spawn", "posix_spawnp")
+
 # Flags of what is not opened to be read.
 _NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
 
@@ -183,8 +186,8 @@ class Files:
             functions_of_os.replace(name, in_place, self._note_node)
         for name in ("chmod", "chown", "utime", "fchmod", "fchown"):
             functions_of_os.replace(name, in_place, self._note_change)
-        # Of these the answers are noted once there is a recorder (`observations.py`).
-        for name in ASKING:
+        # Of these the answers are noted once there is a recorder (`observations.py`, `commands.py`).
+        for name in (*ASKING, *RUNNING):
             functions_of_os.replace(name, in_place)
 
     def attach(self, calls):

@@ -548,7 +548,7 @@ def test_a_replay_is_answered_as_the_first_run_was(starts):
 
 
 def test_functions_that_the_script_took_before_it_imported_a_library_are_answered_too(starts):
-    early = "from io import open as opens\nfrom os import listdir, mkdir, remove, rename, stat\nheld = {None: open}\n"
+    early = "from io import open as opens\nfrom os import listdir, mkdir, remove, rename, stat, system\nheld = {None: open}\n"
     script = """
 for epoch in range(3):
     call()
@@ -557,6 +557,7 @@ for epoch in range(3):
     rename("new", "kept%d" % epoch)
     remove("gone")
     mkdir("folder%d" % epoch)
+    system("echo epoch %d >> log" % epoch)
 """
     inbox, learning_rate = starts.directory / "inbox", starts.directory / "lr.txt"
     inbox.mkdir()
@@ -569,6 +570,7 @@ for epoch in range(3):
     # As far as commands are answered, so is this.
     assert later == ["0.5 0.5 [] 3"] * 3 + ["0.25 0.25 ['one'] 4"]
     assert [starts.read(f"kept{epoch}") for epoch in range(4)] == [f"made {epoch}\n" for epoch in range(4)]
+    assert starts.read("log") == "".join(f"epoch {epoch}\n" for epoch in range(4))
 
 
 def test_what_the_kernel_draws_is_opened_for_the_script_and_os_open_of_it_is_a_cause(starts):
