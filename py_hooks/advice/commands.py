@@ -309,6 +309,10 @@ class Commands:
             if command.start is not None:
                 command.start_now()
 
+    def has_any(self):
+        """Whether a command was noted, in this start or one before."""
+        return self._count > 0
+
     # -- what becomes of a command -----------------------------------------------------------------------------------
 
     def is_activity(self):

@@ -132,9 +132,10 @@ class Observations:
             self._horizon = min(self._horizon, start)
             for question in self._questions.values():
                 question.forget_from(start)
-        elif "of" in line:
+        elif "at" in line:
             at = tuple(line["at"])
             self._horizon = max(self._horizon, at)
+        if "of" in line:
             self._questions.setdefault(line["of"], _Question()).changes.append((at, line["answer"]))
             self._count += 1
 
@@ -183,17 +184,25 @@ class Observations:
         if question is None:
             question = self._questions[key] = _Question()
         if question.is_last(answer):
+            if answer == _DONE and self._commands.has_any():
+                # It was done again: an answered command, behind the checkpoint, makes nothing that it could be done to.
+                self._lines(at).add({"at": at})
             return
+        lines = self._lines(at)
+        question.changes.append((at, answer))
+        lines.add({"at": at, "of": key, "answer": answer})
+        self._count += 1
+        if self._count > MAX_CHANGES:
+            self._say_unkept("the script learns more of files that others make than is kept")
+
+    def _lines(self, at):
+        """The file of what was answered; what earlier starts noted from here on does not count."""
         if self._file is None:
             self._file = kept.Lines(self._path, self._calls)
             self._file.add({"from": at})
             for other in self._questions.values():
                 other.forget_from(at)
-        question.changes.append((at, answer))
-        self._file.add({"at": at, "of": key, "answer": answer})
-        self._count += 1
-        if self._count > MAX_CHANGES:
-            self._say_unkept("the script learns more of files that others make than is kept")
+        return self._file
 
     def keep(self, path, data):
         """Keeps what a file holds; returns its hash, or None if that is left out."""

@@ -434,6 +434,21 @@ subprocess.check_call("cp weights copy; echo ran >> log", shell=True)
     assert starts.read("log") == "ran\nran\n"
 
 
+def test_what_was_done_to_the_file_of_an_answered_command_is_done(starts):
+    script = """
+for epoch in range({epochs}):
+    call()
+    subprocess.check_call("echo epoch %d >> log; echo x > made" % epoch, shell=True)
+    os.remove("made")
+    call()
+"""
+    starts.run(script.format(epochs=3) + DIES, code=9)
+    # Its commands are done, and so is what came behind them: each removal was the same deed of the same line.
+    starts.run(script.format(epochs=4), resume_at=1)
+    assert starts.read("log") == "".join(f"epoch {epoch}\n" for epoch in range(4))
+    assert not (starts.directory / "made").exists()
+
+
 def test_another_command_in_a_replay_stops_it(starts):
     script = "call()\nsubprocess.run([{program!r}, 'one'])\ncall()\n"
     starts.run(script.format(program="echo") + DIES, code=9)
