@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import inspect
 import os
+import re
 import signal
 import sys
 import time
@@ -288,7 +289,9 @@ def main():
         except DoesNotRun as error:
             said = "does not run: %s" % error
         except Exception as error:
-            said = "does not run: %s: %.120s" % (type(error).__name__, str(error).strip().replace("\n", " "))
+            # Addresses are others in each process.
+            text = re.sub("0x[0-9a-f]+", "0x", str(error).strip().replace("\n", " "))
+            said = "does not run: %s: %.120s" % (type(error).__name__, text)
         print("cell %s %s" % (cell, said), flush=True)
         keras.backend.clear_session()
 
