@@ -428,8 +428,10 @@ def clean_environment(changes):
 
 
 def die_with_parent():
-    """Runs in the child: whatever becomes of pytest, nothing it started trains on for ever."""
+    """Runs in the child: whatever becomes of pytest, nothing it started trains on for ever. Ctrl-C reaches it."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A shell that starts the tests with `&` has them ignore it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _event(line):
