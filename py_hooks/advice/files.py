@@ -382,6 +382,7 @@ class Files:
 
     def _note_of_rename(self, original):
         def note(src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
+            self._look_for_timed_log(sys._getframe(1))
             is_there = self._brings_back_moved(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
             if not is_there:
                 self.moving(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
@@ -398,6 +399,12 @@ class Files:
             return None
 
         return note
+
+    def _look_for_timed_log(self, frame):
+        """A log file gets its name from the clock of a library, which a replay asks again."""
+        handler = frame.f_locals.get("self") if frame.f_globals.get("__name__") == "logging.handlers" else None
+        if handler is not None and hasattr(handler, "rolloverAt"):
+            self._say_cause("`logging` names log files by the clock, and a replay writes others", is_repeatable=True)
 
     def _note_of_copy(self, original):
         """`shutil.copyfile`, by which its siblings copy: a copy of a saved file is one."""

@@ -449,6 +449,23 @@ for epoch in range({epochs}):
     assert not (starts.directory / "made").exists()
 
 
+@pytest.mark.parametrize("handler", ["TimedRotatingFileHandler('log', 'S')", "RotatingFileHandler('log', 'a', 20, 9)"])
+def test_logs_that_are_named_by_the_clock_are_a_cause(starts, handler):
+    script = """
+import logging.handlers, time
+handler = logging.handlers.{handler}
+if hasattr(handler, "rolloverAt"):
+    handler.rolloverAt -= 10
+call()
+for number in range(2):
+    handler.emit(logging.makeLogRecord(dict(msg="a line of the log")))
+print(calls.causes)
+"""
+    cause = "`logging` names log files by the clock, and a replay writes others"
+    expected = [cause] if handler.startswith("Timed") else []
+    assert starts.run(script.format(handler=handler)) == [str(expected)]
+
+
 def test_another_command_in_a_replay_stops_it(starts):
     script = "call()\nsubprocess.run([{program!r}, 'one'])\ncall()\n"
     starts.run(script.format(program="echo") + DIES, code=9)
