@@ -481,7 +481,7 @@ def _cannot_begin(directory, error):
 def _end(process, pid):
     """The script has ended. If it is still in its replay, it made fewer calls than the first time: that is told.
 
-    Runs after the handlers that the script registered. Where an exception ended it, its traceback says enough.
+    Runs after the handlers that the script registered. If an exception ended it, its traceback says why.
     """
     if os.getpid() != pid:
         return
@@ -492,3 +492,7 @@ def _end(process, pid):
         if not hasattr(sys, "last_value"):
             process.trial.log_error(str(error), error.hint)
             os._exit(error.exit_code)
+        process.trial.log(
+            "the script failed before it came to where its trial continues; each start runs it from its first line\n"
+            "  if it stumbles over what an earlier start has left, remove that; the trial is kept"
+        )

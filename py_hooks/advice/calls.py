@@ -206,6 +206,19 @@ class Calls:
             return False
         return not isinstance(threading.current_thread(), threading._DummyThread)
 
+    def read_in_thread(self):
+        """Another thread reads a variable that training changes: a cause, unless it belongs to a library.
+
+        A library starts threads with functions of its own, the script with its own, or with those that are intercepted.
+        """
+        frame, first = sys._getframe(1), ""
+        while frame is not None:
+            if not places.is_in_standard_library(frame.f_code.co_filename):
+                first = frame.f_code.co_filename
+            frame = frame.f_back
+        if not places.is_installed_file(first):
+            self.refuse_exactness(READ_IN_A_THREAD)
+
     def unrecorded(self):
         """`with calls.unrecorded()`: what this thread does is not the script's doing, and is not recorded."""
         return _Unrecorded(self)

@@ -37,11 +37,20 @@ def is_user_file(filename):
             or path.startswith(_LIBRARY)
             or path.startswith(_OURS)
             or _is_generated(os.path.basename(path))
-            or os.sep + "site-packages" + os.sep in path
-            or os.sep + "dist-packages" + os.sep in path
+            or is_installed_file(path)
         )
         KNOWN[filename] = known
     return known
+
+
+def is_installed_file(filename):
+    """Whether a code object's file is of an installed package."""
+    return os.sep + "site-packages" + os.sep in filename or os.sep + "dist-packages" + os.sep in filename
+
+
+def is_in_standard_library(filename):
+    """Whether a code object's file is of Python itself."""
+    return filename.startswith(("<frozen", _LIBRARY)) and not is_installed_file(filename)
 
 
 # Their modules count what they do, and are for what trains.

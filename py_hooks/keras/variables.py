@@ -214,7 +214,7 @@ def read(original):
             return original(variable)
         if not calls.on_main_thread():
             if calls.is_outside():
-                calls.refuse_exactness(recorder.READ_IN_A_THREAD)
+                calls.read_in_thread()
             return original(variable)
         return calls.call(
             recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor

@@ -293,7 +293,7 @@ def make_true(calls, variable):
     if not (is_wrapped or RESOURCE_VARIABLES.is_stale(variable)) or not _is_eager():
         return
     if not calls.on_main_thread():
-        calls.refuse_exactness(recorder.READ_IN_A_THREAD)
+        calls.read_in_thread()
         return
     identity = calls.trial.intern(f"read variable {variable.name}")
     replaying = calls.replaying
