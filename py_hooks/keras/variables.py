@@ -8,7 +8,6 @@ Source: keras 3.15.1, keras/src/backend/common/variables.py; for JAX, which keep
 the variables, keras/src/backend/jax/trainer.py, `_purge_model_variables` and `jax_state_sync`.
 """
 import weakref
-from threading import get_ident
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
@@ -210,11 +209,10 @@ def read(original):
 
     def value(variable):
         calls = recorder.CALLS
-        if calls.depth and get_ident() == calls.main_thread or not VARIABLES.is_stale(variable) or _is_tracing():
+        if not VARIABLES.is_stale(variable) or not calls.is_outside() or _is_tracing():
             return original(variable)
         if not calls.on_main_thread():
-            if calls.is_outside():
-                calls.read_in_thread()
+            calls.read_in_thread()
             return original(variable)
         return calls.call(
             recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
