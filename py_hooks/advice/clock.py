@@ -253,13 +253,12 @@ def install(clock, module, in_place, type_modified):
     else:
         for name, (is_of_now, answer) in _FUNCTIONS.items():
             original = getattr(time, name)
-            setattr(time, name, in_place(original, "time", _function(clock, original, is_of_now, answer)))
+            setattr(time, name, in_place(original, "time", _function(clock, original, is_of_now, answer), _known))
 
 
 def _function(clock, original, is_of_now, answer):
     def before(*args, **kwargs):
         frame = _getframe().f_back
-        # Libraries ask more often, and are told so without a call.
         if frame is None or not _known.get(frame.f_code.co_filename, True):
             return NotImplemented
         if kwargs or not is_of_now(args) or not clock.is_asked_by_user(frame):

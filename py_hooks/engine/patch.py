@@ -27,6 +27,15 @@ def binding(advice):
     return advice
 
 
+def unguarded(advice):
+    """Marks advice of the same kind that is reached for each batch and nearly always does nothing.
+
+    Nothing stands around it, so it has what it does guarded by itself (`guard.guarded`).
+    """
+    advice.is_unguarded = True
+    return binding(advice)
+
+
 class Patch:
     """One interception: the target, the advice that runs in its place, and why.
 
@@ -186,6 +195,8 @@ def _advice_at(raw):
 
 
 def _wrapper(original, advice):
+    if getattr(advice, "is_unguarded", False):
+        return _named(advice(original), original, advice)
     kept = [0, None]
     known = functools.update_wrapper(guard.watched(original, kept), original)
     bound = advice(known) if getattr(advice, "is_binding", False) else functools.partial(advice, known)
@@ -202,7 +213,11 @@ def _wrapper(original, advice):
         kept[1] = None
         return result
 
-    functools.update_wrapper(intercepted, original)
-    intercepted._pedl_original = original
-    intercepted._pedl_advice = advice
-    return intercepted
+    return _named(intercepted, original, advice)
+
+
+def _named(wrapper, original, advice):
+    functools.update_wrapper(wrapper, original)
+    wrapper._pedl_original = original
+    wrapper._pedl_advice = advice
+    return wrapper

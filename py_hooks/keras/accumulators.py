@@ -354,7 +354,10 @@ def reset_metrics(original):
     def reset(model, *args, **kwargs):
         for held in of(model):
             held.reset()
-        with recorder.CALLS.unrecorded():
+        calls = recorder.CALLS
+        if calls.depth:
+            return original(model, *args, **kwargs)
+        with calls.unrecorded():
             return original(model, *args, **kwargs)
 
     return reset

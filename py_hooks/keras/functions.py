@@ -138,13 +138,13 @@ class ComputeFunction:
 
     def make(self, calls, live):
         """Makes a call. Returns `TRACED` if it built something, else 0; and what the call returned."""
-        traces = calls.traces
+        traces, kept = calls.traces, self.kept
+        kept[0] += 1
+        kept[1] = guard.UNFINISHED
         try:
             calls.depth += 1
-            self.kept[0] += 1
-            self.kept[1] = guard.UNFINISHED
             try:
-                result = self.kept[1] = live()
+                result = kept[1] = live()
             finally:
                 calls.depth -= 1
         except Exception:
@@ -174,11 +174,13 @@ class ComputeFunction:
 
     def count_made(self, calls, batches=1):
         """A call was made and recorded: notes what it changed, and counts its batches."""
-        self.note_changes(calls)
-        self.note_sums()
+        if self.cleaned != calls.cleaned:
+            self.note_changes(calls)
         if self.kind == recorder.TRAIN:
+            self.accumulators.trained()
             calls.trained(batches)
         else:
+            self.note_sums()
             calls.called()
 
     def note_sums(self):

@@ -11,7 +11,6 @@ Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/pyt
 engine/training.py.
 """
 import contextlib
-import functools
 import sys
 from threading import get_ident
 
@@ -25,6 +24,9 @@ from py_hooks.tensorflow import graphs, sessions
 from py_hooks.tensorflow.eager import RESOURCE_VARIABLES
 
 _KINDS = (recorder.TRAIN, recorder.TEST, recorder.PREDICT)
+
+# Types of what a function is mostly given, with numpy's: none of them stands for a value that is still to be computed.
+_VALUES = {int, float, bool}
 
 # Marks `arguments` as the size of a batch that the framework fed; a checksum of the script's own batch has 32 bits.
 _SIZE = 1 << 40
@@ -50,8 +52,11 @@ def _maker(name, attribute, kind):
 
 def _make(original, model, attribute, kind):
     calls = recorder.CALLS
-    with calls.unrecorded():
+    if calls.depth:
         original(model)
+    else:
+        with calls.unrecorded():
+            original(model)
     function = getattr(model, attribute)
     # In eager mode it is another thing, or not made.
     if not isinstance(function, GraphFunction) and hasattr(function, "updates_op"):
@@ -70,6 +75,9 @@ class GraphFunction(ComputeFunction):
 
     def __init__(self, model, kind, function):
         ComputeFunction.__init__(self, model, kind, function)
+        import numpy
+
+        _VALUES.update((numpy.ndarray, numpy.float32, numpy.float64))
         self._graph = graphs.of(function.outputs[0].graph)
         self._effects = None
         self.answers_batches = not runs_user_code(model)
@@ -99,7 +107,7 @@ class GraphFunction(ComputeFunction):
         if calls.steps is not None:
             calls.steps.call_begins(self.kind)
         arguments = calls.arguments or _batch_size(inputs) | self._is_new
-        tensors = [each for each in inputs if fingerprint.is_symbolic(each)]
+        tensors = [each for each in inputs if type(each) not in _VALUES and fingerprint.is_symbolic(each)]
         if tensors:
             self._check_sources(calls, tensors)
         if calls.replaying:
@@ -128,7 +136,7 @@ class GraphFunction(ComputeFunction):
         if not hasattr(function, "fetch_callbacks"):
             found = {}
         self._fetched = self.accumulators.fetched = Fetched(name for name, sums in found.items() if sums)
-        self._fetched.attach(function, found)
+        self._fetched.attach(function, found, self._graph)
 
     def running_names(self):
         """Names of metrics that are made of variables alone."""
@@ -196,7 +204,7 @@ class GraphFunction(ComputeFunction):
 
 def _batch_size(inputs):
     """The size of a batch as it stands in records: how many rows its first array has; 0 for a pipeline's."""
-    if not inputs or fingerprint.is_symbolic(inputs[0]):
+    if not inputs or (type(inputs[0]) not in _VALUES and fingerprint.is_symbolic(inputs[0])):
         return 0
     shape = getattr(inputs[0], "shape", ())
     return (_SIZE | int(shape[0]) << 1) if len(shape) else 0
@@ -233,13 +241,16 @@ class Fetched:
         self._names = tuple(names)
         self.values = [None] * (2 * len(self._names))
 
-    def attach(self, function, sums):
-        """Has a function of the backend fetch them: a pair of tensors for each name."""
+    def attach(self, function, sums, graph):
+        """Has a function of the backend fetch them: a pair of tensors for each name.
+
+        The session's door keeps them (`sessions.make_callable_from_options`): the function's own way, a callback for each
+        tensor, takes longer.
+        """
         fetched = [tensor for name in self._names for tensor in sums[name]]
-        for place, tensor in enumerate(fetched):
-            function.fetch_callbacks[tensor] = functools.partial(self.values.__setitem__, place)
         if fetched:
             function.fetches = list(function.fetches) + fetched
+            graph.keep_fetched(fetched, self)
 
     def accumulated(self):
         """The sums by name; None before the first batch."""
@@ -256,7 +267,7 @@ class Fetched:
 
     def put(self, sums):
         """Takes the sums of a checkpoint for those of the last batch."""
-        self.values[:] = [number for name in self._names for number in sums[name]]
+        self.values = [number for name in self._names for number in sums[name]]
 
 
 def _is_of_variables_alone(tensor):

@@ -16,7 +16,8 @@ import math
 
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import loops, places
-from py_hooks.engine.patch import binding
+from py_hooks.engine import guard
+from py_hooks.engine.patch import unguarded
 from py_hooks.keras import accumulators, sources
 from py_hooks.keras.validation import held_by
 
@@ -232,7 +233,7 @@ def _with_epochs(original, args, kwargs, epochs):
 # -- inside of the loop ------------------------------------------------------------------------------------------------
 
 
-@binding
+@unguarded
 def train_batch_end(original):
     """`CallbackList.on_train_batch_end` of Keras 3: between two batches, a validation that has come due."""
 
@@ -244,7 +245,7 @@ def train_batch_end(original):
     return on_train_batch_end
 
 
-@binding
+@unguarded
 def batch_hook(original):
     """`CallbackList._call_batch_hook` of Keras 2: the same."""
 
@@ -256,7 +257,7 @@ def batch_hook(original):
     return call_batch_hook
 
 
-@binding
+@unguarded
 def batch_end(original):
     """`CallbackList.on_batch_end` of Keras before 2.2.5: the same."""
 
@@ -293,6 +294,7 @@ def _is_of(fit, callbacks):
     return recorder.CALLS.recordable() and held_by(callbacks, "model") in fit.models()
 
 
+@guard.guarded
 def _between_batches(callbacks, batch, logs):
     calls, fit = recorder.CALLS, PLAN.fits[-1]
     if not _is_of(fit, callbacks):

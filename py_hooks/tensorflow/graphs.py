@@ -113,6 +113,7 @@ class Graph:
         self._readers = {}
         self._writers = {}
         self._effects = {}
+        self._keepers = {}
 
     # -- ops of our own --------------------------------------------------------------------------------------------
 
@@ -248,12 +249,12 @@ class Graph:
             feeds: tensors.
             connections: a tuple, names of pairs of tensors, where the second stands in for the first.
         """
-        from py_hooks.tensorflow import races
-
         # A graph keeps its ops and tensors, so they can be told apart by their addresses; names are slow to ask for.
         key = (tuple(map(id, fetches)), tuple(map(id, feeds)), connections)
         effects = self._effects.get(key)
         if effects is None:
+            from py_hooks.tensorflow import races
+
             names = frozenset(feed.name for feed in feeds)
             found = self._ancestors(fetches, names, dict(connections))
             operations = [node.op for node in found.values()]
@@ -262,6 +263,22 @@ class Graph:
             if effects.writes:
                 effects.races = races.of(self, found, feeds)
         return effects
+
+    def keep_fetched(self, tensors, keeper):
+        """Has the values of tensors kept whenever a callable fetches them, in `keeper.values`.
+
+        Args:
+            tensors: fetched one behind the other.
+            keeper: the last one for its first tensor counts.
+        """
+        self._keepers[tensors[0].name] = (len(tensors), keeper)
+
+    def keeper_of(self, names):
+        """`(place, count, keeper)` for the names of what a callable fetches; None if nothing of that is kept."""
+        for place, name in enumerate(names):
+            if name in self._keepers:
+                return (place, *self._keepers[name])
+        return None
 
     def _draws_unordered(self, op):
         from py_hooks.tensorflow import random_ops

@@ -308,6 +308,8 @@ def run(original):
         effects = known.effects(fetch_list + target_list, tensors)
         if (calls.is_child or effects.races is not None) and _passes_when_looked(calls, effects, values, handle is None):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+        if calls.depth and effects.substitutes is None:
+            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         training = effects.training
         is_trained = training is not None and not calls.replaying and handle is None
         if is_trained and not calls.depth and get_ident() == calls.main_thread:
@@ -433,21 +435,26 @@ def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
 def make_callable_from_options(original, session, options):
     """`BaseSession._make_callable_from_options`: what `K.function` runs."""
     function, known = original(session, options), session._pedl_known
-    fetches = fed = effects = substitutes = None
+    fetches = fed = effects = substitutes = kept = None
 
     def through_door(*args, **kwargs):
-        nonlocal fetches, fed, effects, function, substitutes
+        nonlocal fetches, fed, effects, function, substitutes, kept
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if effects is None:
             fetches, fed, effects = _effects_of_callable(session.graph, options)
+            kept = known.keeper_of(options.fetch)
         if (calls.is_child or effects.races is not None) and _passes_when_looked(calls, effects, args, True):
             return function(*args, **kwargs)
         if effects.substitutes is not substitutes:
             function, substitutes = original(session, _fetching(session.graph, options, effects)), effects.substitutes
         if calls.depth:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if kept is not None:
+                place, count, keeper = kept
+                keeper.values = result[place:place + count]
+            return result
         if _passes(calls, session, None, effects):
             return function(*args, **kwargs)
 

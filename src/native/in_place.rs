@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::intern;
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
 /// Stands in the place of `original`.
 ///
@@ -15,12 +16,32 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 ///     `module`: name of the module in which it does; pickles name it there.
 ///     `before`: called with the arguments of each call. What it returns is the answer, but for
 ///         `NotImplemented`: then the original is called. None: nothing is called as yet.
+///     `known`: whether files are the user's, by the names in code objects. A caller in a file for which it says
+///         False gets the original's answer at once, so that libraries are not slowed. None: all are asked for.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct InPlace {
     original: Py<PyAny>,
     module: Py<PyString>,
     before: Py<PyAny>,
+    known: Option<Known>,
     first: OnceLock<Py<PyAny>>,
+}
+
+/// Which callers are a library's.
+struct Known {
+    files: Py<PyDict>,
+    get_frame: Py<PyAny>,
+}
+
+impl Known {
+    fn is_library(&self, py: Python<'_>) -> PyResult<bool> {
+        let frame = self.get_frame.bind(py).call0()?;
+        let file = frame
+            .getattr(intern!(py, "f_code"))?
+            .getattr(intern!(py, "co_filename"))?;
+        let known = self.files.bind(py).get_item(file)?;
+        Ok(known.is_some_and(|is_users| is_users.is(PyBool::new(py, false))))
+    }
 }
 
 /// Whether `before` has failed by a mistake of ours. What the original raised, where it called that, is the script's.
@@ -33,13 +54,25 @@ fn is_of_before(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
 #[pymethods]
 impl InPlace {
     #[new]
-    fn new(original: Py<PyAny>, module: Py<PyString>, before: Py<PyAny>) -> Self {
-        Self {
+    #[pyo3(signature = (original, module, before, known=None))]
+    fn new(
+        py: Python<'_>,
+        original: Py<PyAny>,
+        module: Py<PyString>,
+        before: Py<PyAny>,
+        known: Option<Py<PyDict>>,
+    ) -> PyResult<Self> {
+        let known = known.map(|files| {
+            let get_frame = py.import("sys")?.getattr("_getframe")?.unbind();
+            PyResult::Ok(Known { files, get_frame })
+        });
+        Ok(Self {
             original,
             module,
             before,
+            known: known.transpose()?,
             first: OnceLock::new(),
-        }
+        })
     }
 
     /// Has another function asked ahead of `before`, in the same way. The script may have taken this
@@ -57,6 +90,11 @@ impl InPlace {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(known) = &self.known
+            && known.is_library(py)?
+        {
+            return self.original.bind(py).call(args, kwargs);
+        }
         let before = (!self.before.is_none(py)).then_some(&self.before);
         for each in self.first.get().into_iter().chain(before) {
             match each.bind(py).call(args, kwargs) {
