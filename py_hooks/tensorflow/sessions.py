@@ -306,9 +306,9 @@ def run(original):
         calls = recorder.CALLS
         tensors, values = _fed(feed_dict)
         effects = known.effects(fetch_list + target_list, tensors)
-        if (calls.is_child or effects.races is not None) and _passes_when_looked(calls, effects, values, handle is None):
-            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
-        if calls.depth and effects.substitutes is None:
+        seldom = calls.is_child or effects.races is not None
+        passes = seldom and _passes_when_looked(calls, effects, values, handle is None)
+        if passes or (calls.depth and effects.substitutes is None):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         training = effects.training
         is_trained = training is not None and not calls.replaying and handle is None
@@ -434,27 +434,24 @@ def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
 
 def make_callable_from_options(original, session, options):
     """`BaseSession._make_callable_from_options`: what `K.function` runs."""
-    function, known = original(session, options), session._pedl_known
-    fetches = fed = effects = substitutes = kept = None
+    known = session._pedl_known
+    function = _keeping(original(session, options), known.keeper_of(options.fetch))
+    fetches = fed = effects = substitutes = None
 
     def through_door(*args, **kwargs):
-        nonlocal fetches, fed, effects, function, substitutes, kept
+        nonlocal fetches, fed, effects, function, substitutes
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
         calls = recorder.CALLS
         if effects is None:
             fetches, fed, effects = _effects_of_callable(session.graph, options)
-            kept = known.keeper_of(options.fetch)
         if (calls.is_child or effects.races is not None) and _passes_when_looked(calls, effects, args, True):
             return function(*args, **kwargs)
         if effects.substitutes is not substitutes:
-            function, substitutes = original(session, _fetching(session.graph, options, effects)), effects.substitutes
+            ordered = original(session, _fetching(session.graph, options, effects))
+            function, substitutes = _keeping(ordered, known.keeper_of(options.fetch)), effects.substitutes
         if calls.depth:
-            result = function(*args, **kwargs)
-            if kept is not None:
-                place, count, keeper = kept
-                keeper.values = result[place:place + count]
-            return result
+            return function(*args, **kwargs)
         if _passes(calls, session, None, effects):
             return function(*args, **kwargs)
 
@@ -462,6 +459,20 @@ def make_callable_from_options(original, session, options):
         return _admit(calls, session, effects, fetches, fed, args, live, lambda operations: _run(session, operations, given))
 
     return through_door
+
+
+def _keeping(function, kept):
+    """A callable whose results are kept in part (`graphs.keeper_of`)."""
+    if kept is None:
+        return function
+    place, count, keeper = kept
+
+    def keep(*args, **kwargs):
+        result = function(*args, **kwargs)
+        keeper.values = result[place:place + count]
+        return result
+
+    return keep
 
 
 def _effects_of_callable(graph, options):
