@@ -27,6 +27,7 @@ import sys
 import threading
 from time import monotonic, sleep
 
+from py_hooks import causes
 from py_hooks.advice import fingerprint, places
 from py_hooks.own_account import own_account
 from py_hooks.refusal import Refusal
@@ -60,16 +61,6 @@ _LOOK_SECONDS = 0.005
 STORAGE_FAILED = 201
 
 _KEPT = "\n  the run was stopped; every checkpoint that was committed is kept"
-
-
-# A cause: what a thread does is not recorded, and where a replay answers what was trained it would read other values.
-READ_IN_A_THREAD = "a thread of the script reads variables that training changes"
-
-
-class Unrepeatable(str):
-    """A cause for which two runs may differ in the last bits. What is recorded is true all the same: checkpoints go on."""
-
-    __slots__ = ()
 
 
 class _Unrecorded:
@@ -217,7 +208,7 @@ class Calls:
                 first = frame.f_code.co_filename
             frame = frame.f_back
         if not places.is_installed_file(first):
-            self.refuse_exactness(READ_IN_A_THREAD)
+            self.refuse_exactness(causes.READ_IN_A_THREAD())
 
     def unrecorded(self):
         """`with calls.unrecorded()`: what this thread does is not the script's doing, and is not recorded."""
@@ -247,17 +238,17 @@ class Calls:
     def refuse_exactness(self, cause, is_told=True):
         """Notes a cause for which the run cannot be resumed exactly from here on.
 
-        No further checkpoint is taken, unless the cause is an `Unrepeatable`. With `--exact` the process ends with exit
+        No further checkpoint is taken, unless the table of causes says so. With `--exact` the process ends with exit
         code 77 instead.
 
         Args:
-            cause: a short text.
+            cause: one of `py_hooks/causes.py`, with its values.
             is_told: whether it is said now; else the caller says it, with `tell_exactness`.
         """
         if cause in self.causes:
             return
         self.causes.append(cause)
-        if not isinstance(cause, Unrepeatable):
+        if not causes.takes_checkpoints(cause):
             self._keep_nothing()
         if self.trial.exact:
             stop(
@@ -265,7 +256,7 @@ class Calls:
                 77,
                 f"`--exact` was given, and this run cannot be resumed exactly: {cause}\n"
                 f"  the script was stopped here{'; its last checkpoint is kept' if self.begun else ', before it trained'}",
-                "run it without `--exact`, or change what the cause names",
+                f"{cause.cause.cure}, or run it without `--exact`",
             )
         if self.begun and is_told:
             self.tell_exactness()
@@ -283,12 +274,12 @@ class Calls:
     def tell_exactness(self):
         """Says whether the run can be resumed exactly, and notes it in the journal, unless that was told last."""
         with self._telling:
-            causes = [str(cause) for cause in self.causes]
-            if causes == self._told:
+            texts = [str(cause) for cause in self.causes]
+            if texts == self._told:
                 return
-            self._told = causes
-            self.trial.log(self._exactness_of(causes))
-            members = {"exact": not causes, "causes": causes, "batch": self.batches}
+            self._told = texts
+            self.trial.log(self._exactness_of(texts))
+            members = {"exact": not texts, "causes": texts, "batch": self.batches}
             self.trial.event(json.dumps(dict(members, event="exactness")))
 
     def tell_when_looked(self):
@@ -344,12 +335,12 @@ class Calls:
         if self.trial.pending_signal:
             self.trial.preempt(False)
 
-    def _exactness_of(self, causes):
+    def _exactness_of(self, texts):
         """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
-        if not causes:
+        if not texts:
             return "exact resume: yes"
         means = "checkpoints are taken all the same" if self._takes_checkpoints else "no checkpoints are taken"
-        return "exact resume: no: {}; {}".format("; ".join(causes), means)
+        return "exact resume: no: {}; {}".format("; ".join(texts), means)
 
     # -- places ------------------------------------------------------------------------------------------------
 
@@ -486,7 +477,7 @@ class Calls:
         finally:
             self.depth -= 1
         for type_name in opaque or ():
-            self.refuse_exactness(f"a call returned `{type_name}`, which cannot be recorded")
+            self.refuse_exactness(causes.UNRECORDABLE(kind=type_name))
         if self.trial.log_exceeded:
             self._refuse_longer_log()
 
@@ -515,11 +506,11 @@ class Calls:
         if self._is_log_told:
             return
         self._is_log_told = True
-        cause = "the log of calls is over its limit (`--log-limit`)"
+        largest = ""
         if self._kept:
             name, size = max(self._kept.items(), key=lambda each: each[1])
-            cause += f"; the values of `{name}` take {size / 1e6:.1f} MB of it"
-        self.refuse_exactness(cause)
+            largest = f"; the values of `{name}` take {size / 1e6:.1f} MB of it"
+        self.refuse_exactness(causes.LOG_LIMIT(largest=largest))
 
     # -- training calls ----------------------------------------------------------------------------------------
 
@@ -730,7 +721,7 @@ class Calls:
         values += tuple(named_values.values())
         if fingerprint.holds_symbolic(values):
             # An answered call would not take the next element of the iterator behind them.
-            self.refuse_exactness("a batch by hand of tensors that TensorFlow is still to compute")
+            self.refuse_exactness(causes.TENSORS_BY_HAND())
         with own_account():
             return fingerprint.quick(values) & ~TRACED
 
@@ -758,7 +749,7 @@ class Calls:
         if self.agreement is not None and not self.agreement.may_save():
             return
         if self._raised is not None:
-            self.refuse_exactness(f"the script handled an exception (`{self._raised}`) of a call that was to be recorded")
+            self.refuse_exactness(causes.HANDLED(kind=self._raised))
             return
         self.append_pending()
         self.depth += 1

@@ -30,6 +30,7 @@ import time
 from _thread import get_ident
 from sys import _getframe
 
+from py_hooks import causes
 from py_hooks.advice import places
 
 # Over all lines. A line that asks once a batch has used them up after as many batches; they take some 15 bytes each in
@@ -154,9 +155,7 @@ class Clock:
         try:
             self._entropy.keep()
         except OSError as error:
-            from py_hooks.advice.calls import Unrepeatable
-
-            self.calls.refuse_exactness(Unrepeatable(f"what the script draws from the operating system cannot be kept: {error}"))
+            self.calls.refuse_exactness(causes.UNKEPT_DRAWS(error=error))
 
     def _tell(self, frame, kind, live):
         """What a line is told: noted, or, in a replay, what was. None where a replay has nothing."""

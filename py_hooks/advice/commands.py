@@ -35,6 +35,7 @@ import sys
 import threading
 from _thread import get_ident
 
+from py_hooks import causes
 from py_hooks.advice import folders, functions_of_os, kept, places, random_streams
 
 _FILE_NAME = "commands.jsonl"
@@ -150,8 +151,7 @@ class _Command:
             read = getattr(popen, "_fileobj2output", {}).get(getattr(popen, name), [])
             rest = _take_rest(noted)
             if rest is None:
-                outlives = f"a process that `{self.program}` started outlives it, and writes into its pipe"
-                self._commands.say_inexact(outlives)
+                self._commands.say(causes.COMMAND_OUTLIVED(program=self.program))
                 return
             line[name] = b"".join(noted.parts + list(read)) + rest
         self._finish(line)
@@ -295,11 +295,8 @@ class Commands:
             popen = command.popen()
             if popen is None or popen.poll() is not None:
                 continue
-            what = f"`{command.program}`, which the script started, runs while a checkpoint is taken"
-            if command.has_pipes or popen.stdin is not None:
-                self._calls.refuse_exactness(f"{what}, and talks to the script")
-            else:
-                self.say_inexact(f"{what}; a resume starts it again")
+            talks = command.has_pipes or popen.stdin is not None
+            self.say((causes.COMMAND_TALKS if talks else causes.COMMAND_RUNS)(program=command.program))
         return [], None
 
     def restore(self, tensors, state):
@@ -364,7 +361,7 @@ class Commands:
 
     def _place(self, digest, program):
         if get_ident() != self._calls.main_thread:
-            self.say_inexact(f"a thread of the script runs commands (`{program}`)")
+            self.say(causes.THREAD_RUNS_COMMANDS(program=program))
             with self._lock:
                 count = self._in_threads[digest] = self._in_threads.get(digest, 0) + 1
             return digest, count
@@ -417,18 +414,12 @@ class Commands:
             "make the script run the same commands each time; `--fresh` begins a new trial",
         )
 
-    def say_inexact(self, cause):
-        """Notes a cause for which checkpoints are taken all the same, once."""
-        from py_hooks.advice.calls import Unrepeatable
-
+    def say(self, cause):
+        """Notes a cause, once."""
         with self._lock:
             if cause in self._told:
                 return
             self._told.add(cause)
-        self._calls.refuse_exactness(Unrepeatable(cause))
-
-    def say_unkept(self, cause):
-        """Notes a cause for which no checkpoints are taken from here on."""
         self._calls.refuse_exactness(cause)
 
     def runs(self, command):
@@ -452,8 +443,8 @@ class Commands:
         contents += [content for content in line["files"].values() if content is not None]
         size = sum(map(len, contents))
         if size > MAX_BYTES or not self.kept.has_room(size):
-            left = f"leaves {size / 1e6:.0f} MB in pipes and in files of the script"
-            self._calls.refuse_exactness(f"the command `{command.program}` {left}, more than is kept")
+            leaves = f"leaves {size / 1e6:.0f} MB in pipes and in files of the script"
+            self.say(causes.COMMAND_LARGE(program=command.program, leaves=leaves))
             return
         for name in ("stdout", "stderr"):
             if name in line:
@@ -463,7 +454,7 @@ class Commands:
             files.stored(path): None if content is None else self.kept.keep(content) for path, content in line["files"].items()
         }
         if len(line["folders"]) > folders.MAX_LISTED:
-            self.say_inexact(f"the command `{command.program}` makes or removes more than {folders.MAX_LISTED} folders")
+            self.say(causes.COMMAND_FOLDERS(program=command.program, count=folders.MAX_LISTED))
             line["folders"] = {}
         self._calls.files.note_commanded(line["folders"])
         line["folders"] = {files.stored(path): change for path, change in line["folders"].items()}
@@ -505,7 +496,7 @@ class Commands:
                 self._say_foreign(path)
 
     def _say_foreign(self, path):
-        self.say_inexact(f"a command is said to have changed `{places.display_path(path)}`, which is no file of the script")
+        self.say(causes.COMMAND_FOREIGN(path=places.display_path(path)))
 
     def _named(self, words, folder):
         """Hashes of what the files of the script that a command names hold, and files in folders that it names."""
@@ -547,7 +538,7 @@ def _meet(words, folder, depth):
     while frame.f_back is not None and frame.f_globals.get("__name__") in ("subprocess", "os", __name__):
         frame = frame.f_back
     if frame.f_globals.get("__name__", "").startswith("asyncio."):
-        commands.say_unkept("the script runs a command by `asyncio`")
+        commands.say(causes.COMMAND_BY_ASYNCIO())
         return None
     return commands.meet(words, folder, places.is_user_file(frame.f_code.co_filename))
 
@@ -762,7 +753,7 @@ def _say_not_waited_for(program):
     commands = _Installed.commands
     if commands is not None and commands.is_activity():
         name = os.path.basename(os.fsdecode(program))
-        commands.say_unkept(f"the script starts `{name}` by `os`, and does not wait for it there")
+        commands.say(causes.COMMAND_NOT_WAITED_FOR(program=name))
 
 
 # -- helpers -------------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import threading
 import weakref
 from time import perf_counter
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, owned_generators, worker_processes
 from py_hooks.advice.dataset_state import DatasetState
@@ -166,15 +167,13 @@ class Items:
             elif read is None or name in read:
                 self._refuse_exactness(f"its attribute `{name}`", name in untold)
 
-    def _refuse(self, what):
+    def _refuse(self, cause):
         self._is_refused = True
-        recorder.CALLS.refuse_exactness(f"the data set `{type(self._source()).__name__}` {what}")
+        recorder.CALLS.refuse_exactness(cause(kind=type(self._source()).__name__))
 
     def _refuse_exactness(self, what, is_untold=False):
-        cause = f"the data set `{type(self._source()).__name__}` changes {what} while its items are built"
-        if is_untold:
-            cause = f"it cannot be told whether {cause}: it has more there than is compared, or what shows no difference"
-        recorder.CALLS.refuse_exactness(cause)
+        cause = causes.ITEM_MAY_CHANGE if is_untold else causes.ITEM_CHANGES
+        recorder.CALLS.refuse_exactness(cause(kind=type(self._source()).__name__, what=what))
 
     def _probe(self, ahead):
         """Builds an item twice, and another one in between, to see whether it is a function of its key."""
@@ -190,7 +189,7 @@ class Items:
             error.__traceback__ = None
             return
         if texts[0] != texts[-1] and not self._is_refused:
-            self._refuse("does not build an item twice in the same way")
+            self._refuse(causes.ITEM_TWICE)
 
     @on_own_account
     def _probed_here(self, indices):
@@ -366,7 +365,7 @@ class Items:
         item = self.dataset[index]
         changed = self._first_change(before, source)
         if calls.streams.drawn_elsewhere != drawn:
-            self._refuse(_IN_THREADS)
+            self._refuse(causes.ITEM_THREADS)
         if changed is not _SAME or not self.is_known:
             self.notice(changed or None)
         if position is not None and calls.recordable() and calls.position() != position:
@@ -381,7 +380,7 @@ class Items:
             changed: the name of an attribute of the data set that it changed, or None; `_IN_THREADS` where it drew there.
         """
         if changed == _IN_THREADS:
-            self._refuse(_IN_THREADS)
+            self._refuse(causes.ITEM_THREADS)
             changed = None
         if changed is not None and not self.must_be_built:
             if self.is_known or self.workers > 1 or self.in_processes:

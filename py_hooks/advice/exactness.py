@@ -3,22 +3,22 @@ import json
 import platform
 import sys
 
-from py_hooks.advice.calls import Unrepeatable
+from py_hooks import causes
 
 
-def begin(calls, causes, is_told=True):
+def begin(calls, found, is_told=True):
     """Begins the trial: opens its directory, and prints the one line about exactness.
 
     Args:
         calls: the recorder, not begun yet.
-        causes: what is known now that cannot be resumed exactly.
+        found: the causes that are known now.
         is_told: whether that is all there is to know; else the line is printed once items were looked at (`data.py`).
     """
-    for cause in _causes_of_the_command() + list(causes):
+    for cause in _causes_of_the_command() + list(found):
         calls.refuse_exactness(cause)
     calls.begin(json.dumps(facts()))
     for change in calls.trial.changes:
-        calls.refuse_exactness(Unrepeatable(change), is_told=False)
+        calls.refuse_exactness(causes.OTHER_VERSIONS(change=change), is_told=False)
     if is_told or calls.causes:
         calls.tell_exactness()
     else:
@@ -27,7 +27,7 @@ def begin(calls, causes, is_told=True):
 
 def _causes_of_the_command():
     if sys.flags.ignore_environment:
-        return ["with `-E` or `-I` Python ignores the trial's hash seed, and sets are in another order at each start"]
+        return [causes.HASH_SEED()]
     return []
 
 

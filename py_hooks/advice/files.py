@@ -20,6 +20,7 @@ import os
 import stat
 import sys
 
+from py_hooks import causes
 from py_hooks.advice import forks, functions_of_os, places
 
 # That a script may make before it trains, and still be resumed exactly.
@@ -128,14 +129,9 @@ class Files:
                 self._noted.setdefault(path, {}).setdefault(kind, number)
             self._withdrawn = dict(self._noted)
             for path in ledger.foreign():
-                self._say_cause(
-                    f"`{places.display_path(path)}` lies outside of the directory that the trial was started in, and"
-                    " this trial is a copy, or comes from somebody else: the file is left as it is",
-                    is_repeatable=True,
-                )
+                self._say_cause(causes.FOREIGN_FILE(path=places.display_path(path)))
             for path in ledger.given_up():
-                what = "was changed by something else after the process had ended, and is left as it was"
-                self._say_cause(f"`{places.display_path(path)}` {what}", is_repeatable=True)
+                self._say_cause(causes.CHANGED_SINCE(path=places.display_path(path)))
 
     def put_back(self):
         """Makes again what was taken back, if the replay has not done so."""
@@ -340,7 +336,7 @@ class Files:
             self._refuse_drawn(f"`{path}` by `os.open`")
 
     def _refuse_drawn(self, what):
-        self._say_cause(f"the script reads random numbers of the kernel, which are others in a replay: {what}")
+        self._say_cause(causes.KERNEL_NUMBERS(what=what))
 
     def _is_temporary(self, path, caller):
         """Whether `tempfile` opens a file of a library, whose name is another one each time."""
@@ -372,13 +368,7 @@ class Files:
         if self._is_in_child(path) or self.is_of_trial(path) or places.is_in_cache(path):
             return
         self._databases.add(path)
-        cause = f"the script opens the database `{places.display_path(path)}`, into which a replay writes again"
-        self._say_cause(cause, is_repeatable=True)
-
-    def _say_inexact(self, cause):
-        from py_hooks.advice.calls import Unrepeatable
-
-        self.calls.refuse_exactness(Unrepeatable(cause))
+        self._say_cause(causes.DATABASE(path=places.display_path(path)))
 
     def _note_of_rename(self, original):
         def note(src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
@@ -404,7 +394,7 @@ class Files:
         """A log file gets its name from the clock of a library, which a replay asks again."""
         handler = frame.f_locals.get("self") if frame.f_globals.get("__name__") == "logging.handlers" else None
         if handler is not None and hasattr(handler, "rolloverAt"):
-            self._say_cause("`logging` names log files by the clock, and a replay writes others", is_repeatable=True)
+            self._say_cause(causes.TIMED_LOG())
 
     def _note_of_copy(self, original):
         """`shutil.copyfile`, by which its siblings copy: a copy of a saved file is one."""
@@ -444,16 +434,16 @@ class Files:
         """The trial has begun: what waited goes to the disk."""
         waiting, self._waiting = self._waiting, []
         if len(waiting) == MAX_WAITING:
-            self.calls.refuse_exactness(f"the script made {MAX_WAITING} files, or more, before it trained")
+            self.calls.refuse_exactness(causes.MANY_FILES(count=MAX_WAITING))
         ledger = self.ledger()
         if not ledger.is_open():
             ledger.open()
         if waiting:
             ledger.adopt(self._kept, waiting)
             self._kept = None
-        causes, self._causes = self._causes, []
-        for cause, is_repeatable in causes:
-            self._say_inexact(cause) if is_repeatable else self.calls.refuse_exactness(cause)
+        waiting, self._causes = self._causes, []
+        for cause in waiting:
+            self.calls.refuse_exactness(cause)
 
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
@@ -516,8 +506,7 @@ class Files:
             return
         original = content(path)
         if original is None:
-            what = f"the script overwrites `{places.display_path(path)}`, which was there before"
-            self._say_cause(f"{what} and holds more than {MAX_ORIGINAL_BYTES >> 20} MiB", is_repeatable=True)
+            self._say_cause(causes.OVERWRITES_LARGE(path=places.display_path(path), mebibytes=MAX_ORIGINAL_BYTES >> 20))
         else:
             self._announce("overwritten", path, given, original=original)
 
@@ -602,7 +591,7 @@ class Files:
             why = str(error)
         except OSError as error:
             why = error.strerror or "it cannot be kept"
-        self._say_cause(f"the script removes `{places.display_path(path)}`, which was there before ({why})")
+        self._say_cause(causes.REMOVES(path=places.display_path(path), why=why))
         return False
 
     def _keep_unremoved(self, path, number):
@@ -610,12 +599,10 @@ class Files:
         if self._ledger is not None and self._ledger.is_open() and self._ledger.is_kept_itself(path, number):
             self._keep(lambda ledger: ledger.keep(path, number, is_copied=True), path)
 
-    def _say_cause(self, cause, is_repeatable=False):
+    def _say_cause(self, cause):
         """Says why the run cannot be resumed exactly; once the trial has begun."""
         if self.calls is None or not self.calls.begun:
-            self._causes.append((cause, is_repeatable))
-        elif is_repeatable:
-            self._say_inexact(cause)
+            self._causes.append(cause)
         else:
             self.calls.refuse_exactness(cause)
 
@@ -681,8 +668,7 @@ class Files:
             found.append((place, [os.path.join(place, name) for name in names + links]))
             count += len(found[-1][1]) + 1
             if count > MAX_MOVED:
-                what = f"the script moves `{places.display_path(folder)}`, which was there before"
-                self._say_cause(f"{what} and holds more than {MAX_MOVED} files")
+                self._say_cause(causes.MOVES_MANY(path=places.display_path(folder), count=MAX_MOVED))
                 return []
         return found
 
@@ -946,7 +932,7 @@ class Files:
         """Names the cause if a child of the script has changed a file while this process trained, or an earlier start."""
         path = forks.CHANGES.found(self._trial.directory)
         if path is not None:
-            self._say_cause(f"a child process of the script has changed `{places.display_path(path)}`, which a replay does again")
+            self._say_cause(causes.CHILD_CHANGES_FILES(path=places.display_path(path)))
 
     def is_of_trial(self, path):
         """Whether a path is one of the trial's own."""

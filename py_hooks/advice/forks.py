@@ -181,11 +181,12 @@ def watch_started(module):
 
     @functools.wraps(launch)
     def launched(popen, process):
+        from py_hooks import causes
         from py_hooks.advice import calls as recorder
 
         calls = recorder.CALLS
         if calls is not None and calls.begun and not calls.is_child:
-            calls.refuse_exactness(f"the script starts a process by `{popen.method}`, which a replay does again")
+            calls.refuse_exactness(causes.STARTS_PROCESS(method=popen.method))
         return launch(popen, process)
 
     module.Popen._launch = launched

@@ -30,6 +30,7 @@ import stat
 import sys
 from _thread import get_ident
 
+from py_hooks import causes
 from py_hooks.advice import functions_of_os, inputs, kept, places, random_streams
 from py_hooks.advice.files import DRAWN_PATHS
 
@@ -193,7 +194,7 @@ class Observations:
         lines.add({"at": at, "of": key, "answer": answer})
         self._count += 1
         if self._count > MAX_CHANGES:
-            self._say_unkept("the script learns more of files that others make than is kept")
+            self._say_unkept(causes.LEARNS_MUCH())
 
     def _lines(self, at):
         """The file of what was answered; what earlier starts noted from here on does not count."""
@@ -211,7 +212,7 @@ class Observations:
             if self._own_bytes > MAX_OWN_BYTES:
                 return None
         elif not self._kept.has_room(len(data)):
-            self._say_unkept("the script reads more of files that others make than is kept")
+            self._say_unkept(causes.READS_MUCH())
             return None
         return self._kept.keep(data)
 
@@ -239,10 +240,7 @@ class Observations:
     def refuse_newer(self, path, found):
         """A file that is too large to be kept is read: whether it was there before the trial is looked at."""
         if found.st_mtime > self._began and not self._files.writes(path):
-            self._say_unkept(
-                f"the script reads `{places.display_path(path)}`, which was made or changed after the trial began, and has "
-                f"more than the {MAX_FILE_BYTES >> 10} KiB that are kept"
-            )
+            self._say_unkept(causes.READS_LARGE(path=places.display_path(path), kibibytes=MAX_FILE_BYTES >> 10))
 
 
 class _Asking:

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 
 # What a process ends with that has lost another rank: the same command may go on.
@@ -211,7 +212,7 @@ class Ranks:
                 if any(one[place] != common[place] for one in everyone):
                     self._differ(name)
         if calls.takes_checkpoints and not all(one[3] for one in everyone):
-            calls.refuse_exactness("another rank takes no checkpoints")
+            calls.refuse_exactness(causes.OTHER_RANK())
         return [one[4:] for one in everyone]
 
     def _differ(self, name):

@@ -19,9 +19,8 @@ import json
 import os
 import sys
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
-
-_CALLS = "a callback of steps calls the framework"
 
 _FIELD = "entrypoint.callbacks"
 _EXPECTED = "  expected: `module:object`, a `pedl.callback.Callback` beside the script"
@@ -215,10 +214,10 @@ def refuse(calls):
         recorder.stop(
             calls,
             65,
-            f"{_CALLS}, within a `fit`\n"
+            f"{causes.CALLBACK_CALLS()}, within a `fit`\n"
             "  expected: hooks that use what they are told, and the script's own data\n"
             "  the run was stopped; its last checkpoint is kept",
             "do that in a callback of Keras, or after the `fit`",
         )
     calls.in_step_callback = False
-    calls.refuse_exactness(_CALLS)
+    calls.refuse_exactness(causes.CALLBACK_CALLS())

@@ -8,6 +8,7 @@ import os
 import sys
 from threading import get_ident
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import data, entries, fingerprint, forks
 from py_hooks.engine.patch import binding
@@ -233,9 +234,9 @@ def save(original, model, filepath, *args, **kwargs):
 def _refuse_several_files(calls, path, options):
     """Weights in several files whose names begin with the path, which checkpoints do not hold."""
     if options.get("max_shard_size") is not None:
-        calls.refuse_exactness("weights are saved in several files (`max_shard_size`)")
+        calls.refuse_exactness(causes.SHARDS())
     elif entries.is_path(path) and os.path.exists(os.fsdecode(path) + ".index"):
-        calls.refuse_exactness("weights are saved in, or loaded from, TensorFlow's own format, which is several files")
+        calls.refuse_exactness(causes.TENSORFLOW_FORMAT())
 
 
 def load_weights(original, model, filepath, *args, **kwargs):

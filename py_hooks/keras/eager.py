@@ -9,6 +9,7 @@ Source: keras 2.15.0, keras/src/engine/training.py.
 import importlib
 import inspect
 
+from py_hooks import causes as table
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import forks
 from py_hooks.engine.patch import binding
@@ -180,13 +181,13 @@ class ResourceWeights:
         found = []
         # Asked late: TensorFlow may import Keras before it is whole, and intercepted, itself.
         if RESOURCE_VARIABLES not in [provider for _, provider in recorder.CALLS.state_providers]:
-            found.append("variables are not intercepted (`--no-hooks tensorflow`)")
+            found.append(table.NO_HOOKS_VARIABLES())
         found.extend(sources.distribution_causes(model.distribute_strategy))
         found.extend(sources.tensorflow_device_causes())
         if model.run_eagerly:
-            found.append("a model that runs eagerly (`run_eagerly=True`)")
+            found.append(table.RUNS_EAGERLY())
         found.extend(
-            f"a model with a `{name}` of its own" for name in _MAKERS if not hasattr(getattr(type(model), name), "_pedl_original")
+            table.OWN_MAKER(name=name) for name in _MAKERS if not hasattr(getattr(type(model), name), "_pedl_original")
         )
         return found
 

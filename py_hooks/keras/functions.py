@@ -11,13 +11,12 @@ script's own code runs. Other such calls go the first way.
 """
 import weakref
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import forks, loops, places
 from py_hooks.engine import guard
 from py_hooks.keras import accumulators, packages
 from py_hooks.keras.accumulators import Accumulators
-
-_IN_A_THREAD = "a model is trained in a thread of the script's own"
 
 _NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
 
@@ -133,8 +132,8 @@ class ComputeFunction:
         if self.kind != recorder.TRAIN or calls.is_child or calls.on_main_thread():
             return
         if not calls.begun:
-            loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")
-        calls.refuse_exactness(_IN_A_THREAD)
+            loops.tell(calls, causes.THREAD_TRAINS_MODEL(), "train in the main thread, or run it without `--exact`")
+        calls.refuse_exactness(causes.THREAD_TRAINS_MODEL())
 
     def make(self, calls, live):
         """Makes a call. Returns `TRACED` if it built something, else 0; and what the call returned."""

@@ -14,6 +14,7 @@ import contextlib
 import sys
 from threading import get_ident
 
+from py_hooks import causes as table
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
@@ -166,9 +167,9 @@ class GraphFunction(ComputeFunction):
         effects = self._graph.effects(tensors, [])
         for kind in effects.takes_data + effects.hidden_streams:
             if not graphs.is_iterator(kind):
-                calls.refuse_exactness(f"{sources.TENSORS} that come from the op `{kind}`")
+                calls.refuse_exactness(table.TENSORS_FROM(kind=kind))
         if any(not name.startswith("pedl_random/") for name in effects.writes):
-            calls.refuse_exactness(f"{sources.TENSORS} that are computed with a variable that they write")
+            calls.refuse_exactness(table.TENSORS_WRITE())
 
     def _pull(self, calls, tensors):
         """Takes the next elements of the iterators behind tensors, as the call would.
@@ -196,9 +197,9 @@ class GraphFunction(ComputeFunction):
         fetches = list(function.outputs) + [function.updates_op] + list(function.fetches)
         effects = self._graph.effects(fetches, list(function.inputs))
         for kind in effects.hidden_streams:
-            calls.refuse_exactness(f"the TensorFlow op `{kind}` in a model draws from a state that cannot be read")
+            calls.refuse_exactness(table.HIDDEN_STATE(kind=kind, place="a model"))
         if effects.takes_data:
-            calls.refuse_exactness("a model that takes data from a queue or an iterator, or calls Python in its graph")
+            calls.refuse_exactness(table.TAKES_DATA())
         return effects
 
 
@@ -422,7 +423,7 @@ class GraphWeights:
         session = sessions.SESSIONS.of_default_graph(packages.module(model, "backend"))
         found = []
         if getattr(model, "_distribution_strategy", None) is not None:
-            found.append(f"training distributed over devices (`{type(model._distribution_strategy).__name__}`)")
+            found.append(table.DISTRIBUTED(strategy=type(model._distribution_strategy).__name__))
         return found + sessions.causes_of(session)
 
 
@@ -460,4 +461,4 @@ def prepare(calls):
     calls.at_begin.append(lambda: enqueuers.EMPTY_ITEMS.begin(calls.checkpoint_states().get("empty items", [])))
     models.prepare(calls, sessions.SESSIONS.key_of)
     if sessions.SESSIONS.capture not in [provider.capture for _, provider in calls.state_providers]:
-        calls.refuse_exactness("sessions are not intercepted (`--no-hooks tensorflow`)")
+        calls.refuse_exactness(table.NO_HOOKS_SESSIONS())

@@ -8,12 +8,11 @@ in it may be called at any time, without a line of Python that could be seen: wi
 
 Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
 """
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import forks, loops
 from py_hooks.engine.patch import binding
 
-_WHAT = "an optimizer is applied outside of `fit`, where nothing is intercepted"
-_TRACED = "an optimizer is applied in a `tf.function` of the script's own, which may be called again unseen"
 _HINT = "train with `fit` or `train_on_batch`, or run it without `--exact`"
 
 
@@ -27,11 +26,11 @@ def _advice(is_on_tensorflow):
             if calls.depth or not calls.on_main_thread() or is_on_tensorflow() and _is_for_a_session():
                 return original(optimizer, *args, **kwargs)
             if not calls.begun:
-                loops.tell(calls, _WHAT, _HINT)
+                loops.tell(calls, causes.OUTSIDE_OF_FIT(), _HINT)
                 if is_on_tensorflow() and _is_traced():
-                    calls.refuse_exactness(_TRACED)
+                    calls.refuse_exactness(causes.OUTSIDE_IN_FUNCTION())
             elif is_on_tensorflow():
-                calls.refuse_exactness(_WHAT)
+                calls.refuse_exactness(causes.OUTSIDE_OF_FIT())
             return original(optimizer, *args, **kwargs)
 
         return apply

@@ -1,6 +1,7 @@
 """What a fit is given: which of it can be resumed exactly, and how it is told from another."""
 import sys
 
+from py_hooks import causes as table
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, worker_processes
 from py_hooks.keras import variables
@@ -22,9 +23,9 @@ def causes(model, arguments):
         for source in _parts(name, arguments.get(name)):
             cause = _cause(source, in_processes)
             if cause:
-                found.append("{} ({})".format(cause, f"`{name}`"))
+                found.append(table.DATA(kind=cause, name=name))
     if not below.counts_steps and below.steps_per_execution(model) > 1:
-        found.append("`steps_per_execution` above 1")
+        found.append(table.STEPS_PER_EXECUTION())
     found.extend(below.causes(model))
     return found
 
@@ -114,7 +115,7 @@ class _EagerWeights:
             return distribution
         jax = sys.modules.get("jax")
         if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
-            return [f"training on {jax.default_backend()}, where exact resume was not tried"]
+            return [table.DEVICE(device=jax.default_backend())]
         if "tensorflow" in sys.modules and _backend() == "tensorflow":
             return tensorflow_device_causes()
         if _backend() == "torch":
@@ -143,14 +144,14 @@ def distribution_causes(distribution):
     is_of_ranks = distribution is getattr(recorder.CALLS.agreement, "strategy", None)
     if distribution is None or is_of_ranks or name == "_DefaultDistributionStrategy":
         return []
-    return [f"training distributed over devices (`{name}`)"]
+    return [table.DISTRIBUTED(strategy=name)]
 
 
 def tensorflow_device_causes():
     """The cause that TensorFlow's devices are, unless they are processors."""
     devices = sys.modules["tensorflow"].config.list_physical_devices()
     kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
-    return ["training on {}, where exact resume was not tried".format(", ".join(kinds))] if kinds else []
+    return [table.DEVICE(device=", ".join(kinds))] if kinds else []
 
 
 def _backend():

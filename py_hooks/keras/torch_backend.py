@@ -15,6 +15,7 @@ import functools
 import types
 from threading import get_ident
 
+from py_hooks import causes as table
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
 from py_hooks.advice.watched_generators import WatchedGenerators
@@ -40,14 +41,14 @@ def causes(model):
 
     found = []
     if get_device() != "cpu":
-        found.append(f"training on {get_device()}, where exact resume was not tried")
+        found.append(table.DEVICE(device=get_device()))
     if next(model.buffers(), None) is not None:
-        found.append("buffers of torch modules in a model, which are no variables of Keras")
+        found.append(table.BUFFERS())
     for name in ("train_step", "test_step", "predict_step"):
         kind = next(kind for kind in type(model).__mro__ if name in vars(kind))
         if not packages.is_frameworks(kind.__module__):
             # On other backends it is traced: its Python runs once.
-            found.append(f"a `{name}` of the script's own on torch, whose Python runs for every batch")
+            found.append(table.OWN_STEP_ON_TORCH(name=name))
     return found
 
 
@@ -81,7 +82,7 @@ class TorchFunction(VariableFunction):
         with GENERATOR.own_state(watched.found):
             result = self.function(data)
         if watched.look():
-            recorder.CALLS.refuse_exactness("a layer makes a generator of random numbers while it computes")
+            recorder.CALLS.refuse_exactness(causes.GENERATOR_IN_LAYER())
         return result
 
     def _stacked(self, values):
@@ -153,7 +154,7 @@ def parameters(original, layer, *args, **kwargs):
     """`TorchLayer.named_parameters`: whoever holds a parameter can read and write it, and nobody sees that."""
     calls = recorder.CALLS
     if calls.batches and calls.recordable():
-        calls.refuse_exactness("the parameters of a model are handed out by torch (`parameters()`, `state_dict()`)")
+        calls.refuse_exactness(causes.PARAMETERS())
     return original(layer, *args, **kwargs)
 
 

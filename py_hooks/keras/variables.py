@@ -9,6 +9,7 @@ the variables, keras/src/backend/jax/trainer.py, `_purge_model_variables` and `j
 """
 import weakref
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
@@ -102,7 +103,7 @@ class Variables:
         for number, variable in self._kept():
             value = in_flight.get(id(variable), getattr(variable, "_value", None))
             if value is None and getattr(variable, "_initializer", None) is None:
-                recorder.CALLS.refuse_exactness("a model is trained inside the training of another one")
+                recorder.CALLS.refuse_exactness(causes.NESTED_TRAINING())
             if value is not None:
                 tensors.append((str(number), view_of(value)))
                 paths[str(number)] = variable.path

@@ -16,8 +16,8 @@ Source: tensorpack 0.11, tensorpack/utils/utils.py, `get_rng`; dataflow/base.py,
 import importlib
 import itertools
 
+from py_hooks import causes
 from py_hooks.advice import owned_generators
-from py_hooks.advice.calls import Unrepeatable
 from py_hooks.advice.generators import SOURCES
 from py_hooks.advice.random_streams import mix
 
@@ -42,13 +42,7 @@ def _of_trial(trial_seed):
 def causes_of(flows):
     """What in DataFlows cannot be repeated."""
     names = sorted({name for flow in flows for name in _unordered_in(flow)})
-    return [
-        Unrepeatable(
-            f"the DataFlow `{name}` has processes or threads of its own, which give batches in no order: "
-            "a trial that goes on does so with other batches"
-        )
-        for name in names
-    ]
+    return [causes.DATAFLOW(name=name) for name in names]
 
 
 def _unordered_in(flow):

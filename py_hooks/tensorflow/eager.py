@@ -16,6 +16,7 @@ Source: tensorflow 2.0.0 to 2.21.0, tensorflow/python/ops/resource_variable_ops.
 import weakref
 from threading import get_ident
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
 from py_hooks.engine.patch import binding
@@ -66,7 +67,7 @@ class ResourceVariables:
         """A weak reference to the variable, or state of a random op, whose handle this is; None for other handles."""
         variable = self._unnumbered.get(id(handle))
         if variable is not None and _handle_of(variable) is handle:
-            recorder.CALLS.refuse_exactness(f"the variable `{variable.name}`, which was made while weights were loaded")
+            recorder.CALLS.refuse_exactness(causes.MADE_WHILE_LOADED(name=variable.name))
         return self._by_handle.get(id(handle)) or random_states.STATES.of_handle(handle)
 
     # -- staleness -------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class ResourceVariables:
         tensors = []
         for number, variable in self._unwrapped():
             if variable.dtype == dtypes.string:
-                recorder.CALLS.refuse_exactness("a TensorFlow variable of strings")
+                recorder.CALLS.refuse_exactness(causes.STRINGS())
             elif variable.dtype.is_numpy_compatible:
                 try:
                     tensors.append((number, variable.numpy()))

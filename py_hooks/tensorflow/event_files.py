@@ -21,6 +21,7 @@ import contextlib
 import os
 import weakref
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 
 _PREFIX = "events.out.tfevents."
@@ -51,9 +52,9 @@ class EventFiles:
             # What a forked child writes is its own.
             return True
         if not self._calls.on_main_thread():
-            self._calls.refuse_exactness("a thread of the script opens event files")
+            self._calls.refuse_exactness(causes.THREAD_WRITES_EVENTS())
         elif "://" in directory:
-            self._calls.refuse_exactness(f"event files in `{directory}`, which is no local folder")
+            self._calls.refuse_exactness(causes.EVENTS_ELSEWHERE(directory=directory))
         else:
             return False
         return True
@@ -208,7 +209,7 @@ def create(original, writer, logdir, max_queue, flush_millis, filename_suffix, n
     calls = recorder.CALLS
     settings = max_queue, flush_millis, filename_suffix, name
     if not context.executing_eagerly():
-        calls.refuse_exactness("an op in a graph opens event files")
+        calls.refuse_exactness(causes.EVENTS_IN_GRAPH())
         return original(writer, logdir, *settings)
     directory = _text(logdir)
     if EVENT_FILES.refuses(directory):

@@ -8,6 +8,7 @@ Source: tensorflow 2.0.0 to 2.21.0, `ConcreteFunction._call_flat`; until 2.10 in
 """
 from threading import get_ident
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.engine.patch import binding
 from py_hooks.tensorflow.eager import RESOURCE_VARIABLES, make_true
@@ -108,15 +109,15 @@ def _refuse_what_is_left_out(calls, function):
     drawing = {node.op for node in nodes if "seed" in node.attr and "seed2" in node.attr}
     # Keras's recurrent layers bring one for GPUs along, which no CPU runs.
     for kind in sorted(kind for kind in drawing if not kind.startswith("Cudnn")):
-        calls.refuse_exactness(f"the TensorFlow op `{kind}` in a model draws from a state that cannot be read")
+        calls.refuse_exactness(causes.HIDDEN_STATE(kind=kind, place="a model"))
     if any(node.op in _PYTHON for node in nodes):
-        calls.refuse_exactness("a model that calls Python (`tf.py_function`, `tf.numpy_function`)")
+        calls.refuse_exactness(causes.CALLS_PYTHON())
     captured = function.captured_inputs
     for handle, inside in zip(captured, function.inputs[len(function.inputs) - len(captured):]):
         if RESOURCE_VARIABLES.of_handle(handle) is None:
             for kind in sorted(set(_users(definition.node, inside.op.name, library, set()))):
                 if kind.startswith(_MOVES):
-                    calls.refuse_exactness(f"a model that moves something on that is no variable (`{kind}`)")
+                    calls.refuse_exactness(causes.MOVES_SOMETHING(kind=kind))
 
 
 def _users(nodes, name, library, seen):

@@ -6,6 +6,7 @@ tensorflow/python/checkpoint/checkpoint.py.
 """
 import os
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 
 
@@ -76,5 +77,5 @@ def checkpoint(original, saver, *args, **kwargs):
     """`TrackableSaver.save`, `restore`: of `tf.train.Checkpoint` and its manager."""
     calls = recorder.CALLS
     if calls.begun and not calls.depth:
-        calls.refuse_exactness("`tf.train.Checkpoint` saves or restores once training has begun")
+        calls.refuse_exactness(causes.CHECKPOINT_OF_TENSORFLOW())
     return original(saver, *args, **kwargs)

@@ -16,6 +16,7 @@ import inspect
 import itertools
 import os
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.generators import GeneratorSource
 from py_hooks.advice.random_streams import PrivateStream
@@ -65,19 +66,19 @@ def mapped(original, dataset, *args, **kwargs):
     if given.pop("num_parallel_calls", None) is None:
         return made
     if given.pop("deterministic", None) is False:
-        _refuse("a tf.data pipeline that keeps no order (`deterministic=False`)")
+        _refuse(causes.PIPELINE_ORDER(option="deterministic=False"))
     if not is_stateful:
         return made
     if recorder.CALLS.trial.exact:
         return original(given.pop("self"), **given)
-    _refuse("a parallel tf.data map with a state (`num_parallel_calls`); `--exact` makes it sequential")
+    _refuse(causes.PIPELINE_PARALLEL_MAP())
     return made
 
 
 def batched(original, dataset, *args, **kwargs):
     """`Dataset.batch`, which may be told to keep no order (from TensorFlow 2.5 on)."""
     if kwargs.get("deterministic") is False and kwargs.get("num_parallel_calls") is not None:
-        _refuse("a tf.data pipeline that keeps no order (`deterministic=False`)")
+        _refuse(causes.PIPELINE_ORDER(option="deterministic=False"))
     return original(dataset, *args, **kwargs)
 
 
@@ -87,7 +88,7 @@ def cached(original, dataset, filename="", *args, **kwargs):
     if name:
         recorder.CALLS.files.caching(name)
     elif name is None:
-        recorder.CALLS.refuse_exactness("a tf.data cache in files whose name is a tensor of the graph")
+        recorder.CALLS.refuse_exactness(causes.PIPELINE_CACHE())
     return original(dataset, filename, *args, **kwargs)
 
 
@@ -95,7 +96,7 @@ def stored(original, dataset, path, *args, **kwargs):
     """`Dataset.snapshot`, `Dataset.save`: a folder that C++ code writes."""
     name = _text_of(path)
     if name is None or os.path.lexists(name):
-        recorder.CALLS.refuse_exactness("a tf.data pipeline that writes into a folder that is there already (`snapshot`, `save`)")
+        recorder.CALLS.refuse_exactness(causes.PIPELINE_FOLDER())
     else:
         recorder.CALLS.files.entering(name)
     return original(dataset, path, *args, **kwargs)
@@ -114,16 +115,16 @@ def mapped_and_batched(original, dataset, *args, **kwargs):
     """`_MapAndBatchDataset.__init__`, of `tf.data.experimental.map_and_batch`: always parallel."""
     original(dataset, *args, **kwargs)
     if _is_stateful(_function_of(dataset)):
-        _refuse("`tf.data.experimental.map_and_batch` with a state; `map` and then `batch` can be repeated")
+        _refuse(causes.PIPELINE_MAP_AND_BATCH())
 
 
 def interleaved(original, dataset, input_dataset, map_func, cycle_length, block_length, sloppy, *args, **kwargs):
     """`ParallelInterleaveDataset.__init__`, of `tf.data.experimental.parallel_interleave`."""
     original(dataset, input_dataset, map_func, cycle_length, block_length, sloppy, *args, **kwargs)
     if sloppy is not False and sloppy is not None:
-        _refuse("a tf.data pipeline that keeps no order (`sloppy`)")
+        _refuse(causes.PIPELINE_ORDER(option="sloppy"))
     if _draws(dataset):
-        _refuse("`tf.data.experimental.parallel_interleave` with random numbers; `interleave` can be repeated")
+        _refuse(causes.PIPELINE_PARALLEL_INTERLEAVE())
 
 
 def repeated(original, dataset, *args, **kwargs):
@@ -135,7 +136,7 @@ def repeated(original, dataset, *args, **kwargs):
     while waiting:
         above = waiting.pop()
         if _draws(above):
-            _refuse("a tf.data pipeline with random numbers that is repeated (`repeat`), in this version of TensorFlow")
+            _refuse(causes.PIPELINE_REPEAT())
         waiting.extend(above._inputs())
     return original(dataset, *args, **kwargs)
 
@@ -149,10 +150,7 @@ def function_within(original, wrapper, *args, **kwargs):
     is_nested = random_ops.is_tracing_pipeline()
     random_states.pipeline_function(original, wrapper, *args, **kwargs)
     if is_nested and recorder.CALLS.on_main_thread() and random_ops.draws(wrapper.function):
-        _refuse(
-            "a tf.data pipeline with random numbers in a data set within a data set (`flat_map`, `interleave`), "
-            "in this version of TensorFlow"
-        )
+        _refuse(causes.PIPELINE_NESTED())
 
 
 def _draws(dataset):
@@ -186,14 +184,14 @@ def _leave_out_of_checkpoints(function):
     written = [handle for handle in handles if _SEED_STATE in eager.RESOURCE_VARIABLES.name_of(handle)]
     eager.RESOURCE_VARIABLES.rebuilt_by_pipelines(written)
     if len(written) < len(handles):
-        recorder.CALLS.refuse_exactness("a tf.data pipeline that writes a variable")
+        recorder.CALLS.refuse_exactness(causes.PIPELINE_WRITES())
 
 
 def _refuse(cause):
     calls = recorder.CALLS
     if not calls.depth:
         # What was computed with the data is recorded and goes on from the same state; only the data are drawn anew.
-        calls.refuse_exactness(recorder.Unrepeatable(cause))
+        calls.refuse_exactness(cause)
 
 
 def from_generator(original, generator, *args, **kwargs):
@@ -223,7 +221,7 @@ def python_function(original, func, *args, **kwargs):
         with PrivateStream("a Python function", *key, next(numbers)) as stream:
             result = func(*values)
         if stream.is_drawn_from:
-            recorder.CALLS.refuse_exactness("a Python function that TensorFlow calls draws random numbers")
+            recorder.CALLS.refuse_exactness(causes.PIPELINE_PYTHON())
         return result
 
     return original(watched, *args, **kwargs)

@@ -24,7 +24,7 @@ import collections
 import contextlib
 import itertools
 
-from py_hooks.advice import calls as recorder
+from py_hooks import causes
 from py_hooks.tensorflow import graphs
 
 # What an op does with a variable. `conditions` are pairs of a tensor and a truth: it does so only if these are equal.
@@ -72,9 +72,7 @@ class _NotLookedAt:
     def look(self, calls, effects, values, can_order=True):
         """As of `Races`."""
         effects.races = None
-        calls.refuse_exactness(
-            recorder.Unrepeatable(f"it was not found out whether ops of one run use a variable in no order ({self._error})")
-        )
+        calls.refuse_exactness(causes.ORDER_UNKNOWN(error=self._error))
 
 
 def find(nodes, feeds):
@@ -498,7 +496,7 @@ class Races:
 def cause_of(pairs, why_not=None):
     """The cause for pairs that are in no order."""
     imposes = "`--exact` imposes one" if why_not is None else f"none can be imposed: {why_not}"
-    return recorder.Unrepeatable(f"ops of one run have no order: {_described(pairs)}; {imposes}")
+    return causes.NO_ORDER(pairs=_described(pairs), imposes=imposes)
 
 
 def _described(pairs):

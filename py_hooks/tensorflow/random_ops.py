@@ -18,6 +18,7 @@ state, tensorflow/core/kernels/stateful_random_ops.cc: counter (two words), key.
 """
 import functools
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice.random_streams import mix
 from py_hooks.tensorflow import graphs
@@ -43,7 +44,7 @@ def pipeline_function(original, wrapper, *args, **kwargs):
         _Pipelines.tracing -= 1
     for node in graphs.nodes_of(wrapper.function):
         if not calls.in_composite and _has_no_seed(node):
-            calls.refuse_exactness(f"the op `{node.op}` in a tf.data pipeline, without a seed")
+            calls.refuse_exactness(causes.PIPELINE_NO_SEED(kind=node.op))
 
 
 def _has_no_seed(node):
@@ -259,7 +260,7 @@ def place_of_state(seed, seed2):
         return None
     graph = ops.get_default_graph()
     if graph.building_function:
-        calls.refuse_exactness("a random op inside a TensorFlow function, where its state cannot be read")
+        calls.refuse_exactness(causes.RANDOM_IN_FUNCTION())
         return None
     seed, seed2 = seed or 0, seed2 or 0
     if not seed and not seed2:

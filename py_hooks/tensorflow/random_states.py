@@ -20,6 +20,7 @@ import functools
 import importlib
 import weakref
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.tensorflow import random_ops
 
@@ -225,9 +226,7 @@ def pipeline_function(original, wrapper, *args, **kwargs):
     if not recorder.CALLS.on_main_thread():
         return
     if any(STATES.of_handle(tensor) is not None for tensor in wrapper.function.captured_inputs):
-        recorder.CALLS.refuse_exactness(
-            "a tf.data pipeline that draws random numbers in a `tf.function` that was called before outside of it"
-        )
+        recorder.CALLS.refuse_exactness(causes.PIPELINE_FUNCTION())
 
 
 def cleared(original, *args, **kwargs):

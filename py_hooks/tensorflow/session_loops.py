@@ -14,10 +14,9 @@ Source: tensorflow 1.15.5, tensorflow/python/client/session.py, `BaseSession._do
 import json
 import math
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries, loops
-
-_IN_A_THREAD = "a thread of the script trains"
 
 # What a run is given has no names but those of its tensors, by which its record is found.
 _NO_NAMES = {}
@@ -144,20 +143,12 @@ def prepare(calls):
 
 def causes_of(effects):
     """What in a training run cannot be resumed exactly."""
-    found = [
-        f"the TensorFlow op `{kind}` in a training run draws from a state that cannot be read"
-        for kind in effects.hidden_streams
-    ]
+    found = [causes.HIDDEN_STATE(kind=kind, place="a training run") for kind in effects.hidden_streams]
     if effects.unordered:
-        found.append(
-            recorder.Unrepeatable(
-                "random numbers are drawn in a `while_loop` that runs several passes at once (`parallel_iterations`); "
-                "`--exact` imposes 1"
-            )
-        )
+        found.append(causes.LOOP_AT_ONCE())
     if any("Queue" in kind for kind in effects.takes_data):
-        found.append(recorder.Unrepeatable("a training run takes its data from queues, which threads fill"))
-    found.extend(f"a training run calls Python, by the op `{kind}`" for kind in effects.takes_data if "PyFunc" in kind)
+        found.append(causes.QUEUES())
+    found.extend(causes.RUN_CALLS_PYTHON(kind=kind) for kind in effects.takes_data if "PyFunc" in kind)
     return found
 
 
@@ -207,23 +198,23 @@ def _answered(calls, function, effects, feeds, pull):
     return result
 
 
-def trains(calls, session, causes=()):
+def trains(calls, session, found=()):
     """A session trains. The first time it is asked what about it cannot be resumed exactly.
 
     Args:
         calls: the recorder.
         session: the session.
-        causes: what in the run cannot be.
+        found: causes in the run.
     """
     from py_hooks.tensorflow import sessions
 
-    if session._pedl_trains and not causes:
+    if session._pedl_trains and not found:
         return
-    causes = list(causes)
+    found = list(found)
     if not session._pedl_trains:
         session._pedl_trains = True
-        causes += sessions.causes_of(session)
-    entries.announce(calls, causes)
+        found += sessions.causes_of(session)
+    entries.announce(calls, found)
 
 
 # -- files that a run writes -------------------------------------------------------------------------------------------
@@ -242,7 +233,7 @@ def prefixes_of(effects, feeds):
     for tensor in merged or [op.inputs[0] for op in effects.writers]:
         value = _value_of(tensor, feeds)
         if value is None:
-            recorder.CALLS.refuse_exactness(f"a run writes files whose names are computed (`{tensor.name}`)")
+            recorder.CALLS.refuse_exactness(causes.COMPUTED_NAMES(tensor=tensor.name))
         else:
             found.append(value)
     return sorted(set(found))
@@ -285,5 +276,5 @@ def end_of_data():
 def in_a_thread(calls):
     """A run that trains is made in a thread of the script's own."""
     if not calls.begun:
-        loops.tell(calls, _IN_A_THREAD, "train in the main thread, or run it without `--exact`")
-    calls.refuse_exactness(_IN_A_THREAD)
+        loops.tell(calls, causes.THREAD_TRAINS(), "train in the main thread, or run it without `--exact`")
+    calls.refuse_exactness(causes.THREAD_TRAINS())

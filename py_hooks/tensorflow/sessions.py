@@ -22,6 +22,7 @@ import weakref
 from functools import partial
 from threading import get_ident
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint, forks, places
 from py_hooks.engine.patch import binding
@@ -177,7 +178,7 @@ def _with_value(session):
     known = graphs.of(session.graph)
     readers = [(op.name,) + known.reader(op) for op in known.variables() if op.get_attr("dtype") != dtypes.string]
     if len(readers) < len(known.variables()):
-        recorder.CALLS.refuse_exactness("a TensorFlow variable of strings")
+        recorder.CALLS.refuse_exactness(causes.STRINGS())
     if not readers:
         return []
     have_value = _run(session, [initialized for _, _, initialized in readers])
@@ -264,14 +265,10 @@ def causes_of(session):
     """What about a session cannot be resumed exactly."""
     found = []
     if not runs_one_at_a_time(session):
-        found.append(
-            recorder.Unrepeatable(
-                "a session runs several operations at once (`inter_op_parallelism_threads`); `--exact` imposes 1"
-            )
-        )
+        found.append(causes.SEVERAL_AT_ONCE())
     kinds = sorted({device.device_type for device in session.list_devices()} - {"CPU", "XLA_CPU"})
     if kinds:
-        found.append("training on {}, where exact resume was not tried".format(", ".join(kinds)))
+        found.append(causes.DEVICE(device=", ".join(kinds)))
     return found
 
 
@@ -388,7 +385,7 @@ def _passes(calls, session, handle, effects):
     if effects.trains:
         say_not_intercepted("training by `partial_run`")
     elif calls.begun and not session._pedl_known.stale.isdisjoint(effects.reads):
-        calls.refuse_exactness("`partial_run` reads variables that training changes")
+        calls.refuse_exactness(causes.PARTIAL_RUN())
     return True
 
 
@@ -507,7 +504,7 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
         if unknown:
-            calls.refuse_exactness(recorder.READ_IN_A_THREAD)
+            calls.refuse_exactness(causes.READ_IN_A_THREAD())
         return live()
     if unknown:
         known.changed(effects.writes)
@@ -524,7 +521,7 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
 def _answerable(calls, effects, fetches, live, pull):
     """A run that reads what training changed: recorded, and answered in a replay."""
     if any(not graphs.is_iterator(kind) for kind in effects.takes_data):
-        calls.refuse_exactness("a run reads variables that training changes, and takes data from a queue or calls Python")
+        calls.refuse_exactness(causes.READS_AND_TAKES())
     was_replaying = calls.replaying
     if effects.takers and was_replaying:
         pull(effects.takers)
@@ -605,7 +602,7 @@ EAGER_TRAINING = "training in eager mode of TensorFlow 1"
 
 def not_intercepted(what):
     """The cause for training that nobody sees."""
-    return f"{what} is not intercepted in this version"
+    return causes.NOT_INTERCEPTED(what=what)
 
 
 def say_not_intercepted(what):

@@ -11,6 +11,7 @@ Random numbers are no state: each batch has its own (`trials.py`).
 import types
 import zlib
 
+from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
 from py_hooks.refusal import Refusal
@@ -59,7 +60,7 @@ class TrialState:
         try:
             return held.encode(state, what)
         except Unencodable as error:
-            recorder.CALLS.refuse_exactness(f"the state of the {what} has a `{error.kind}`, at `{error.path}`")
+            recorder.CALLS.refuse_exactness(causes.STATE_OF_TRIAL(what=what, kind=error.kind, path=error.path))
             return None
 
     def _told_in_parts(self, held, state):
@@ -169,7 +170,7 @@ class _Attributes:
                 continue
             if told is None:
                 kind = f"{type(value).__module__}.{type(value).__qualname__}"
-                recorder.CALLS.refuse_exactness(f"`{path}`, a `{kind}`, is changed while the trial trains")
+                recorder.CALLS.refuse_exactness(causes.CHANGED_IN_TRIAL(path=path, kind=kind))
             found[path] = told
         return found
 

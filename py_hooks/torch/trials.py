@@ -6,8 +6,8 @@ script's own streams where they were.
 """
 import os
 
+from py_hooks import causes
 from py_hooks.advice import owned_generators
-from py_hooks.advice.calls import Unrepeatable
 from py_hooks.advice.random_streams import PrivateStream, seed_of
 from py_hooks.torch import data_loader
 from py_hooks.torch.generator import BatchDrawing, Drawing, TorchGenerator
@@ -68,7 +68,7 @@ class Training:
 
     def causes(self):
         """What cannot be repeated exactly."""
-        return [Unrepeatable("training on a GPU, where exact resume was not tried")] if self._has_gpu else []
+        return [causes.TORCH_DEVICE()] if self._has_gpu else []
 
     def provide(self, trial, model, optimizer, scheduler, others):
         """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from py_hooks import causes
 from py_hooks.advice.calls import Calls
 
 pytestmark = pytest.mark.stack("plain")
@@ -34,7 +35,8 @@ def test_a_thread_that_is_not_recorded_leaves_the_main_threads_calls_recordable(
 
 
 def test_what_a_thread_finds_while_it_is_said_that_a_run_is_exact_is_said_after_it_and_once():
-    found = threading.Thread(target=lambda: calls.refuse_exactness("a cause"))
+    cause = causes.THREAD_TRAINS()
+    found = threading.Thread(target=lambda: calls.refuse_exactness(cause))
     said = []
 
     class Trial:
@@ -57,4 +59,4 @@ def test_what_a_thread_finds_while_it_is_said_that_a_run_is_exact_is_said_after_
     calls.tell_exactness()
     found.join(30)
     calls.tell_exactness()
-    assert said == ["exact resume: yes", [], "exact resume: no: a cause", ["a cause"]]
+    assert said == ["exact resume: yes", [], f"exact resume: no: {cause}", [cause]]

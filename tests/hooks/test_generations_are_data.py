@@ -30,7 +30,7 @@ DATA_NODES = {
 MAX_LINES = 100
 
 # What every layer may use.
-FOUNDATIONS = ("py_hooks.refusal", "py_hooks.own_account")
+FOUNDATIONS = ("py_hooks.refusal", "py_hooks.own_account", "py_hooks.causes")
 
 FRAMEWORKS = {"flax", "jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras", "torch"}
 
