@@ -244,3 +244,10 @@ def test_p6_hyperparameters_are_known_everywhere_and_an_unknown_one_is_told(defi
 def test_k18_hyperparameters_are_given_to_the_class(define):
     ended = define({"__init__.py": (TRIAL, LOADERS)}, "hyperparameters: {b: 1, a: 2}\n")
     assert "TOLD model Told ['a', 'b']" in ended.check().stdout
+
+
+def test_a_framework_that_is_not_installed_is_named(define):
+    trial = TRIAL.replace("raise SystemExit(0)", "pass")
+    loaders = LOADERS.replace('raise AssertionError("they are made after the trial")', "return [], []")
+    ended = define({"__init__.py": (trial, loaders)})
+    support.refused(ended, "`tensorflow` is not installed in this Python", sys.executable, "`pip install tensorflow`")

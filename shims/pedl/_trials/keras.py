@@ -7,6 +7,7 @@ order, and shuffles itself in `on_epoch_end`.
 import importlib
 import inspect
 import os
+import sys
 
 from pedl._context import context
 from pedl._trials import keras_metrics, shares
@@ -94,7 +95,20 @@ def _callbacks_of(trial, hparams):
 def package_of(trial):
     """Keras, or the one within TensorFlow: what a trial, or its class, is of."""
     top, _, rest = trial._package.partition(".")
-    package = importlib.import_module(top)
+    try:
+        package = importlib.import_module(top)
+    except ModuleNotFoundError as error:
+        if error.name != top:
+            raise
+        kind = trial if isinstance(trial, type) else type(trial)
+        raise DefinitionError(
+            f"`{kind.__name__}` trains with `{trial._package}`, and `{top}` is not installed in this Python\n"
+            f"  {sys.executable}\n"
+            "  the trial was stopped before it trained",
+            f"install it (`pip install {top}`), or use a `KerasTrial`, which trains with `keras`"
+            if top != "keras"
+            else "install it (`pip install keras`)",
+        ) from None
     # It is an attribute in all versions, and a module in some.
     return getattr(package, rest) if rest else package
 
