@@ -5,26 +5,28 @@
 
 use std::fmt;
 
+use pedl_core::exit_codes;
+
 /// Exit codes of ours. The script's own codes and deaths by signal pass through beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Exit {
     /// The command line cannot be understood.
-    Usage = 64,
+    Usage = exit_codes::USAGE,
     /// The trial directory belongs to another command, or cannot be understood.
-    Configuration = 65,
+    Configuration = exit_codes::CONFIGURATION,
     /// There is no Python, or none of a supported version.
-    Interpreter = 69,
+    Interpreter = exit_codes::UNSUPPORTED,
     /// The fault is in pedl.
-    Bug = 70,
+    Bug = exit_codes::BUG,
     /// The trial directory or the cache cannot be made.
-    CannotCreate = 73,
+    CannotCreate = exit_codes::CANNOT_CREATE,
     /// Another process runs this trial.
-    InUse = 75,
+    InUse = exit_codes::IN_USE,
     /// Nothing can be shown about the resume of a script.
-    NotShown = 77,
+    NotShown = exit_codes::NOT_EXACT,
     /// It was interrupted, as by Ctrl-C.
-    Interrupted = 130,
+    Interrupted = exit_codes::INTERRUPTED,
 }
 
 /// Why the process ends. Printed as

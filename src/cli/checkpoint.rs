@@ -59,7 +59,7 @@ pub(super) const ACTIONS: [(&str, &str, &str); 5] = [
         "snapshot",
         "TRIAL_DIR DEST [--json]",
         "copies a trial, also one that is trained now, into the directory DEST, which\n      \
-         is not there yet: a trial that goes on from the newest checkpoint. Checkpoints\n      \
+         is not there yet: a trial that continues from the newest checkpoint. Checkpoints\n      \
          are hard links, if DEST is on the same file system. `-` is a tar on stdout",
     ),
 ];
@@ -169,7 +169,7 @@ fn parse(action: &str, words: &[OsString]) -> Result<Asked, Failure> {
             _ if action == "snapshot" && asked.destination.is_none() => {
                 asked.destination = Some(word.into());
             }
-            _ => return Err(usage(format!("`{text}` is a word too many"))),
+            _ => return Err(usage(format!("unexpected argument `{text}`"))),
         }
     }
     Ok(asked)

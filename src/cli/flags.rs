@@ -157,7 +157,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "config",
         value: Some("FILE"),
-        help: "configuration of the experiment; SCRIPT may be a DIR",
+        help: "experiment configuration; SCRIPT may be a directory",
         repeatable: false,
         set: |options, text| {
             options.config = Some(non_empty(text, "a YAML file")?.into());
@@ -167,7 +167,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "trial",
         value: Some("N"),
-        help: "which trial of its search [1]",
+        help: "number of the trial in a search [1]",
         repeatable: false,
         set: |options, text| {
             options.trial = Some(positive(text, "the number of a trial, from 1")?);
@@ -177,7 +177,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "hp",
         value: Some("NAME=VALUE"),
-        help: "set a hyperparameter, to JSON or else text",
+        help: "set a hyperparameter, as JSON or text",
         repeatable: true,
         set: |options, text| {
             let (name, value) = text
@@ -193,7 +193,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "trial-dir",
         value: Some("DIR"),
-        help: "where the trial is kept [.pedl/<script name>]",
+        help: "directory of the trial [.pedl/<script name>]",
         repeatable: false,
         set: |options, text| {
             options.trial_dir =
@@ -204,7 +204,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "fresh",
         value: None,
-        help: "begin a new trial; the old one is moved aside",
+        help: "start a new trial; the old one is moved aside",
         repeatable: false,
         set: |options, _| {
             options.fresh = true;
@@ -214,7 +214,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "exact",
         value: None,
-        help: "impose exact resume, refuse where impossible",
+        help: "impose exact resume; refuse if impossible",
         repeatable: false,
         set: |options, _| {
             options.exact = true;
@@ -235,7 +235,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "mode",
         value: Some("MODE"),
-        help: "run Python by auto, embed or exec [auto]",
+        help: "how Python is loaded: auto, embed, exec [auto]",
         repeatable: false,
         set: |options, text| {
             options.mode = match text {
@@ -250,7 +250,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "steps",
         value: Some("N"),
-        help: "train so many steps [what the script trains]",
+        help: "train this many steps [as the script says]",
         repeatable: false,
         set: |options, text| {
             options.steps = Some(positive(text, "a number of steps, at least 1")?);
@@ -260,7 +260,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "batches-per-step",
         value: Some("N"),
-        help: "training batches in one step [100]",
+        help: "training batches per step [100]",
         repeatable: false,
         set: |options, text| {
             options.batches_per_step = Some(positive(text, "a number of batches, at least 1")?);
@@ -270,7 +270,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "checkpoint-period",
         value: Some("STEPS"),
-        help: "checkpoint after so many steps [by time only]",
+        help: "checkpoint after this many steps [by time only]",
         repeatable: false,
         set: |options, text| {
             options.checkpoint_period = Some(positive(text, "a number of steps, at least 1")?);
@@ -280,7 +280,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "checkpoint-seconds",
         value: Some("S"),
-        help: "checkpoint after so many seconds [60]",
+        help: "checkpoint after this many seconds [60]",
         repeatable: false,
         set: |options, text| {
             options.checkpoint_seconds = seconds(text)?;
@@ -290,7 +290,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "checkpoint-batches",
         value: Some("N,N..."),
-        help: "checkpoint after exactly these batches, too",
+        help: "also checkpoint after exactly these batches",
         repeatable: false,
         set: |options, text| {
             let expected = "numbers of batches, from 1, as in `100,250`, or `+1` after a resume";
@@ -305,7 +305,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "max-restarts",
         value: Some("N"),
-        help: "restarts after errors [0; with --config 5]",
+        help: "restarts after errors [0; 5 with --config]",
         repeatable: false,
         set: |options, text| {
             let number = text
@@ -318,7 +318,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "grace",
         value: Some("SECONDS"),
-        help: "longest wait for a checkpoint after SIGTERM [25]",
+        help: "longest wait for a checkpoint on SIGTERM [25]",
         repeatable: false,
         set: |options, text| {
             options.grace_seconds = seconds(text)?;
@@ -328,7 +328,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "preempt-exit-code",
         value: Some("N"),
-        help: "of a preempted run [death by the signal]",
+        help: "exit code if preempted [death by the signal]",
         repeatable: false,
         set: |options, text| {
             let number = text.parse().map_err(|_| "an exit code, 0 to 255")?;
@@ -339,7 +339,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "worker-timeout",
         value: Some("SECONDS"),
-        help: "longest time a worker may build an item [any]",
+        help: "longest time to build an item [no limit]",
         repeatable: false,
         set: |options, text| {
             options.worker_timeout = Some(
@@ -354,7 +354,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "log-limit",
         value: Some("BYTES"),
-        help: "largest record of calls; KiB, MiB, GiB [1GiB]",
+        help: "largest log of calls; KiB, MiB, GiB [1GiB]",
         repeatable: false,
         set: |options, text| {
             options.log_limit_bytes =
@@ -365,7 +365,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "no-hooks",
         value: Some("LIBRARY"),
-        help: "leave a library alone, without any resume",
+        help: "do not intercept a library; no resume",
         repeatable: true,
         set: |options, text| {
             let library = non_empty(text, "the name of a library, as in `keras`")?.to_owned();
@@ -378,7 +378,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "log-format",
         value: Some("FORMAT"),
-        help: "of our lines on stderr: text, json [text]",
+        help: "format of our lines on stderr: text, json [text]",
         repeatable: false,
         set: |options, text| {
             options.log_format = LogFormat::of(text).ok_or("`text` or `json`")?;
@@ -388,7 +388,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "events-fd",
         value: Some("N"),
-        help: "write the trial's events to this open file too",
+        help: "also write events to this open file descriptor",
         repeatable: false,
         set: |options, text| {
             let expected = "the number of an open file descriptor, 3 or more";
@@ -400,7 +400,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "verbose",
         value: None,
-        help: "say more on stderr",
+        help: "print more on stderr",
         repeatable: false,
         set: |options, _| {
             options.verbose = true;
@@ -410,7 +410,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "quiet",
         value: None,
-        help: "say nothing on stderr but errors",
+        help: "print only errors on stderr",
         repeatable: false,
         set: |options, _| {
             options.quiet = true;

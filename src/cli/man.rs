@@ -2,47 +2,12 @@
 
 use std::fmt::Write as _;
 
+use pedl_core::exit_codes;
+
 use super::checkpoint::ACTIONS;
 use super::flags::FLAGS;
 use super::report::{ABOUT, USAGE};
 use crate::verify::OPTIONS;
-
-/// What the process exits with, besides the codes of the script.
-const EXIT_CODES: [(&str, &str); 12] = [
-    (
-        "the script's",
-        "Its exit code, or its death by a signal, which ends pedl-run in the same way.",
-    ),
-    ("2", "The script is not there, as python says it."),
-    ("64", "The command line is not understood."),
-    (
-        "65",
-        "A configuration cannot be used, the trial directory is that of another command or configuration, or a hyperparameter is none that an option of the script takes.",
-    ),
-    (
-        "69",
-        "There is no Python, or a version of Python or of a framework that is not supported.",
-    ),
-    ("70", "A bug of pedl-run."),
-    (
-        "73",
-        "The trial directory cannot be made, read or written, or holds other things.",
-    ),
-    ("75", "The trial directory is in use."),
-    (
-        "76",
-        "The script does not repeat itself: the replay differs from the record; of pedl verify, a disturbed run differs.",
-    ),
-    (
-        "77",
-        "\\-\\-exact was given, and the run cannot be resumed exactly; of pedl verify, nothing could be shown.",
-    ),
-    ("201", "Storage failed after training had begun."),
-    (
-        "143, 138",
-        "As a shell shows death by SIGTERM or SIGUSR1: the run was preempted, and the same command continues. \\-\\-preempt\\-exit\\-code chooses another, where there is a checkpoint.",
-    ),
-];
 
 /// What it leaves, below the trial directory.
 const FILES: [(&str, &str); 5] = [
@@ -120,16 +85,19 @@ pub(super) fn page() -> String {
             roff(&sentence(&about))
         );
     }
-    list(&mut text, "EXIT STATUS", &EXIT_CODES);
-    list(&mut text, "FILES", &FILES);
+    text.push_str(".SH EXIT STATUS\n");
+    for row in exit_codes::TABLE {
+        list_item(&mut text, row.code, row.meaning);
+    }
+    text.push_str(".SH FILES\n");
+    for (name, about) in FILES {
+        list_item(&mut text, name, about);
+    }
     text
 }
 
-fn list(text: &mut String, title: &str, rows: &[(&str, &str)]) {
-    let _ = writeln!(text, ".SH {title}");
-    for (name, about) in rows {
-        let _ = writeln!(text, ".TP\n.B {}\n{about}", roff(name));
-    }
+fn list_item(text: &mut String, name: &str, about: &str) {
+    let _ = writeln!(text, ".TP\n.B {}\n{}", roff(name), roff(about));
 }
 
 /// The half line of `--help` with a capital letter.

@@ -5,6 +5,7 @@ pub(crate) mod flags;
 mod man;
 mod package;
 pub(crate) mod parse;
+mod reference;
 pub(crate) mod report;
 mod verbs;
 

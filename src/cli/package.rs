@@ -88,7 +88,7 @@ fn parse(words: &[OsString]) -> Result<Asked, Failure> {
                 directory = Some(PathBuf::from(word));
                 continue;
             }
-            _ => return Err(usage(format!("`{text}` is a word too many"))),
+            _ => return Err(usage(format!("unexpected argument `{text}`"))),
         };
         let output = output.filter(|name| !name.is_empty());
         asked.output = Some(PathBuf::from(

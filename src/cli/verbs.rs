@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use super::flags::FLAGS;
 use super::parse::{self, CommandLine};
 use super::report;
-use super::{checkpoint, man, package};
+use super::{checkpoint, man, package, reference};
 use crate::failure::{Exit, Failure};
 use crate::library::Library;
 use crate::verify::OPTIONS;
@@ -85,6 +85,12 @@ static VERBS: &[Verb] = &[
         run: completions,
     },
     Verb {
+        name: "reference",
+        arguments: "[PAGE]",
+        help: "a page of the reference documentation, as Markdown; without PAGE their names",
+        run: reference::run,
+    },
+    Verb {
         name: "man",
         arguments: "",
         help: "the manual page of pedl-run, for `man -l -`",
@@ -92,7 +98,7 @@ static VERBS: &[Verb] = &[
             None => Ok(report::answer(&man::page())),
             Some(word) => {
                 let word = word.to_string_lossy();
-                Err(usage(format!("`{word}` is a word too many")))
+                Err(usage(format!("unexpected argument `{word}`")))
             }
         },
     },
@@ -135,14 +141,21 @@ pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
 
 fn help() -> String {
     let mut text = String::from("usage: pedl VERB [ARGUMENTS]...\n\n");
-    for verb in VERBS {
-        let call = format!("pedl {} {}", verb.name, verb.arguments);
-        let _ = writeln!(text, "  {}\n      {}", call.trim_end(), verb.help);
+    for (call, help) in calls() {
+        let _ = writeln!(text, "  {call}\n      {help}");
     }
     text
 }
 
-fn usage(what: impl Into<String>) -> Failure {
+/// Each verb as it is typed, with its help.
+pub(super) fn calls() -> impl Iterator<Item = (String, &'static str)> {
+    VERBS.iter().map(|verb| {
+        let call = format!("pedl {} {}", verb.name, verb.arguments);
+        (call.trim_end().to_owned(), verb.help)
+    })
+}
+
+pub(super) fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, what).hint("`pedl --help` lists the verbs")
 }
 
@@ -232,7 +245,7 @@ fn hooks(arguments: &[OsString]) -> Result<i32, Failure> {
     let (words, is_check) = (given.words, given.switch);
     let most = if is_check { 1 } else { 3 };
     if words.len() > most {
-        let what = format!("`{}` is a word too many", words[most].to_string_lossy());
+        let what = format!("unexpected argument `{}`", words[most].to_string_lossy());
         return Err(usage(what)
             .detail("expected: pedl hooks [LIBRARY [VERSION [NAME]]], or --check [LIBRARY]"));
     }
@@ -252,7 +265,7 @@ fn doctor(arguments: &[OsString]) -> Result<i32, Failure> {
     };
     if let Some(word) = given.words.first() {
         return Err(
-            usage(format!("`{}` is a word too many", word.to_string_lossy()))
+            usage(format!("unexpected argument `{}`", word.to_string_lossy()))
                 .detail("expected: pedl doctor [--python PATH] [--mode MODE] [--schema]"),
         );
     }

@@ -8,6 +8,8 @@
 use std::error;
 use std::fmt;
 
+use crate::exit_codes;
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -52,12 +54,12 @@ impl Class {
     /// What a process that ends for it exits with.
     pub fn exit_code(self) -> i32 {
         match self {
-            Self::WrongCommand | Self::CheckpointCorrupt => 65,
-            Self::NotStorable | Self::Bug => 70,
-            Self::CannotCreate => 73,
-            Self::TrialInUse => 75,
-            Self::Divergence => 76,
-            Self::StorageFailed => 201,
+            Self::WrongCommand | Self::CheckpointCorrupt => exit_codes::CONFIGURATION,
+            Self::NotStorable | Self::Bug => exit_codes::BUG,
+            Self::CannotCreate => exit_codes::CANNOT_CREATE,
+            Self::TrialInUse => exit_codes::IN_USE,
+            Self::Divergence => exit_codes::DIVERGED,
+            Self::StorageFailed => exit_codes::STORAGE_FAILED,
         }
     }
 }

@@ -1,33 +1,9 @@
 //! `events.jsonl`: the journal of a trial, for people and tools. One JSON object in a line.
 //!
-//! Schema 1. Every event has `schema` (1), `time` (RFC 3339, UTC, milliseconds) and `event`:
+//! [`KINDS`](crate::event_kinds::KINDS) lists the events with their members; `pedl reference events` prints it. Every event has `schema` (1),
+//! `time` (RFC 3339, UTC, milliseconds) and `event`.
 //!
-//! | `event` | further members | when |
-//! |---|---|---|
-//! | `trial_begun` | `trial_id`, `experiment_id`, `attempt`, `command`, `hyperparameters`, `python`, `versions`, `cpu` | first intercepted call of a start |
-//! | `exactness` | `exact`, `causes` (texts; none where it is exact), `batch` (training calls so far) | it was said whether this start can be resumed exactly: at the first intercepted call, and again with each further cause |
-//! | `resumed` | `batch`, `step`, `calls`, `checkpoint` (name) | a replay reached its checkpoint |
-//! | `step` | `workload`, `step`, `batches` ([first, last], from 1), `epoch` (from 0; null in a loop of the script's own), `metrics` (name → mean over the step's batches, which Keras since 2.3 weighs by what it accumulates: rows, weights of samples; where the step trained several models, each name begins with `model N `, N from 0 in the order of their first compute call), `at_end` (names of those that are no mean over the step, but the framework's value at its end, over the epoch so far: AUC, precision, ...; absent: none), `batches_per_second`, `seconds`, `data_wait_seconds` (of them, in which a batch was waited for, or built by who trains; null where batches come from no data set with items) | a step ended |
-//! | `validation` | `workload`, `batch`, `step` (completed), `epoch` (as above), `metrics` (name → value), `best_batch` (after which the best so far was made; null without an experiment configuration) | the model was validated, where a configuration or `--steps` decides how long it trains |
-//! | `evaluation` | `batch` (training calls so far), `runs`, `metrics` (name of a tensor → mean over the runs) | between two training calls a loop over TensorFlow sessions has read what training changed |
-//! | `checkpoint` | `workload`, `batch`, `step`, `epoch` (as above), `name`, `bytes`, `seconds` | a checkpoint was committed |
-//! | `checkpoint_failed` | `batch`, `error`, `failures` (so many in a row) | storage did not take a checkpoint; the training went on, unless it was one too many |
-//! | `checkpoint_damaged` | `error` | a checkpoint was found damaged, and was set aside |
-//! | `preempted` | `signal`, `batch`, `checkpoint` (batch of the newest one; null: none), `is_new` (whether it was taken for this) | a signal asked for the end of the run, and acts now |
-//! | `trained_on` | `signal`, `batch`, `checkpoint` (as above) | the script handled such a signal by itself, and trains on; no further checkpoints are taken |
-//! | `outlived` | `signal` | the script came to its own end before such a signal had to act |
-//! | `restart` | `signal` or `exit_code`, `attempt` | the supervisor started the trial process again |
-//! | `worker_ended` | `pid`, `how` (a text), `item` (index of what it was building; null: nothing) | a worker process of a data set ended by itself, or took too long; another took its place |
-//! | `events_lost` | `count` | only in a stream (`--events-fd`) whose reader did not keep up: so many events were left out |
-//! | `trial_ended` | `exit_code` or `signal` | the trial is over |
-//!
-//! Hooks may add events of other names. A reader ignores names and members that it does not know.
-//! Numbers that JSON does not have are the texts `nan`, `inf` and `-inf`; a rate that cannot be told is
-//! null. After a crash a step may stand there twice, made before and again after it: the later counts,
-//! and the metrics in both are the same.
-//!
-//! Lines are appended whole; a crash can tear only the last one, which then has no newline. A reader
-//! ignores a torn line.
+//! Lines are appended whole. A crash can tear only the last one, which then has no newline.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

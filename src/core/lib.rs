@@ -19,9 +19,10 @@
 //! | [`secrets`] | what looks like a credential |
 //! | [`printable`] | texts of others, without what a terminal acts upon |
 //! | `metrics` | averages over a step |
-//! | [`events`] | the journal for people and tools |
+//! | [`events`], [`event_kinds`] | the journal for people and tools, and the table of its events |
 //! | `file` | files with their path |
 //! | [`error`] | the one error |
+//! | [`exit_codes`] | what a process ends with |
 //!
 //! Nothing here prints, and nothing ends the process.
 
@@ -29,8 +30,10 @@ pub mod calls;
 pub mod checkpoint;
 pub mod directory;
 pub mod error;
+pub mod event_kinds;
 pub mod event_stream;
 pub mod events;
+pub mod exit_codes;
 mod file;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -3,8 +3,8 @@
 //!
 //! What a cell is, and what it has to show, is told by `tests/matrix.py`, `tests/gallery.py`, `tests/campaign.py` and `tests/sessions.py`, which
 //! do the work with the Python of each stack. Results are kept below the cache directory, in a file for each executable
-//! and state of those programs, so what was interrupted goes on where it was. The table of the README is written by
-//! `cargo dev matrix --table write` (`table`).
+//! and state of those programs, so what was interrupted goes on where it was. `cargo dev matrix --table write`
+//! writes the table of `docs/reference/exactness-matrix.md` (`table`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -171,7 +171,7 @@ pub(crate) fn matrix(arguments: Vec<OsString>) -> Result<bool> {
     let table = table(&results, &order)?;
     println!("\n{table}");
     if writes {
-        write_into_readme(&repository, &table)?;
+        write_into_page(&repository, &table)?;
     }
     Ok(ran.good)
 }
@@ -382,11 +382,14 @@ fn shown(outcomes: &BTreeSet<String>, causes: &mut Vec<String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// Where the table is.
+const PAGE: &str = "docs/reference/exactness-matrix.md";
+
 const BEGIN: &str = "<!-- cargo dev matrix -->\n";
 const END: &str = "<!-- end -->";
 
-fn write_into_readme(repository: &Repository, table: &str) -> Result<()> {
-    let path = repository.root().join("README.md");
+fn write_into_page(repository: &Repository, table: &str) -> Result<()> {
+    let path = repository.root().join(PAGE);
     let text = fs::read_to_string(&path).at("read", &path)?;
     let place = text.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;

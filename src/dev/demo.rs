@@ -5,6 +5,8 @@
 //! processes at once, and then started again with the same command. At the end stand the hashes of
 //! the weights, one above the other.
 //!
+//! `--picture FILE` writes the kill, the resume and the result as a picture of a terminal (SVG): that of the README.
+//!
 //! *Half-way* is not a time. It is reached when the journal of the trial shows half of the steps
 //! that the undisturbed run took, and there is a checkpoint to continue from.
 
@@ -20,6 +22,7 @@ use crate::events::Trial;
 use crate::failure::{At as _, Failure, Result};
 use crate::interpreter::Interpreter;
 use crate::matrix::{Matrix, Stack};
+use crate::picture::{self, Kind};
 use crate::process::{Output, Running};
 use crate::repository::Repository;
 
@@ -65,11 +68,24 @@ struct Row {
     times: Vec<Duration>,
     accuracy: String,
     hash: String,
+    /// What the last start of the script printed.
+    text: String,
 }
+
+/// A run until its kill.
+struct Killed {
+    took: Duration,
+    text: String,
+    /// What was done to it, in a line.
+    kill: String,
+}
+
+/// Characters of a hash that the picture shows.
+const SHOWN_DIGITS: usize = 32;
 
 /// Shows it; says whether the hashes are equal.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    let options = Options::parse(arguments, &["python"])?.no_rest()?;
+    let options = Options::parse(arguments, &["python", "picture"])?.no_rest()?;
     let asked_for = options.all("python").last().map(PathBuf::from);
     println!("The same training three times; one of them is killed half-way.\n");
     let stage = Stage::set(asked_for.as_deref())?;
@@ -88,19 +104,73 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let steps = Trial::at(stage.directory.join("2-undisturbed").join(TRIAL)).count("step");
 
     println!("\n3. pedl-run, killed half-way, in a new directory");
-    let (until_kill, ended_before_kill) = stage.train_and_kill("3-killed", steps)?;
-    if ended_before_kill {
+    let Some(first) = stage.train_and_kill("3-killed", steps)? else {
         return Ok(false);
-    }
+    };
     println!("\n   the same command again, in the same directory");
     let mut killed = stage.train(stage.again("3-killed"), "pedl-run, killed")?;
     match Trial::at(stage.directory.join("3-killed").join(TRIAL)).resumed_after() {
         Some(batch) => println!("   it computed what comes after batch {batch}"),
         None => println!("   it computed everything anew: no resume is in its journal"),
     }
-    killed.times.insert(0, until_kill);
+    killed.times.insert(0, first.took);
 
-    Ok(compare(&[plain, undisturbed, killed]))
+    let rows = [plain, undisturbed, killed];
+    let same = compare(&rows);
+    if let Some(path) = options.all("picture").last() {
+        fs::write(path, picture::terminal(&shown(&first, &rows))).at("write", Path::new(path))?;
+    }
+    Ok(same)
+}
+
+/// Lines in a row that are shown whole.
+const SHOWN_STEPS: usize = 3;
+
+/// The lines, but of many steps in a row the first and the last.
+fn without_middle(lines: Vec<(Kind, String)>) -> Vec<(Kind, String)> {
+    let is_step = |line: &(Kind, String)| line.1.starts_with("pedl: step ");
+    let mut found = Vec::new();
+    for group in lines.chunk_by(|one, other| is_step(one) && is_step(other)) {
+        if let ([first, .., last], true) = (group, group.len() > SHOWN_STEPS) {
+            found.extend([first.clone(), (Kind::Ours, "...".to_owned()), last.clone()]);
+        } else {
+            found.extend_from_slice(group);
+        }
+    }
+    found
+}
+
+/// The lines of the picture: the run that was killed, the same command again, and the hashes.
+fn shown(first: &Killed, rows: &[Row; 3]) -> Vec<(Kind, String)> {
+    let command = format!("$ pedl-run {} train.py", OPTIONS.join(" "));
+    let printed = |text: &str| {
+        let kept = text.lines().filter_map(|line| {
+            let is_ours = line.starts_with("pedl: ");
+            let kind = if is_ours { Kind::Ours } else { Kind::Printed };
+            let is_shown = is_ours || line.starts_with("Epoch ");
+            is_shown.then(|| (kind, line.to_owned()))
+        });
+        without_middle(kept.collect())
+    };
+    let mut lines = vec![(Kind::Typed, command.clone())];
+    lines.extend(printed(&first.text));
+    lines.push((Kind::Kill, first.kill.clone()));
+    lines.push((Kind::Typed, command));
+    lines.extend(printed(&rows[2].text));
+    lines.push((Kind::Printed, String::new()));
+    lines.push((
+        Kind::Typed,
+        format!("{:<20}{:<17}sha256 of the weights", "", "time"),
+    ));
+    for row in rows {
+        let times: Vec<_> = row.times.iter().map(|&time| seconds(time)).collect();
+        let digits: String = row.hash.chars().take(SHOWN_DIGITS).collect();
+        lines.push((
+            Kind::Result,
+            format!("{:<20}{:<17}{digits}...", row.name, times.join(" + ")),
+        ));
+    }
+    lines
 }
 
 impl Stage {
@@ -215,12 +285,12 @@ impl Stage {
             times: vec![took],
             accuracy: value(ACCURACY)?,
             hash: value(HASH)?,
+            text,
         })
     }
 
-    /// Trains until half of `steps` are done, and kills everything then. Returns the time until the
-    /// kill, and whether the script was quicker than we.
-    fn train_and_kill(&self, directory: &str, steps: usize) -> Result<(Duration, bool)> {
+    /// Trains until half of `steps` are done, and kills everything then. `None` if the script was quicker.
+    fn train_and_kill(&self, directory: &str, steps: usize) -> Result<Option<Killed>> {
         let trial = Trial::at(self.directory.join(directory).join(TRIAL));
         let mut running = Running::start(self.pedl_run(directory)?, Output::Prefix(INDENT))?;
         let early_end = running.wait_until(RUN_LIMIT, LOOK_INTERVAL, || {
@@ -233,18 +303,19 @@ impl Stage {
                 "   FAILED: it was not to be killed before its end ({})",
                 ended.describe()
             );
-            return Ok((took, true));
+            return Ok(None);
         }
         let processes = running.kill()?;
-        running.text();
-        println!(
-            "   SIGKILL to all {processes} processes after {}, in step {} of {steps}; the newest \
+        let kill = format!(
+            "SIGKILL to all {processes} processes after {}, in step {} of {steps}; the newest \
              checkpoint is of batch {}",
             seconds(took),
             trial.count("step") + 1,
             trial.checkpoint().unwrap_or_default(),
         );
-        Ok((took, false))
+        let text = running.text();
+        println!("   {kill}");
+        Ok(Some(Killed { took, text, kill }))
     }
 }
 

@@ -28,6 +28,7 @@ mod interpreter;
 mod kills;
 mod matrix;
 mod mutations;
+mod picture;
 mod pool;
 mod process;
 mod quantiles;
@@ -60,7 +61,7 @@ struct Command {
 static COMMANDS: &[Command] = &[
     Command {
         name: "demo",
-        arguments: "[--python PATH]",
+        arguments: "[--python PATH] [--picture FILE]",
         help: "train the example twice, one run killed half-way, and compare the weights",
         run: demo::run,
     },
@@ -73,7 +74,7 @@ static COMMANDS: &[Command] = &[
     Command {
         name: "matrix",
         arguments: "[--stack NAME]... [--cell NAME]... [--table write]",
-        help: "kill every kind of training five times, three of them in one epoch; the README's table",
+        help: "kill every kind of training five times, three of them in one epoch; the table in docs/",
         run: cells::matrix,
     },
     Command {
@@ -151,7 +152,7 @@ static COMMANDS: &[Command] = &[
     Command {
         name: "supported",
         arguments: "",
-        help: "which versions are intercepted, and with which each is tested; the README's table",
+        help: "which versions are intercepted, and with which each is tested; the table in docs/",
         run: supported::run,
     },
     Command {

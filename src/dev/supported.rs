@@ -1,8 +1,8 @@
 //! `cargo dev supported`: which versions are intercepted, and with which each is tested.
 //!
-//! The table of the README, from what the hooks themselves read (`py_hooks/registry.py`) and from the
+//! The table of `docs/reference/supported-versions.md`, from what the hooks themselves read (`py_hooks/registry.py`) and from the
 //! stacks of `tests/matrix.toml`; of some there are only the trainings of `cargo dev matrix`, and some are
-//! tested on demand. A test compares the README with it.
+//! tested on demand. A test compares the page with it.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -135,14 +135,16 @@ mod tests {
     use crate::repository::Repository;
 
     #[test]
-    fn the_readme_has_the_table() {
+    fn the_page_has_the_table() {
         let repository = Repository::find();
-        let readme =
-            std::fs::read_to_string(repository.root().join("README.md")).expect("it is there");
+        let page = repository
+            .root()
+            .join("docs/reference/supported-versions.md");
+        let page = std::fs::read_to_string(page).expect("it is there");
         let table = table(&repository).expect("both files can be read");
         assert!(
-            readme.contains(&format!("\n\n{table}\n")),
-            "README.md does not hold what `cargo dev supported` prints:\n{table}"
+            page.contains(&format!("\n\n{table}\n")),
+            "docs/reference/supported-versions.md does not hold what `cargo dev supported` prints:\n{table}"
         );
     }
 

@@ -268,15 +268,15 @@ static SEARCHERS: &[(&str, &[Field])] = &[
         row("target_trial_steps", POSITIVE, Required, Itself, "steps of the longest trial"),
         row("step_budget", Kind::Integer(1, 50_000), Required, Itself, "steps of all trials together"),
         row("mode", MODE, Is("\"standard\""), Itself, "how early trials are stopped"),
-        row("divisor", Kind::Number(1.0, f64::MAX), Is("4.0"), Itself, "one of so many trials goes on"),
+        row("divisor", Kind::Number(1.0, f64::MAX), Is("4.0"), Itself, "the inverse of the part of the trials that continues"),
         row("max_rungs", MAX_RUNGS, Is("5"), Itself, "how often trials are compared at most"),
-        row("train_stragglers", Kind::Flag, Is("true"), Itself, "go on with trials that are late"),
+        row("train_stragglers", Kind::Flag, Is("true"), Itself, "continue trials that are late"),
     ]),
     ("adaptive_simple", searcher![
         row("max_steps", POSITIVE, Required, Itself, "steps of the longest trial"),
         row("max_trials", Kind::Integer(1, 2_000), Required, Itself, "how many trials"),
         row("mode", MODE, Is("\"standard\""), Itself, "how early trials are stopped"),
-        row("divisor", Kind::Number(1.0, f64::MAX), Is("4.0"), Itself, "one of so many trials goes on"),
+        row("divisor", Kind::Number(1.0, f64::MAX), Is("4.0"), Itself, "the inverse of the part of the trials that continues"),
         row("max_rungs", MAX_RUNGS, Is("5"), Itself, "how often trials are compared at most"),
     ]),
     ("pbt", searcher![

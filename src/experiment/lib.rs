@@ -10,6 +10,7 @@
 //! - `fields`: THE table of fields: names, types, ranges, defaults. Checks, schema and defaults come from it.
 //! - `check`: compares a tree with the table, and fills in the defaults.
 //! - `schema`: the table as a JSON Schema, for editors.
+//! - `reference`: the table as a page of the documentation.
 //! - `experiment`: the configuration as this program uses it, and the trials of its search.
 //! - `hyperparameter`, `searcher`: how values are drawn, and how long trials train.
 //! - `random`: numpy's generator, from which everything is drawn.
@@ -27,6 +28,7 @@ pub mod fuzzing;
 mod hyperparameter;
 mod problem;
 mod random;
+mod reference;
 mod schema;
 mod searcher;
 mod yaml;
@@ -35,5 +37,6 @@ pub use experiment::{CheckpointPolicy, Entrypoint, Experiment, Trial};
 pub use hyperparameter::Hyperparameter;
 pub use problem::Problem;
 pub use random::RandomState;
+pub use reference::reference;
 pub use schema::schema;
 pub use searcher::{Bracket, Mode, Searcher};

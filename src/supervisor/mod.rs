@@ -43,6 +43,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use pedl_core::exit_codes;
 use rustix::process::Signal;
 use signal_hook::consts::signal::SIGKILL;
 
@@ -59,9 +60,6 @@ use signals::Signals;
 
 /// With what scripts end that do not understand their command line (argparse, click).
 const USAGE_OF_SCRIPTS: i32 = 2;
-
-/// With what a trial process ends whose storage failed after training began.
-const STORAGE_FAILED: i32 = 201;
 
 /// Runs the script of a command line to its end and returns the exit code.
 pub(crate) fn run(
@@ -189,7 +187,10 @@ fn exit_code(line: &CommandLine, end: End, preempted: Option<Preemption>) -> i32
 
 /// Whether an exit code is an error of the script, which another start may be spared.
 fn is_error(code: i32) -> bool {
-    !matches!(code, 0 | 64..=77 | STORAGE_FAILED)
+    !matches!(
+        code,
+        0 | exit_codes::USAGE..=exit_codes::NOT_EXACT | exit_codes::STORAGE_FAILED
+    )
 }
 
 fn is_crash(signal: i32) -> bool {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use pedl_core::exit_codes;
 use serde_json::{Value, json};
 
 use super::cause::{self, Cause};
@@ -33,8 +34,8 @@ impl Verdict {
     pub(super) fn exit_code(&self) -> i32 {
         match self {
             Self::Identical => 0,
-            Self::Different => 76,
-            Self::NotRepeatable | Self::Unproven(_) => 77,
+            Self::Different => exit_codes::DIVERGED,
+            Self::NotRepeatable | Self::Unproven(_) => exit_codes::NOT_EXACT,
         }
     }
 

@@ -42,12 +42,12 @@ pub(crate) static OPTIONS: &[OwnOption] = &[
     OwnOption {
         name: "kills",
         value: Some("N"),
-        help: "faults in all, over as many runs as it takes [6]",
+        help: "number of faults, over all disturbed runs [6]",
     },
     OwnOption {
         name: "seed",
         value: Some("N"),
-        help: "of the moments and the order of the faults [drawn]",
+        help: "seed of moments and order of faults [random]",
     },
     OwnOption {
         name: "json",
@@ -62,12 +62,12 @@ pub(crate) static OPTIONS: &[OwnOption] = &[
     OwnOption {
         name: "copy-limit",
         value: Some("BYTES"),
-        help: "largest directory that is copied [1GiB]",
+        help: "largest directory to copy [1GiB]",
     },
     OwnOption {
         name: "work-dir",
         value: Some("DIR"),
-        help: "where the copies lie [that of temporary files]",
+        help: "directory of the copies [for temporary files]",
     },
 ];
 

@@ -194,7 +194,7 @@ fn what_is_not_known_is_refused() {
     let hint = "hint: `pedl checkpoint --help` lists what can be asked for\n";
     for (arguments, what) in [
         (&["frob"][..], "`pedl checkpoint` does not know `frob`"),
-        (&["list", "a", "b"], "`b` is a word too many"),
+        (&["list", "a", "b"], "unexpected argument `b`"),
         (
             &["list", "--checkpoint", "1"],
             "`--checkpoint` is no option of `pedl checkpoint list`",

@@ -8,6 +8,7 @@ mod library;
 mod like_python;
 mod package;
 mod preemption;
+mod reference;
 mod signals;
 mod soak;
 mod trials;

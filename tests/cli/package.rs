@@ -416,7 +416,7 @@ fn words_that_are_not_known_are_refused() {
     for (arguments, what) in [
         (&[][..], "no directory is given"),
         (&["--json"], "no directory is given"),
-        (&["a", "b"], "`b` is a word too many"),
+        (&["a", "b"], "unexpected argument `b`"),
         (&["a", "--output"], "`--output` has no value"),
         (&["a", "--output="], "`--output` has no value"),
         (

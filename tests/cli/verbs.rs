@@ -41,6 +41,7 @@ fn without_a_verb_the_verbs_are_listed() {
             "doctor",
             "package",
             "completions",
+            "reference",
             "man",
         ] {
             assert!(output.stdout.contains(&format!("  pedl {verb}")), "{verb}");
@@ -53,7 +54,7 @@ fn without_a_verb_the_verbs_are_listed() {
 fn a_verb_that_nobody_knows_is_refused() {
     pedl(&["frobnicate"]).assert_code(64).assert_stderr(
         "pedl: error: there is no verb `frobnicate`\n  \
-         expected: `run`, `verify`, `checkpoint`, `hooks`, `doctor`, `package`, `completions`, `man`\nhint: `pedl --help` lists the verbs\n",
+         expected: `run`, `verify`, `checkpoint`, `hooks`, `doctor`, `package`, `completions`, `reference`, `man`\nhint: `pedl --help` lists the verbs\n",
     );
 }
 
