@@ -1,4 +1,4 @@
-"""The interceptions of pedl-run: which library, where, what is done there, and how it is installed.
+"""The interceptions of pedl-run: which library, at which places, what is done there, and how they are installed.
 
 Four words, four places:
 
@@ -14,10 +14,10 @@ The life of a process, from the first line of Python to the last:
     boot.start(launch)             the host calls it before the script; nothing but an import hook is installed
     import keras                   the engine chooses the generation, patches all its targets or none
     first intercepted call         `Trial.begin`: the trial directory appears, a checkpoint is looked for
-    replay, when there is one      the script runs again from its first line; calls that were made are
+    replay, if there is one        the script runs again from its first line; calls that were made are
                                    answered from `calls.log` (`advice/calls.py`)
-    resume point                   the state of the checkpoint is put in (`Calls.resume`)
-    live                           every call is computed, and recorded
+    resume point                   the state of the checkpoint is restored (`Calls.resume`)
+    live                           every call is computed and recorded
 
-No framework is imported at the head of any module here: a patch file is imported after its library.
+No module here imports a framework at its top: a patch file is imported after its library.
 """

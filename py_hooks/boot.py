@@ -1,9 +1,9 @@
-"""The first of ours that runs in a trial process: before the script, and before anything else is imported.
+"""Boots a trial process: runs before the script, and before anything else is imported.
 
-Installs the import hook, notes which files the script makes and what the clock tells it, puts a layer below its output,
-which does nothing as yet, and nothing more: a script that imports no framework runs as it would under python. Where a
-trial is started again, the files that it made are withdrawn; and where a checkpoint is there to be resumed, the script's
-output is dropped from here on until the resume point.
+It installs the import hook, notes which files the script makes and what the clock returns to it, and puts a layer below its
+output, which does nothing at first. It does nothing more: a script that imports no framework runs as it would under python.
+If a trial is started again, the files that it made are withdrawn. If there is a checkpoint to resume, the script's output is
+dropped from here on until the resume point.
 """
 import os
 import sys
@@ -28,17 +28,17 @@ class _Process:
         self._output = None
         self._files = None
         self._offer = None
-        # Pythons that the script has started before it trained.
+        # Python processes that the script has started before it trained.
         self._children = None
         self.clock = None
         self._urandom = os.urandom
-        # Those of the script, in their order; None where there are none.
+        # The callbacks of the script, in their order; None if there are none.
         self.callbacks = None
-        # What is done before the process is ended for an error, where nothing was intercepted yet.
+        # Called before an error ends the process, if nothing was intercepted yet.
         self.at_stop = [self._put_back]
-        # A bug of ours was met: the recorder was left behind, and nothing more is intercepted.
+        # A bug of pedl-run was met: the recorder was abandoned, and nothing more is intercepted.
         self.is_aside = False
-        # What ends the process with its own message; `engine/guard.py`.
+        # Errors that end the process with their message; see `engine/guard.py`.
         self.errors = (native_error, Refusal)
         self.in_place = _pedl.InPlace
         self.forks = forks.Forks()
@@ -54,7 +54,7 @@ class _Process:
     def output(self):
         """The script's stdout and stderr, with our layer below them."""
         if self._output is None:
-            # Has it given back at the end, if the script has not done this import yet.
+            # Importing it has the output given back at the end, if the script has not imported it yet.
             import atexit  # noqa: F401
 
             from py_hooks.advice.output import Output
@@ -64,7 +64,7 @@ class _Process:
         return self._output
 
     def come_last(self, module):
-        """`atexit` was imported: our handlers, registered before all of the script's, run after them."""
+        """`atexit` was imported: our handlers, registered before all handlers of the script, run after them."""
         module.register(self._give_output_back)
         module.register(self._note_seen_files)
 
@@ -73,7 +73,7 @@ class _Process:
             self._files.note_seen()
 
     def _give_output_back(self):
-        """The process is over: what prints after this, destructors of what the script left, prints as under python."""
+        """The process is over: what is printed after this, by destructors of the script's objects, prints as under python."""
         if self._output is not None:
             self._output.give_back()
 
@@ -97,13 +97,13 @@ class _Process:
         libraries.fix_thread_pools(name, self.trial.threads)
 
     def tell_time(self, module):
-        """A module that tells the time was imported: it asks the trial's clock."""
+        """A module that returns the time was imported: it now reads the trial's clock."""
         from py_hooks.advice import clock
 
         clock.install(self._clock(), module, _pedl.InPlace, _pedl.type_modified)
 
     def watch_entropy(self):
-        """What the operating system draws for the script goes by the trial's clock, too; it is made when that is asked."""
+        """Entropy that the script takes from the operating system comes from the trial's clock, made at the first request."""
         original, draw = os.urandom, None
 
         def before(*args, **kwargs):
@@ -124,7 +124,7 @@ class _Process:
         return drawn_files.opened(self._clock(), *opened)
 
     def _clock(self):
-        # It is made when this is imported, before anything that it has to do with.
+        # The import makes the clock, before anything that uses it.
         import time  # noqa: F401
 
         from py_hooks.advice import clock, entropy
@@ -139,7 +139,7 @@ class _Process:
         return self.clock
 
     def _recorded_times(self):
-        """What the checkpoint that will be resumed knows of the time; None where there is none."""
+        """The times in the checkpoint that will be resumed; None if there is none."""
         state = self.trial.checkpoint_state() if self.trial.resume else None
         if state is None:
             return None
@@ -159,13 +159,13 @@ class _Process:
         return recorder is not None and recorder.CALLS is not None and recorder.CALLS.begun
 
     def environment_of_child(self, command, environment):
-        """The environment for a python that the script runs before it trains, or None for the one that it would have.
+        """The environment for a python that the script runs before it trains, or None for the default one.
 
-        The child says whether it imports a framework; if nothing is trained here, that is said at the end.
+        The child reports whether it imports a framework. If nothing is trained here, a message at the end says so.
 
         Args:
-            command: what it runs, as one types it.
-            environment: what the script gives it; None for that of this process.
+            command: what it runs, as a user would type it.
+            environment: what the script passes to it; None: the environment of this process.
         """
         if self.has_begun() or any(isinstance(name, bytes) for name in environment or ()):
             return environment
@@ -203,18 +203,18 @@ class _Process:
         options.intercept(module.__name__, self._offer)
 
     def _put_back(self):
-        """Before the process is ended: the script's files come back, and what it printed is kept."""
+        """Before the process is ended: restores the script's files, and keeps what it printed."""
         if self._files is not None:
             self._files.put_back()
         if self._output is not None:
             self._output.end(self.trial.directory)
 
     def stop(self, error):
-        """Ends the process for an error of ours: its message, hint and exit code, no traceback, no handlers of the script."""
+        """Ends the process for one of our errors: message, hint and exit code, no traceback, no handlers of the script."""
         import contextlib
 
         try:
-            # What is closed, full or gone must not keep the message back.
+            # A stream that is closed, full or gone must not keep the message back.
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(AttributeError, ValueError, OSError):
                     stream.flush()
@@ -226,7 +226,7 @@ class _Process:
 
     @property
     def cannot_step_aside(self):
-        """Why a bug of ours ends the run; None where the script may run on without us."""
+        """Why a bug of pedl-run ends the run; None if the script may continue without us."""
         calls = self._calls()
         if self.trial.exact and not self.trial.is_child:
             return "`--exact` was given"
@@ -237,7 +237,7 @@ class _Process:
         return None
 
     def step_aside(self, text):
-        """A bug of ours was met: says so, and leaves the script to python."""
+        """A bug of pedl-run was met: reports it, and leaves the script to python."""
         from py_hooks.advice import calls as recorder
 
         self.is_aside = True
@@ -249,13 +249,13 @@ class _Process:
         calls.step_aside(text, self.at_stop)
 
     def end_for_bug(self, message, hint):
-        """A bug of ours was met, and the run cannot go on."""
+        """A bug of pedl-run was met, and the run cannot continue."""
         from py_hooks.advice import calls as recorder
 
         recorder.stop(self._calls() or self, self.bug_code, message, hint)
 
     def end_with(self, error):
-        """An error of ours has got where it should not have: ends the process with its own message."""
+        """One of our errors has reached code that must not see it: ends the process with its message."""
         from py_hooks.advice import calls as recorder
 
         recorder.stop_with(self._calls() or self, error)
@@ -265,23 +265,23 @@ class _Process:
         return getattr(sys.modules.get("py_hooks.advice.calls"), "CALLS", None)
 
     def tell_hyperparameters(self):
-        """Says which options took hyperparameters, once there is training."""
+        """Reports which options took hyperparameters, once training begins."""
         if self._offer is not None:
             self._offer.tell()
 
     def watch_unasked(self):
-        """There is training: at its end hyperparameters are told that nobody has asked for."""
+        """Training begins: at its end hyperparameters are reported that nothing has asked for."""
         if self.trial.hyperparameters != "{}":
             from py_hooks.options import unasked
 
             unasked.watch(self.trial, lambda: self._offer)
 
     def watch_signals(self, module):
-        """In a replay, from its beginning on: a script that a signal ends there makes fewer calls than it had made.
+        """Watches signals in a replay from its beginning: a script that a signal ends there makes fewer calls than before.
 
         Args:
-            module: `signal`, whose function `signal` is replaced by one that does the same. A handler that the script
-                installs before its first intercepted call is known by it.
+            module: `signal`. Its function `signal` is replaced by one that does the same, and learns of handlers that the
+                script installs before its first intercepted call.
         """
         import functools
 
@@ -297,13 +297,13 @@ class _Process:
         trial.watch_signals()
 
     def prefer_own_pedl(self, name):
-        """`pedl` is about to be imported: another program has this name, too."""
+        """`pedl` is about to be imported: another program has the same name."""
         from py_hooks import own_package
 
         own_package.prefer(name, self.trial.log)
 
     def serve_batches(self, module):
-        """`pedl` was imported: its `KerasDataAdapter` asks here for what builds its batches."""
+        """`pedl` was imported: its `KerasDataAdapter` gets here what builds its batches."""
 
         def start_batches(adapter, offset, is_validation):
             from py_hooks.advice import data_adapter
@@ -313,7 +313,7 @@ class _Process:
         module.start_batches = start_batches
 
     def take_callbacks(self, module):
-        """`pedl` was imported: callbacks of steps are given to this process, which trains."""
+        """`pedl` was imported: callbacks of steps are registered with this process, which trains."""
 
         def register(callbacks):
             from py_hooks.advice import step_callbacks
@@ -323,7 +323,7 @@ class _Process:
         module.register = register
 
     def host_trials(self, module):
-        """A trial class is to be run: its loop goes by the recorder."""
+        """A trial class is to be run: its loop uses the recorder."""
 
         def hosted(name):
             from py_hooks import trials
@@ -333,7 +333,7 @@ class _Process:
         module.hosted = hosted
 
     def seed_torch(self, module):
-        """`torch` was imported: its first state is of the trial, and for a trial class that of the trial's seed itself."""
+        """`torch` was imported: seeds it from the trial; for a trial class with the trial's seed itself."""
         from py_hooks.advice import clock
 
         streams = self.streams()
@@ -387,7 +387,7 @@ def start(launch_text):
             "name one of these, or leave the option out",
         )
         os._exit(64)
-    # While there is no thread that prints.
+    # Before there is a thread that prints.
     raw_streams.put_below_own()
     finder = import_hook.install()
     forks.watch(process, process.forks)
@@ -427,7 +427,7 @@ def start(launch_text):
 
 
 def _hide_hash_seed():
-    """The variable from which this process has its hash seed is again what the user has: to the script, and below it."""
+    """Restores the user's value of the variable that gave this process its hash seed, for the script and its children."""
     user = os.environ.pop("PEDL_USER_HASH_SEED", None)
     if user is None:
         return
@@ -438,7 +438,7 @@ def _hide_hash_seed():
 
 
 def _expect_callbacks(process):
-    """Has it told where callbacks that the configuration names are never called."""
+    """Has callbacks reported that the configuration names and that are never called."""
     if '"callbacks"' not in os.environ.get("PEDL_CONTEXT", ""):
         return
     from py_hooks.advice import step_callbacks
@@ -448,7 +448,7 @@ def _expect_callbacks(process):
 
 
 def _go_on(process, finder):
-    """The trial had begun before: takes it for this process, and its files and output aside."""
+    """The trial had begun before: this process takes it over, and sets its files and output aside."""
     import atexit
 
     try:
@@ -462,12 +462,12 @@ def _go_on(process, finder):
         process.output().drop()
         finder.when_imported("signal", process.watch_signals)
         atexit.register(_end, process, os.getpid())
-    # Runs before `_end`, which may be the last that this process does.
+    # Runs before `_end`, which may be the last thing that this process does.
     atexit.register(process.files().put_back)
 
 
 def _cannot_begin(directory, error):
-    """The error for a trial directory in which the files of the trial cannot be taken aside."""
+    """The error for a trial directory in which the files of the trial cannot be set aside."""
     from py_hooks.refusal import Refusal
 
     refusal = Refusal(
@@ -479,7 +479,7 @@ def _cannot_begin(directory, error):
 
 
 def _end(process, pid):
-    """The script has ended. If it is still in its replay, it made fewer calls than the first time: that is told.
+    """The script has ended. If it is still in its replay, it made fewer calls than the first time, which is reported.
 
     Runs after the handlers that the script registered. If an exception ended it, its traceback says why.
     """

@@ -1,25 +1,25 @@
-"""Makes of a checkpoint what the framework reads by itself: run by the host in an interpreter of its own.
+"""Converts a checkpoint to a format that the framework reads: the host runs it in a separate interpreter.
 
     main([FOLDER, TARGET, MODEL, WEIGHTS_ONLY, BATCH, IS_TRUSTED])
 
 FOLDER holds `state.json` and `tensors.safetensors` of the checkpoint, MODEL is a number or empty, WEIGHTS_ONLY is 1 or
-0, and BATCH is that of the checkpoint. IS_TRUSTED is 1 if code may be run that the checkpoint holds or names: a checkpoint
-may come from anybody, and an architecture of Keras may hold code (`Lambda`) and name modules to be imported.
+0, and BATCH is the batch of the checkpoint. IS_TRUSTED is 1 if code that the checkpoint holds or names may be run: a
+checkpoint may come from anybody, and an architecture of Keras may hold code (`Lambda`) and name modules to import.
 
-By the ending of TARGET it becomes
+The ending of TARGET chooses the format:
 
     .npz, .safetensors    the weights by name; no framework is needed
     .weights.h5           the weights, for `load_weights`
     .keras, .h5           the model, for `load_model`
-    .pt, .pth             of a model of PyTorch: a dict of `model_state_dict`, `optimizer_state_dict` and, where there is
-                          one, `lr_scheduler_state_dict`, for `torch.load(..., weights_only=True)`; of the weights alone
-                          the first of them
+    .pt, .pth             for a model of PyTorch: a dict of `model_state_dict`, `optimizer_state_dict` and, if there is
+                          one, `lr_scheduler_state_dict`, for `torch.load(..., weights_only=True)`; for the weights alone,
+                          the value of the first
     anything else         a folder: a SavedModel of TensorFlow, of a model of Keras or of the graph of a `TensorFlowTrial`
 
-A model of Keras is exported without its optimizer: it is there to predict, and is compiled again to be trained further.
+A model of Keras is exported without its optimizer: it is for predictions, and must be compiled again to be trained further.
 
-Exit codes are those of the host: 0; 64 where something else is asked for than there is; 69 where the framework cannot
-be imported, or does not write what is asked for; 65 where the model cannot be built again; 73 where TARGET cannot be made.
+Exit codes are those of the host: 0; 64 if something is asked for that does not exist; 69 if the framework cannot be
+imported, or does not write the format; 65 if the model cannot be built again; 73 if TARGET cannot be made.
 """
 import json
 import os
@@ -27,7 +27,7 @@ import sys
 
 USAGE, DAMAGED, FRAMEWORK, CANNOT_CREATE = 64, 65, 69, 73
 
-# NumPy's names of the types of the format. Source: safetensors 0.8.0, src/tensor.rs, `Dtype`.
+# NumPy's names for the types of the format. Source: safetensors 0.8.0, src/tensor.rs, `Dtype`.
 _DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
     "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
@@ -40,15 +40,15 @@ _OF_TORCH = (".pt", ".pth")
 # Formats of files that are not written here; the name of a folder may end in anything else.
 _OTHER_FILES = (".ckpt", ".hdf5", ".index", ".json", ".onnx", ".pb", ".pickle", ".pkl", ".tflite", ".zip")
 
-# Of which a checkpoint may name one, and from whose modules an architecture may name parts. `builtins` is said of functions
-# that were registered.
+# A checkpoint may name one of the frameworks, and an architecture parts of these modules. Functions that were registered
+# have the module `builtins`.
 _FRAMEWORKS = ("keras", "tf_keras", "tensorflow", "torch")
 _MODULES = ("", "keras", "tensorflow", "tf_keras", "builtins")
 
-# Under which name the state of a trial of PyTorch is kept (`py_hooks/torch/trials.py`).
+# The name of the state of a trial of PyTorch in a checkpoint (`py_hooks/torch/trials.py`).
 _STATE_OF_TORCH = "torch trial"
 
-# Under which names the graph of a `TensorFlowTrial` is kept (`py_hooks/tensorflow/served_graphs.py`).
+# The names of the graph of a `TensorFlowTrial` in a checkpoint (`py_hooks/tensorflow/served_graphs.py`).
 _STATE_OF_GRAPH = "tensorflow graph"
 _GRAPH = _STATE_OF_GRAPH + "/graph"
 
@@ -57,7 +57,7 @@ _FIRST_WITH_KERAS_FILES = (2, 12)
 
 
 class Refused(Exception):
-    """What is asked for cannot be done: text, hint and exit code."""
+    """A request that cannot be met: text, hint and exit code."""
 
     def __init__(self, code, text, hint=None):
         Exception.__init__(self, text)
@@ -88,7 +88,7 @@ def main(arguments):
                 _write(states, model, held, target)
         except OSError as error:
             if os.path.isfile(target):
-                # A part of it, for it was not there before.
+                # It is an incomplete export, because it did not exist before.
                 os.remove(target)
             text = f"`{target}` cannot be made\n  {_in_words(error)}"
             raise Refused(CANNOT_CREATE, text, "name a file in a folder that is there, and that you may write to") from error
@@ -105,7 +105,7 @@ def main(arguments):
 
 
 def _opened(folder, target, number):
-    """The states of a checkpoint, the model of it that is asked for, and its `Tensors`."""
+    """The states of a checkpoint, the model that is asked for, and the `Tensors` of the checkpoint."""
     with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
         states = json.load(file)
     held = Tensors(os.path.join(folder, "tensors.safetensors"))
@@ -122,7 +122,7 @@ def _opened(folder, target, number):
 
 
 def _check_whole(model, held):
-    """Raises what a model has not that is asked of it below."""
+    """Raises an error if a model lacks something that is needed below."""
     if model["framework"].partition(".")[0] not in _FRAMEWORKS:
         raise ValueError("`{}` is no framework".format(model["framework"]))
     for name, key in model["weights"] or ():
@@ -131,9 +131,9 @@ def _check_whole(model, held):
 
 
 def _let_in_code(is_trusted, model, target):
-    """Has code of the checkpoint run, if it may; otherwise refuses what would run any."""
+    """Lets code of the checkpoint run, if it is trusted; otherwise refuses what would run any."""
     if is_trusted:
-        # As `python` has it: layers of the user's own are in modules there.
+        # As in `python`: modules of the user's layers are in the current folder.
         sys.path.insert(0, "")
     elif not target.endswith(_WEIGHTS + _OF_TORCH):
         _check_safe(model)
@@ -156,7 +156,7 @@ def _check_safe(model):
 
 
 def _code_in(node):
-    """What of an architecture is code, in words; None if nothing is."""
+    """Describes what part of an architecture is code; None if there is none."""
     if isinstance(node, list):
         return next((found for found in map(_code_in, node) if found is not None), None)
     if not isinstance(node, dict):
@@ -172,7 +172,7 @@ def _code_in(node):
 
 
 def _check_framework(model, target):
-    """Each framework has files of its own; weights in others are for all of them."""
+    """Each framework has its own kinds of files; files of weights in other formats are for all frameworks."""
     for_all = (".npz", ".safetensors")
     names = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
     name = names.get(model["framework"], "Keras")
@@ -195,12 +195,12 @@ def _listed(endings):
 
 
 def _title(model):
-    # In one line, whatever it is.
+    # In one line, whatever the name is.
     return "model {} (`{}`)".format(model["number"], json.dumps(model["class"])[1:-1])
 
 
 def _chosen(models, number):
-    """The model of a number; the only one, where none is given."""
+    """The model with this number; the only model, if no number is given."""
     if not models:
         raise Refused(USAGE, "the checkpoint knows of no model", "only models of Keras can be exported")
     listed = "\n".join(f"  {_title(model)}" for model in models)
@@ -242,7 +242,7 @@ class Tensors:
         return numpy.frombuffer(self._slice(key), dtype).reshape(entry["shape"])
 
     def of(self, provider):
-        """All tensors of one provider, by the names that they have there."""
+        """All tensors of one provider, by their names in it."""
         return {key[len(provider) + 1:]: self.array(key) for key in self._header if key.startswith(provider + "/")}
 
     def _slice(self, key):
@@ -253,7 +253,7 @@ class Tensors:
         return key in self._header
 
     def write(self, path, weights):
-        """Writes tensors under other names, `(name, key)`, each another one, in the same format."""
+        """Writes tensors in the same format under other names, `(name, key)`, each name once."""
         header, offset = {}, 0
         for name, key in weights:
             size = len(self._slice(key))
@@ -333,7 +333,7 @@ def _write_graph(state, definition, values, target):
 
 
 def _told_apart(weights):
-    """Weights by names of which there is one each: a name that two of them have is told apart by its place."""
+    """Weights with unique names: a name that two of them have gets its place as a prefix."""
     names = [name for name, _ in weights]
     return [
         (name if names.count(name) == 1 else f"{place} {name}", value) for place, (name, value) in enumerate(weights)
@@ -341,7 +341,7 @@ def _told_apart(weights):
 
 
 def _printable(text):
-    """A text without what a terminal acts upon: names are those of whoever made the checkpoint."""
+    """A text without control characters for the terminal: whoever made the checkpoint chose the names."""
     return "".join(
         character if character == "\n" or character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -354,7 +354,7 @@ def _in_words(error):
 
 
 def _framework(model):
-    """The package that the model is of, imported with the backend that it was trained on."""
+    """The package of the model, imported with the backend on which the model was trained."""
     os.environ["KERAS_BACKEND"] = model["backend"]
     package = model["framework"].partition(".")[0]
     try:
@@ -394,7 +394,7 @@ def _built(framework, model, values):
 
 
 def _set_weights(framework, built, values):
-    """Sets `weights` in their own order: that of `set_weights` is another one in Keras 2."""
+    """Sets `weights` in their order: in Keras 2 the order of `set_weights` differs from it."""
     if len(built.weights) != len(values):
         raise ValueError(f"it has {len(built.weights)} weights, and the checkpoint has {len(values)} of it")
     if _version(framework) < (3,):
@@ -421,7 +421,7 @@ def _save(framework, built, target):
                 f"{framework.__name__} {framework.__version__} does not read `.keras`",
                 "export to `.h5`",
             )
-        # Only the first version would write another format without being told.
+        # Only the first version with these files needs the option; without it, it writes another format.
         options = {"save_format": "keras_v3"} if version == _FIRST_WITH_KERAS_FILES else {}
         built.save(target, **options)
     elif version >= (3,):

@@ -1,21 +1,20 @@
 """The border between the host process and Python: starts the interceptions, or ends the process.
 
-The host calls `start` before the first line of the script, from C where it embeds the interpreter and
-from `sitecustomize` where it does not. Nothing of the script has run yet, so a failure here ends the
-process at once, with the exit code and the message of the one error, and never as an exception in the
-user's program.
+The host calls `start` before the first line of the script: from C if it embeds the interpreter, otherwise
+from `sitecustomize`. Nothing of the script has run yet, so a failure here ends the process at once, with the
+exit code and the message of the one error, and never as an exception in the user's program.
 """
 
 import os
 import sys
 
-# What a process of ours exits with when the fault is in pedl itself (EX_SOFTWARE of sysexits.h).
+# The exit code of a process if the fault is in pedl itself (EX_SOFTWARE of sysexits.h).
 EXIT_BUG = 70
 
 
 def start(launch):
     """Starts the interceptions with the launch message of the host, a JSON text."""
-    # Behind everything else: no name of ours stands before one of the script's, and with `-E` it is the same.
+    # At the end of the path, so that none of our names hides a name of the script; with `-E` it is the same.
     library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:] = [entry for entry in sys.path if entry != library] + [library]
     try:
@@ -29,7 +28,7 @@ def start(launch):
 
 
 def _interrupt():
-    """Ctrl-C before the script has begun: ends as Python does where nothing handles that."""
+    """Ctrl-C before the script has begun: ends as Python does if nothing handles it."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -40,7 +39,7 @@ def _end(error):
     exit_code = getattr(error, "exit_code", None)
     lines = []
     if exit_code is None:
-        # Not at the head: it would take longer to import than all the rest of the boot.
+        # Not imported at the top: it would take longer to import than all the rest of the boot.
         import traceback
 
         exit_code = EXIT_BUG

@@ -1,4 +1,4 @@
-"""Intercepts a library when it is imported: version, generation, patches, and what must stand before its first use."""
+"""Intercepts a library when it is imported: version, generation, patches, and what must be ready before its first use."""
 import atexit
 import importlib
 import os
@@ -11,8 +11,8 @@ from py_hooks.advice.given_warnings import GivenWarnings
 from py_hooks.engine import patch, version
 from py_hooks.registry import GENERATIONS
 
-# Environment variables by which the frameworks size their pools of maths threads. The size of a pool changes floats
-# (how a sum is split), so a resume uses the recorded one.
+# Environment variables with which the frameworks size their pools of maths threads. The size of a pool changes floats
+# (it decides how a sum is split), so a resume uses the recorded one.
 _THREAD_VARIABLES = {
     "tensorflow": ("TF_NUM_INTRAOP_THREADS",),
     "jax": ("PJRT_NPROC", "NPROC"),
@@ -21,7 +21,7 @@ _THREAD_VARIABLES = {
 
 
 def intercept(process, module):
-    """Patches a library that was just imported. Ends the process where it cannot be intercepted.
+    """Patches a library that was just imported. Ends the process if it cannot be intercepted.
 
     Args:
         process: what `boot` knows of this process.
@@ -38,10 +38,10 @@ def intercept(process, module):
         if not process.trial.is_child:
             process.stop(error)
         if process.trial.exact:
-            # Whether it trains cannot be seen.
+            # Whether the child trains cannot be seen.
             forks.trains(process.trial)
         return
-    # Not before: what is needed from here on is there where the library is whole.
+    # Not earlier: only a complete library has what is needed from here on.
     calls = recorder.CALLS or begin(process)
     for generation in generations:
         if generation.prepare is not None:
@@ -57,12 +57,12 @@ def _generations(trial, distribution, module):
 
 
 def begin(process):
-    """The first library that is intercepted: makes the recorder, and what it keeps for every library."""
+    """Called for the first library that is intercepted: makes the recorder, and what it keeps for every library."""
     trial, streams, output, files = process.trial, process.streams(), process.output(), process.files()
     calls = recorder.start(trial, streams, process.native_error)
     streams.install()
     if trial.is_child:
-        # Forked before there was a recorder: nothing is recorded here.
+        # It was forked before there was a recorder: nothing is recorded here.
         calls.forked()
         return calls
     calls.state_providers.append(("streams", streams))
@@ -101,7 +101,7 @@ def begin(process):
 
 
 def _watch_outside(process, calls):
-    """What the script does to the world outside, and learns of it, while it trains."""
+    """Watches what the script changes outside of it, and what it reads from there, while it trains."""
     from py_hooks.advice import commands, observations
 
     journal = commands.attach(process.trial, calls)
@@ -122,7 +122,7 @@ def _begin_output(trial, output, replaying):
 
 
 def _tell_repeated_end(trial, output):
-    """A script that ends by the exception of the start before does not do so without a word."""
+    """Reports a script that ends by the same exception as the start before it, which would otherwise print nothing."""
     error = getattr(sys, "last_value", None)
     if error is not None and output.only_repeats("stderr"):
         place = os.path.join(trial.directory, "stderr.log")

@@ -1,14 +1,14 @@
-"""What code of ours has the libraries do on its own account warns of nothing.
+"""Suppresses warnings from calls that pedl-run makes for itself.
 
-It looks at models, optimizers and arrays, and imports parts of libraries, where python would not. A warning of that is none of
-the script's: it must not be shown, and with `warnings.simplefilter("error")` it must not be raised. What the script calls, and
-what a library does on its behalf, is never called within this: it warns as under python.
+pedl-run looks at models, optimizers and arrays, and imports parts of libraries, when python would not. A warning from that is
+not the script's: it must not be shown, and with `warnings.simplefilter("error")` it must not be raised. Calls of the script,
+and of a library on its behalf, are never made within `own_account`: they warn as under python.
 
-A filter is put in front of the script's own ones, and taken away again. It counts in the thread that looks, and in no other:
-`warnings.catch_warnings` would swap the list for all threads, and drop the warnings, and the filters, that others give
-meanwhile. Nor does what was given once become new (`warnings._filters_mutated`), as it does behind `catch_warnings`. The list
-changes between two steps of python: who goes through it, in C, does not see half of it. If another thread ends a
-`catch_warnings` meanwhile, `warnings.filters` is another list: then the rest of the look goes by the script's filters.
+A filter is put in front of the script's filters, and removed afterwards. It matches only in the thread that looks.
+`warnings.catch_warnings` would swap the list for all threads, and drop the warnings and filters that other threads add
+meanwhile. Nor does this make warnings new that were given once (`warnings._filters_mutated`), as `catch_warnings` does. The
+list changes between two steps of python, so C code that iterates over it never sees a partial change. If another thread ends
+a `catch_warnings` meanwhile, `warnings.filters` is another list: then the script's filters apply to the rest of the look.
 
 Source: CPython 3.7 to 3.13, Python/_warnings.c, `get_filter` and `check_matched`; an ignored warning is noted nowhere.
 """
@@ -17,9 +17,9 @@ import sys
 
 
 class _Looking(_thread._local):
-    """Stands in the place of a filter's pattern. It has another `match` in each thread, and none is a function of Python."""
+    """Replaces the pattern of a filter. It has a different `match` in each thread, and none is a function of Python."""
 
-    # No warning's text is equal to it.
+    # No text of a warning is equal to it.
     match = "\0".__eq__
 
 
@@ -36,7 +36,7 @@ class _OwnAccount:
     def __enter__(self):
         held = _LOOKING.__dict__
         if "match" in held:
-            # Within another one.
+            # Nested in another one.
             self._filters = None
             return
         self._filters = _filters()
@@ -68,23 +68,23 @@ class _ScriptsAccount:
 
 
 def own_account():
-    """What this thread calls in a `with` of this warns of nothing."""
+    """A context manager: what this thread calls in it gives no warnings."""
     return _OwnAccount()
 
 
 def scripts_account():
-    """Within `own_account`: the filters of the script count again, in a `with`."""
+    """A context manager within `own_account`: the filters of the script apply again."""
     return _ScriptsAccount()
 
 
 def is_ours(entry):
-    """Whether an entry of `warnings.filters` is the one of a look that is made now."""
+    """Whether an entry of `warnings.filters` is the filter of this module."""
     return entry is _FILTER
 
 
 def on_own_account(function):
-    """A function of ours that calls nothing on behalf of the script."""
-    # Not at the head: the boot has no need of it.
+    """Wraps one of our functions that calls nothing on behalf of the script."""
+    # Not imported at the top: the boot does not need it.
     import functools
 
     @functools.wraps(function)
@@ -96,7 +96,7 @@ def on_own_account(function):
 
 
 def _filters():
-    """The filters that count now. Without `warnings`, which is not imported for this, they are those of its part in C."""
+    """The active filters. Without `warnings`, which is not imported for this, they are those of its C part."""
     module = sys.modules.get("warnings")
     filters = getattr(module, "filters", None)
     if isinstance(filters, list):

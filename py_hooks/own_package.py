@@ -1,8 +1,8 @@
-"""The package `pedl` of this library, where another program of the same name is installed.
+"""Finds the package `pedl` of this library, even if another program of the same name is installed.
 
-Our library stands behind everything else in `sys.path`, so that no name of it takes the place of one of the script's.
-What is installed as `pedl` from the package index is another program, and a script that imports `pedl` under pedl-run
-means ours. A module of this name that belongs to the script stays what it is.
+Our library comes after everything else in `sys.path`, so that none of its names hides a name of the script.
+The package `pedl` in the package index is another program, but a script that imports `pedl` under pedl-run
+means ours. A module of this name that belongs to the script is not replaced.
 """
 import os
 import sys
@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# Folders of what was installed.
+# Folders of installed packages.
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -21,7 +21,7 @@ class _Finder:
         self._name = name
 
     def find_spec(self, name, path=None, target=None):
-        """The import system's question."""
+        """Called by the import system."""
         return PathFinder.find_spec(name, [_LIBRARY]) if name == self._name else None
 
 
@@ -29,8 +29,8 @@ def prefer(name, log):
     """Has a package found here, if another program of this name is installed.
 
     Args:
-        name: the package, which is about to be looked for.
-        log: says a line.
+        name: the package, which is about to be imported.
+        log: prints a line.
     """
     place = _first_place(name)
     if place is not None and os.path.basename(place) in _INSTALLED and not _is_ours(os.path.join(place, name)):
@@ -39,7 +39,7 @@ def prefer(name, log):
 
 
 def _first_place(name):
-    """The entry of `sys.path` where a package would be found; None where that is none before our library."""
+    """The entry of `sys.path` where a package would be found; None if there is none before our library."""
     for entry in sys.path:
         place = os.path.abspath(entry or os.getcwd())
         if place == _LIBRARY:
@@ -50,5 +50,5 @@ def _first_place(name):
 
 
 def _is_ours(folder):
-    """Whether a package is what a wheel of pedl-run installs."""
+    """Whether a package is the one that a wheel of pedl-run installs."""
     return os.path.exists(os.path.join(folder, "_context.py"))

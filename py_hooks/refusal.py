@@ -2,7 +2,7 @@
 
 
 class Refusal(Exception):
-    """A run that cannot go on: one message, one hint, one exit code of the host, and no traceback.
+    """An error that ends the run: one message, one hint, one exit code of the host, and no traceback.
 
     Args:
         message: what failed with the value received, then, indented, what was expected and what was done.

@@ -1,8 +1,8 @@
 """WHICH libraries are intercepted, in which versions. One row for each generation; no code.
 
-A row: library, first version, last version (`on`: not closed yet), module of the generation below `py_hooks`.
-A library is a distribution, and the module that is imported to learn the version has its name. One with a dot in its
-name is a part of the distribution before the dot: it has that version, and is intercepted together with it.
+A row: library, first version, last version (`on`: still open), module of the generation below `py_hooks`.
+A library is a distribution, and the module that is imported to learn the version has its name. A library with a dot in
+its name is a part of the distribution before the dot: it has that version, and is intercepted together with it.
 """
 
 GENERATIONS = (

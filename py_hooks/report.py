@@ -1,12 +1,12 @@
-"""What is intercepted, for people: run by the host in an interpreter of its own, never in a trial process.
+"""Reports what is intercepted: the host runs it in a separate interpreter, never in a trial process.
 
     hooks [LIBRARY [VERSION [NAME]]]    the interceptions of a library
-    check [LIBRARY]                     whether each of them is there, in the versions that are installed
-    doctor                              the frameworks that are installed here, and what becomes of each
-    export ARGUMENTS                    a checkpoint is made what the framework reads by itself (`py_hooks/export.py`)
+    check [LIBRARY]                     whether the target of each exists in the installed versions
+    doctor                              the frameworks that are installed here, and whether each is intercepted
+    export ARGUMENTS                    converts a checkpoint to a format of the framework (`py_hooks/export.py`)
 
-Exit codes are those of the host: 0, 64 for a name that nobody knows, 69 where an interception is missing, or a library
-cannot be intercepted at all.
+Exit codes are those of the host: 0, 64 for an unknown name, 69 if an interception is missing, or a library cannot be
+intercepted at all.
 """
 import importlib
 import importlib.util
@@ -24,7 +24,7 @@ _NOT_INTERCEPTED = ("torch", "flax", "mxnet")
 
 def main(arguments):
     """Prints what is asked for. Returns the exit code."""
-    # A reader that has enough (`pedl hooks keras | head`) ends this quietly.
+    # If the reader closes the pipe (`pedl hooks keras | head`), this ends quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     verb, words = arguments[0], arguments[1:]
     return {"hooks": _hooks, "check": _check, "doctor": _doctor, "export": _export}[verb](*words)
@@ -89,7 +89,7 @@ def _print_rows(library, found, name, rows):
 
 
 def _lines(module, name):
-    """A line for each row of a generation that is named so: target, row, advice, why."""
+    """A line for each row of a generation with this name: target, row, advice, why."""
     source = importlib.import_module("py_hooks." + module)
     files = [(file, inspect.getsource(file).splitlines()) for file in _files_of_rows(source)]
     rows = [("", patch) for patch in source.GENERATION.patches]
@@ -105,13 +105,13 @@ def _lines(module, name):
 
 
 def _files_of_rows(module):
-    """A generation, and the modules it takes rows from, which several share."""
+    """A generation, and the modules from which it takes rows that several generations share."""
     shared = [value for value in vars(module).values() if inspect.ismodule(value) and ".rows_of_" in value.__name__]
     return [module] + [file for one in shared for file in _files_of_rows(one)]
 
 
 def _row_place(files, row):
-    """Where a row stands: in the first of these files, which is that of its generation, or in a shared one."""
+    """The place of a row: in the first of these files, which is that of its generation, or in a shared one."""
     for file, text in files:
         number = _row_number(file, text, row)
         if number:
@@ -122,7 +122,7 @@ def _row_place(files, row):
 def _row_number(file, text, row):
     constants = [(name, value) for name, value in vars(file).items() if isinstance(value, str)]
     attributes = list(_spellings(row.attribute, constants))
-    # Where there are several, the one that names the module too, or the advice.
+    # If several lines match, the one that also names the module or the advice is best.
     names = [*_spellings(row.module, constants), f".{row.advice.__name__},"]
     rows = [
         (-sum(name in line for name in names), number)
@@ -133,7 +133,7 @@ def _row_number(file, text, row):
 
 
 def _spellings(name, constants):
-    """How a table may spell a name: as it is, by a constant (a shared table leaves out the package), or by one and more."""
+    """How a table may spell a name: in full, as a constant (a shared table omits the package), or as a constant plus text."""
     yield f'"{name}"'
     for constant, value in constants:
         if f".{name}".endswith(f".{value}"):
@@ -165,23 +165,23 @@ def _check(library=None):
         if found is not None:
             code = max(code, _print_check(name, *found))
         elif library is not None or _is_there(_distribution(name)):
-            # What was asked for, or is there, cannot be intercepted.
+            # The library was asked for, or is installed, and cannot be intercepted.
             code = 69
     return code
 
 
 def _distribution(library):
-    """The distribution in which a library comes: itself, but for parts of another one."""
+    """The distribution of a library: the library itself, except for a part of another one."""
     return library.partition(".")[0]
 
 
 def _is_there(distribution):
-    # TensorFlow 1.14 takes its own specification away when it is imported.
+    # TensorFlow 1.14 removes its module specification when it is imported.
     return distribution in sys.modules or importlib.util.find_spec(distribution) is not None
 
 
 def _is_no_part(name):
-    """Whether a library is no part of its own in the version of the distribution that is installed, or that is not."""
+    """Whether a library is not a separate part in the installed version of the distribution, or is not installed."""
     if name == _distribution(name):
         return False
     if not _is_there(_distribution(name)):
@@ -223,7 +223,7 @@ def _doctor():
 
 
 def _installed(name):
-    """A library with its generation and backend; None, and a line, where there is nothing to intercept."""
+    """A library with its generation and backend; prints a line and returns None if there is nothing to intercept."""
     if not _is_there(_distribution(name)):
         print(f"{name:<16} not installed")
         return None
@@ -249,7 +249,7 @@ def _installed(name):
 
 
 def _causes(name):
-    """What is known here, before any training, that keeps a run from being exact."""
+    """Reasons, known before any training, why a run is not exact."""
     if name == "tensorflow":
         tensorflow = sys.modules[name]
         if tensorflow.__version__.startswith("1."):

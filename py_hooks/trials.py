@@ -1,4 +1,4 @@
-"""What the loops of trial classes (`shims/pedl/_trials`) go by: the recorder of this process."""
+"""Connects the loops of trial classes (`shims/pedl/_trials`) to the recorder of this process."""
 import contextlib
 import os
 
@@ -14,16 +14,16 @@ class Host:
 
     Args:
         process: what `boot` knows of this process.
-        name: of the trial class.
+        name: name of the trial class.
     """
 
-    # What a `fit` is told to train is extended, or cut, to the plan.
+    # The number of batches that a `fit` is to train is extended, or cut, to the plan.
     bounds_fits = True
 
     def __init__(self, process, name):
         self._process = process
         self._name = name
-        # By which training calls are recorded.
+        # The name under which training calls are recorded.
         self._training = process.trial.intern(f"{name}.train")
         self._has_ended = False
         self._recorder = None
@@ -31,33 +31,33 @@ class Host:
     @property
     def _calls(self):
         if self._recorder is None:
-            # It is made with the first framework; a trial of torch alone makes it here.
+            # The first framework makes it; a trial of torch alone makes it here.
             self._recorder = recorder.CALLS or libraries.begin(self._process)
         return self._recorder
 
     @property
     def seed(self):
-        """That of the trial."""
+        """The seed of the trial."""
         return self._process.trial.seed
 
     @property
     def work_directory(self):
-        """Where the framework may write on the trial's behalf: a path below the trial directory, from where it runs."""
+        """A folder in which the framework may write for the trial: a relative path below the trial directory."""
         return os.path.join(os.path.relpath(self._process.trial.directory), "work")
 
     @property
     def directory(self):
-        """Of the trial."""
+        """The trial directory."""
         return self._process.trial.directory
 
     @property
     def batches(self):
-        """How many were trained so far."""
+        """How many batches were trained so far."""
         return self._calls.batches
 
     @property
     def batches_left(self):
-        """How many batches the plan still has; None where there is no plan."""
+        """How many batches the plan still has; None if there is no plan."""
         return self._process.trial.batches_left
 
     @property
@@ -72,26 +72,26 @@ class Host:
         self._process.stop(error)
 
     def say(self, text):
-        """Tells the user something."""
+        """Prints a line for the user."""
         self._process.trial.log(text)
 
     def described(self):
-        """Texts about the definition, by what they are about."""
+        """Texts that describe the definition, by what they describe."""
         return entries.describe_sources()
 
     def begin(self, causes=()):
-        """The loop begins, which may have causes for not being resumed exactly."""
+        """The loop begins. It may have causes why it cannot be resumed exactly."""
         entries.announce(self._calls, list(causes))
         entries.compare(self._calls, self._name, entries.describe_sources())
-        # What was trained while the model was built, and is gone, is none of the loop's.
+        # Variables that were trained while the model was built, and no longer exist, do not concern the loop.
         self._lost()
 
     def begin_in(self, session, causes=()):
-        """The loop begins, which trains in a session of TensorFlow, or in others that are configured like it.
+        """The loop begins. It trains in a session of TensorFlow, or in others that are configured like it.
 
         Args:
-            session: of TensorFlow.
-            causes: what else cannot be resumed exactly.
+            session: a session of TensorFlow.
+            causes: other causes why the loop cannot be resumed exactly.
         """
         from py_hooks.tensorflow import sessions
 
@@ -99,7 +99,7 @@ class Host:
 
     @contextlib.contextmanager
     def loop(self):
-        """Within it the calls of a loop are known by the trial class that it trains."""
+        """Within it, the calls of a loop are recorded under the name of the trial class."""
         self._calls.entries.append(self._process.trial.intern(self._name))
         try:
             yield
@@ -107,11 +107,11 @@ class Host:
             self._calls.entries.pop()
 
     def name_metrics_of_runs(self, graph, names):
-        """The trial trains by runs of a session. Its metrics, and its validations, are told as its own.
+        """The trial trains by runs of a session. Its metrics and validations are reported as those of the trial.
 
         Args:
-            graph: of TensorFlow.
-            names: those of metrics by the names of the tensors that runs fetch.
+            graph: a graph of TensorFlow.
+            names: names of metrics by the names of the tensors that runs fetch.
         """
         from py_hooks.tensorflow import graphs, session_loops
 
@@ -119,7 +119,7 @@ class Host:
         session_loops.EVALUATION.is_told = False
 
     def keep_graph(self, graph, record, is_training, outputs):
-        """The graph of the trial belongs to checkpoints, for exports. What the arguments are: `served_graphs.GraphState`."""
+        """Checkpoints keep the graph of the trial, for exports. The arguments are those of `served_graphs.GraphState`."""
         from py_hooks.tensorflow import served_graphs
 
         state = served_graphs.GraphState(graph, record, is_training, outputs)
@@ -127,47 +127,47 @@ class Host:
         self._calls.state_providers.append(("models", served_graphs.GraphModel(self._name, state.variables)))
 
     def fix_dataflow_seed(self):
-        """DataFlows of tensorpack are about to be made, whose random numbers are the trial's."""
+        """Called before DataFlows of tensorpack are made: their random numbers come from the trial's seed."""
         from py_hooks.tensorflow import dataflows
 
         dataflows.fix_seed(self.seed)
 
     def causes_of_dataflows(self, flows):
-        """What in DataFlows cannot be repeated: causes for `begin_in`."""
+        """What cannot be repeated in DataFlows: causes for `begin_in`."""
         from py_hooks.tensorflow import dataflows
 
         return dataflows.causes_of(flows)
 
     def dataflow(self, flow, is_cut=False):
-        """Batches are to be taken from a DataFlow. What the arguments are: `py_hooks.tensorflow.dataflows.Source`."""
+        """Batches of a DataFlow. The arguments are those of `py_hooks.tensorflow.dataflows.Source`."""
         from py_hooks.tensorflow import dataflows
 
         return dataflows.Source(self._calls, flow, is_cut)
 
     def feeds_vary(self, graph):
-        """What the runs of a graph are given in a replay is not what they were given: it is not compared."""
+        """Runs of a graph may get other feeds in a replay than they got before: feeds are not compared."""
         from py_hooks.tensorflow import graphs
 
         graphs.of(graph).feeds_vary = True
 
     def saved_by(self, save):
-        """How one step without the host saves what was trained (`pedl._trials.local`). Checkpoints of the recorder need none."""
+        """Sets how one step without the host saves the model (`pedl._trials.local`). The recorder's checkpoints need none."""
 
     def heed_signal(self):
-        """A run that trains nothing was made: a signal that asks for the end acts here."""
+        """Called after a run that trains nothing: a signal that asks for the end acts here."""
         self._calls.called()
 
     def watch_validations(self, begins, ended):
-        """Has the plan's validations of a fit told.
+        """Has the plan's validations of a fit reported.
 
         Args:
             begins: called before each.
-            ended: called after each, with pairs of names and values; returns them by the names that the trial has given.
+            ended: called after each, with pairs of names and values; returns them by the names that the trial gave.
         """
         self._calls.at_validation.append((begins, ended))
 
     def validate_on(self, data):
-        """Has the plan's validations of a fit made on data that the fit has not got."""
+        """Runs the plan's validations of a fit on data that the fit did not get."""
         self._calls.validation_data = data
 
     def keep_batches(self):
@@ -176,11 +176,11 @@ class Host:
 
     @property
     def of_step(self):
-        """The metrics of each batch of the step that ended last, by the framework's names; None if nothing knows them."""
+        """The metrics of each batch of the step that ended last, by the framework's names; None if they are not known."""
         return self._calls.of_step
 
     def train(self, live, skip):
-        """Trains a batch: makes `live(number)`, or `skip()` where it was made before. Returns what `live` returned."""
+        """Trains a batch: calls `live(number)`, or `skip()` if it was trained before. Returns what `live` returned."""
         calls = self._recorder or self._calls
         if calls.replaying:
             skip()
@@ -198,7 +198,7 @@ class Host:
         return value
 
     def validate(self, live):
-        """Validates: a dict of metrics."""
+        """Validates the model; returns a dict of metrics."""
         return self._calls.call(recorder.TEST, self._process.trial.intern(f"{self._name}.validate"), live)
 
     def validated(self, scalars):
@@ -206,20 +206,20 @@ class Host:
         self._calls.validated(scalars)
 
     def of_torch(self, ranks=None):
-        """What the loops of PyTorch need besides: `py_hooks.torch.trials.Training`.
+        """What else the loops of PyTorch need: `py_hooks.torch.trials.Training`.
 
         Args:
-            ranks: what the context of the trial tells of several processes that train one model.
+            ranks: what the context of the trial says of several processes that train one model.
         """
         from py_hooks.torch.trials import Training
 
         return Training(self._calls, ranks)
 
     def of_tensorflow(self, ranks):
-        """The ranks that train a model of `tf.keras`: those of `py_hooks.tensorflow.ranks`.
+        """The ranks that train a model of `tf.keras`, of `py_hooks.tensorflow.ranks`.
 
         Args:
-            ranks: what the context of the trial tells of several processes that train one model; None for one.
+            ranks: what the context of the trial says of several processes that train one model; None for one process.
         """
         from py_hooks.tensorflow.ranks import One, Ranks
 
@@ -234,7 +234,7 @@ class Host:
 
     @contextlib.contextmanager
     def untracked(self):
-        """Within it nothing is of the trial's making: its files stay at a restart, and it may be left out of one."""
+        """Within it, nothing counts as made by the trial: its files stay at a restart, and a restart may omit it."""
         calls = self._calls
         calls.in_composite, before = True, calls.in_composite
         try:
@@ -244,11 +244,11 @@ class Host:
             calls.in_composite = before
 
     def export_with_checkpoints(self, folders, export):
-        """Has folders written anew for each checkpoint, and belong to it.
+        """Has folders written anew for each checkpoint, as parts of it.
 
         Args:
             folders: their paths.
-            export: writes them. A replay does not call it, so it changes nothing that the training goes by.
+            export: writes them. A replay does not call it, so it must not change what the training depends on.
         """
         from py_hooks.tensorflow import sessions
 
@@ -269,15 +269,15 @@ class Host:
     def finish(self):
         """The last batch was trained: takes a checkpoint of the end.
 
-        Called again, it takes none. A loop calls it while what was trained is still there.
+        Called again, it takes none. A loop calls it while the trained model still exists.
         """
         calls = self._calls
         if calls.begun and not self._has_ended:
             was_saved = calls.replaying
             if not was_saved:
                 self._check_nothing_is_lost()
-            # A call of its own, behind what the user's callbacks did after the last validation. Nor is it enough that there
-            # is a checkpoint of the last batch: what it holds would depend on when it was taken.
+            # A separate call, after what the user's callbacks did after the last validation. A checkpoint of the last batch
+            # is not enough, because what it holds would depend on when it was taken.
             calls.checked(recorder.COMPOSITE, self._process.trial.intern("end"), 0)
             if not was_saved:
                 calls.save(is_wanted=True)
@@ -289,11 +289,11 @@ class Host:
         return [name for find in self._calls.lost for name in find()]
 
     def _check_nothing_is_lost(self):
-        """A checkpoint that lacks what was trained must not take the place of one that has it."""
+        """Checks that a checkpoint that lacks trained variables does not replace one that has them."""
         lost = self._lost()
         if not lost:
             return
-        # One that is being written is kept too.
+        # A checkpoint that is being written is kept too.
         self._calls.guarded(self._calls.trial.wait_saved)
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         self.refuse(

@@ -1,1 +1,1 @@
-"""What is done at an interception. Knows no version, and no framework unless it is handed one."""
+"""The advice that runs at an interception. It knows no version, and no framework unless it is passed one."""

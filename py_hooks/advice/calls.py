@@ -1,7 +1,7 @@
 """Recorded calls: made and written down the first time, answered from `calls.log` in a replay.
 
-After a crash the script runs again from its first line. Its own code really runs; the calls that go through this
-module are answered from the log until the call in which the checkpoint was taken. There the saved state is put in,
+After a crash the script runs again from its first line. The code of the script really runs; the calls that this module
+intercepts are answered from the log, up to the call in which the checkpoint was taken. There the saved state is restored,
 and from then on every call is made.
 
 Invariants
@@ -9,15 +9,15 @@ Invariants
 - Only the main thread's calls are recorded, and only outermost ones: what a recorded call does inside (`depth` > 0)
   belongs to it.
 - A record is only needed up to a checkpoint. So what a call returned is kept as it is (on its device, unconverted)
-  and is converted and appended at the next boundary, in one go. Not what a call for one batch returned to the script,
-  which may change it: that is converted at once (`record_batch`).
+  and is converted and appended at the next boundary, in one go. The result of a call for one batch is converted at once
+  (`record_batch`), because the script may change it.
 - Nothing is answered by guess. A call that differs from its record in kind, identity, place in the script, random
-  numbers drawn or arguments ends the process with exit code 76 and both sides.
+  numbers drawn or arguments ends the process with exit code 76 and a message that shows both sides.
 - A call that traced (ran the user's Python in it) runs again in a replay, because tracing creates variables and
-  draws seeds; its result is thrown away, unless nothing was skipped before it: then it must equal the record.
+  draws seeds. Its result is discarded. If nothing was skipped before the call, its result must equal the record.
 - A signal that asks for the end of the run (`src/native/preemption.rs`) acts after a recorded call, once a checkpoint
-  of that moment is written. What a handler of the script's own does is in no record: from then on no checkpoint is
-  taken, and a start continues from the one before it.
+  of that moment is written. No record contains what a signal handler of the script does: from then on no checkpoint is
+  taken, and a start continues from the checkpoint before it.
 """
 import contextlib
 import errno
@@ -34,30 +34,30 @@ from py_hooks.refusal import Refusal
 
 TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
 
-# Bits of what the trial says is due.
+# Bits of what the trial reports as due.
 STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED, VALIDATION_DUE, IS_LAST, SIGNAL = 1, 2, 4, 8, 16, 32, 64
 CHECKPOINT_WANTED = 128
 PLANNED = VALIDATION_DUE | IS_LAST
 
-# Lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of the batch, where the
-# script itself passed one.
+# Lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of the batch, if the script
+# itself passed one.
 TRACED = 1
 
-# Calls that may wait for their conversion. A wait keeps their results alive (on the device); a step boundary or a
+# Calls that may wait for their conversion. While they wait, their results stay alive (on the device). A step boundary or a
 # checkpoint usually comes first.
 MAX_PENDING_CALLS = 1000
 
-# Instructions whose line is known. To find the line of one takes the longer the further below it stands.
+# Instructions whose line is known. Finding the line of an instruction takes longer, the further down in its code it is.
 MAX_KNOWN_SITES = 10000
 
 
-# What a process ends with whose replay differs from the record.
+# The exit code of a process whose replay differs from the record.
 _DIVERGED = 76
 
-# How often is looked whether a checkpoint is written, while a handler of the script's own may want to run.
+# How often to check whether a checkpoint is written, while a signal handler of the script may want to run.
 _LOOK_SECONDS = 0.005
 
-# What a process ends with that could not write, or read, in the middle of its training.
+# The exit code of a process that could not write, or read, in the middle of its training.
 STORAGE_FAILED = 201
 
 _KEPT = "\n  the run was stopped; every checkpoint that was committed is kept"
@@ -72,7 +72,7 @@ class _Unrecorded:
         self._calls = calls
 
     def __enter__(self):
-        # Of other threads nothing is recorded, and what they do must not hide what the main thread does meanwhile.
+        # Nothing that other threads do is recorded, and it must not hide what the main thread does meanwhile.
         self._depth = int(self._calls.on_main_thread())
         self._calls.depth += self._depth
 
@@ -84,38 +84,38 @@ class Calls:
     """The recorder of one process. `CALLS` below is the only one.
 
     Attributes:
-        depth: greater than 0 while a recorded call runs, or a part of the framework that is not the script's doing.
-        is_child: this process was forked from the one that trains.
-        is_aside: a bug of ours was met, and nothing is recorded any more.
-        in_composite: a call runs that a replay does not make again; what it creates has no counterpart there.
-        replaying: calls are answered from the log.
-        epoch: of the running fit, from 0; None outside of one.
+        depth: greater than 0 while a recorded call runs, or a part of the framework that the script did not call.
+        is_child: whether this process was forked from the one that trains.
+        is_aside: whether one of our bugs was met, so that nothing is recorded any more.
+        in_composite: whether a call is running that a replay does not make again; what it creates has no counterpart there.
+        replaying: whether calls are answered from the log.
+        epoch: the epoch of the running fit, from 0; None outside of a fit.
         batches: training calls so far, made or answered.
         traces: how often something was built, ever: a layer's Python ran, or an op was made. The difference over a call
-            tells whether it traced.
-        cleaned: how often a variable was written by Python, and so left the stale ones: whoever marked some before has
-            to mark them again.
+            shows whether it traced.
+        cleaned: how often Python wrote a variable, which then is not stale any more: whoever marked stale variables before
+            has to mark them again.
         streams: the random streams of this process.
-        arguments: checksum of the batch that the running entry was given; 0 where it was given none.
+        arguments: checksum of the batch that the running entry received; 0 if it received none.
         entries: sites of the script's calls into the framework that are under way, innermost last.
         main_thread: identity of the thread whose calls are recorded.
-        stand_ins: identities of threads in which a framework traces what the main thread has it trace, and waits for.
-        validation_due: the model is to be validated before the next batch.
-        at_due: called first where something is due after a call that was made: before callbacks of a step, the handler of a
+        stand_ins: identities of threads in which a framework traces for the main thread, which waits for them.
+        validation_due: whether the model is to be validated before the next batch.
+        at_due: called first if something is due after a call that was made: before callbacks of a step, the handler of a
             signal, a checkpoint.
         at_save: called before each checkpoint, to make files that belong to it.
         at_step_end: called when a step has ended, before that is written into the journal.
-        at_last: called after each batch that the plan has no more room behind.
-        validation_data: what a trial class validates on, if this Keras would validate at the end of each epoch had it known.
-        at_validation: pairs of what is called before a validation of the plan's, and after it with its metrics, which it
-            returns by the names that they are told by.
-        lost: functions that return the names of variables that were trained and that a checkpoint would lack, each name once.
-        agreement: with the other ranks that train the same model (`advice/ranks.py`); None where there is one process.
-        own_values: knows what batches have of metrics of which they report running values; None: nothing does.
-        of_step: the metrics of each training call of the step that ended last, where that is kept: a list of dicts.
-        keeps_batches: it is kept.
-        steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None where it has none.
-        in_step_callback: one of them runs.
+        at_last: called after each batch behind which the plan has no more batches.
+        validation_data: the validation data of a trial class, if this Keras would validate on it at the end of each epoch.
+        at_validation: pairs of functions. The first is called before a validation of the plan. The second is called after it
+            with its metrics, and returns them by the names under which they are reported.
+        lost: functions that return the names of trained variables that a checkpoint would not contain, each name once.
+        agreement: with the other ranks that train the same model (`advice/ranks.py`); None if there is one process.
+        own_values: knows the values of single batches for metrics that are reported as running values; None if nothing does.
+        of_step: the metrics of each training call of the step that ended last, if they are kept: a list of dicts.
+        keeps_batches: whether `of_step` is kept.
+        steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None if the script has none.
+        in_step_callback: whether one of these callbacks is running.
         skipped: whether any call of this replay was answered without being made.
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
@@ -134,13 +134,13 @@ class Calls:
         self.epoch = None
         self.entries = []
         self.causes = []
-        # The causes that were told last, by one thread at a time; None: nothing was told as yet.
+        # The causes that were logged last, by one thread at a time; None if nothing was logged yet.
         self._told = None
         self._telling = threading.Lock()
-        # It is told once items of a data set were looked at.
+        # Whether exactness is logged as soon as items of a data set were examined.
         self._is_looking = False
         self._takes_checkpoints = True
-        # What a recorded call of the script's raised, and the script handled.
+        # The exception that a recorded call of the script raised, and that the script handled.
         self._raised = None
         self.streams = streams
         self.arguments = 0
@@ -165,7 +165,7 @@ class Calls:
         self.keeps_batches = False
         self.steps = None
         self.in_step_callback = False
-        # What ends the process with a message; anything else is the user's own exception, and passes.
+        # Exceptions that end the process with a message. Any other is the user's, and is not caught.
         self._ours = (native_error, Refusal)
         self._pending = []
         self._kept = {}
@@ -178,16 +178,16 @@ class Calls:
     # -- the beginning -----------------------------------------------------------------------------------------
 
     def on_main_thread(self):
-        """Whether the caller is in the thread whose calls are recorded, or in one that stands in for it."""
+        """Whether the caller is in the thread whose calls are recorded, or in one that acts for it."""
         thread = threading.get_ident()
         return thread == self.main_thread or thread in self.stand_ins
 
     def recordable(self):
-        """Whether a call made now is one for the log: outermost, in the main thread."""
+        """Whether a call made now belongs in the log: it is outermost, and in the main thread."""
         return not self.depth and threading.get_ident() == self.main_thread
 
     def is_outside(self):
-        """Whether the caller is outside of recorded calls: the main thread between them, or a thread that the script has started.
+        """Whether the caller is outside of recorded calls: the main thread between them, or a thread that the script started.
 
         A thread that a library has started in C++ belongs to the call for which the library needs it.
         """
@@ -198,9 +198,10 @@ class Calls:
         return not isinstance(threading.current_thread(), threading._DummyThread)
 
     def read_in_thread(self):
-        """Another thread reads a variable that training changes: a cause, unless it belongs to a library.
+        """Another thread reads a variable that training changes: this is a cause, unless the thread belongs to a library.
 
-        A library starts threads with functions of its own, the script with its own, or with those that are intercepted.
+        A library starts a thread with one of its functions. The script starts it with one of its functions, or with an
+        intercepted one.
         """
         frame, first = sys._getframe(1), ""
         while frame is not None:
@@ -211,11 +212,11 @@ class Calls:
             self.refuse_exactness(causes.READ_IN_A_THREAD())
 
     def unrecorded(self):
-        """`with calls.unrecorded()`: what this thread does is not the script's doing, and is not recorded."""
+        """`with calls.unrecorded()`: the script does not ask for what this thread does, and it is not recorded."""
         return _Unrecorded(self)
 
     def begin(self, facts):
-        """The first intercepted call: opens the trial directory, and turns to replay where a checkpoint is there."""
+        """The first intercepted call: opens the trial directory, and starts a replay if a checkpoint exists."""
         self.begun = True
         try:
             self.trial.begin(facts)
@@ -243,7 +244,7 @@ class Calls:
 
         Args:
             cause: one of `py_hooks/causes.py`, with its values.
-            is_told: whether it is said now; else the caller says it, with `tell_exactness`.
+            is_told: whether it is logged now; otherwise the caller logs it, with `tell_exactness`.
         """
         if cause in self.causes:
             return
@@ -263,7 +264,7 @@ class Calls:
 
     @property
     def takes_checkpoints(self):
-        """Whether checkpoints are taken: nothing was met that none of them could hold."""
+        """Whether checkpoints are taken: so far a checkpoint can hold everything."""
         return self._takes_checkpoints
 
     def _keep_nothing(self):
@@ -272,7 +273,7 @@ class Calls:
         self.trial.keep_nothing()
 
     def tell_exactness(self):
-        """Says whether the run can be resumed exactly, and notes it in the journal, unless that was told last."""
+        """Logs whether the run can be resumed exactly, and notes it in the journal, unless the same was logged last."""
         with self._telling:
             texts = [str(cause) for cause in self.causes]
             if texts == self._told:
@@ -283,19 +284,19 @@ class Calls:
             self.trial.event(json.dumps(dict(members, event="exactness")))
 
     def tell_when_looked(self):
-        """As `tell_exactness`, once `looked` says that data was looked at."""
+        """As `tell_exactness`, as soon as `looked` reports that data was examined."""
         self._is_looking = True
 
     def looked(self):
-        """Items of a data set were looked at, or an entry of the script's is over: says what waits to be told."""
+        """Items of a data set were examined, or an entry of the script has ended: logs what waits for that."""
         if self._is_looking:
             self._is_looking = False
             self.tell_exactness()
 
     def stand_aside(self):
-        """In a forked child, and in a worker server, nothing is recorded: every call passes through."""
+        """In a forked child, and in a worker server, nothing is recorded: every call is only made."""
         self.depth += 1 << 20
-        # Another thread of the parent may have held it.
+        # Another thread of the parent may have held the lock.
         self._telling = threading.Lock()
 
     def forked(self):
@@ -305,18 +306,18 @@ class Calls:
         self.stand_aside()
 
     def step_aside(self, text, at_stop):
-        """A bug of ours was met (`engine/guard.py`): nothing is recorded from here on, and every call passes through.
+        """One of our bugs was met (`engine/guard.py`): nothing is recorded from here on, and every call is only made.
 
         Args:
-            text: what was said of it.
-            at_stop: what is done where a process ends before its first call.
+            text: the message about the bug.
+            at_stop: what is done if a process ends before its first call.
         """
         self.depth += 1
         try:
             self._keep_nothing()
             self._pending = []
             if self.replaying or not self.begun:
-                # There is no replay: what was withdrawn and dropped for it comes back.
+                # There is no replay: what was withdrawn and dropped for it is put back.
                 _put_back(at_stop)
             if self.begun:
                 self._leave(text)
@@ -336,7 +337,7 @@ class Calls:
             self.trial.preempt(False)
 
     def _exactness_of(self, texts):
-        """The line that says whether the run can be resumed exactly, and if not, why and what it means."""
+        """The log line about whether the run can be resumed exactly; if not, with the reasons and the consequence."""
         if not texts:
             return "exact resume: yes"
         means = "checkpoints are taken all the same" if self._takes_checkpoints else "no checkpoints are taken"
@@ -349,13 +350,13 @@ class Calls:
         if self.entries:
             return self.entries[-1]
         frame = sys._getframe(1)
-        # The frames of a framework, of which there are several, without a call for each.
+        # Skips the frames of a framework, which are several, without a call for each.
         while frame.f_back is not None and places.KNOWN.get(frame.f_code.co_filename) is False:
             frame = frame.f_back
         return self.site_from(frame)
 
     def site_of(self, frame):
-        """The id of the line that a frame is in; None where that takes longer to tell: `site` does."""
+        """The id of the line that a frame is in; None if that takes longer to find: `site` finds it."""
         return None if self.entries else self.sites.get((id(frame.f_code), frame.f_lasti))
 
     def site_from(self, frame):
@@ -366,7 +367,7 @@ class Calls:
             return known
         user = places.user_frame(frame)
         if user is not None and user is not frame:
-            # That line is known the next time.
+            # The next time that line is known.
             return self.site_from(user)
         file, line = ("?", 0) if user is None else (user.f_code.co_filename, user.f_lineno)
         site = self.trial.intern(f"{places.display_path(file)}:{line}")
@@ -375,7 +376,7 @@ class Calls:
                 self.sites.clear()
                 del self._codes[:]
             self.sites[id(code), instruction] = site
-            # Kept, so that no other gets its id.
+            # Kept, so that no other code object gets its id.
             self._codes.append(code)
         return site
 
@@ -394,13 +395,13 @@ class Calls:
             self.append_pending()
 
     def refuse_in_callback(self):
-        """A callback of the script's steps makes a call that is to be recorded."""
+        """A step callback of the script makes a call that would have to be recorded: refuses it."""
         from py_hooks.advice import step_callbacks
 
         step_callbacks.refuse(self)
 
     def answer(self, kind, identity, arguments, tensor=None):
-        """The value that the same call returned the first time. Ends the process where the record differs."""
+        """The value that the same call returned the first time. Ends the process if the record differs."""
         self.skipped = True
         try:
             return self.trial.answer(kind, identity, self.site(), self.streams.draws, arguments, tensor)
@@ -408,29 +409,30 @@ class Calls:
             stop_with(self, error)
 
     def next_arguments(self):
-        """The arguments of the next record; 0 at the end of the log, where `answer` says what is wrong."""
+        """The arguments of the next record; 0 at the end of the log, where `answer` reports the error."""
         record = self.guarded(self.trial.peek)
         return record[2] if record is not None else 0
 
     def check(self, kind, identity, arguments, value):
-        """Consumes the record of a call that was made again, and whose value must be the recorded one."""
+        """Consumes the record of a call that was made again, and whose value must equal the recorded one."""
         try:
             self.trial.check(kind, identity, self.site(), self.streams.draws, arguments, value)
         except self._ours as error:
             stop_with(self, error)
 
     def answered(self):
-        """Ends the replay when the last call before the checkpoint was answered. True if this was it."""
+        """Ends the replay if the last call before the checkpoint was answered. Returns True if it was."""
         if self.trial.position < self.trial.resume_call:
             return False
         self.resume()
         return True
 
     def call(self, kind, identity, live, arguments=0, tensor=None, raises=()):
-        """A whole recorded call: `live()` is called, or in a replay its recorded value is returned.
+        """A whole recorded call: calls `live()`, or in a replay returns its recorded value.
 
-        Its value is converted at once: it may be an array that the next training call donates. Of one that raises there
-        is no record, so no checkpoint is taken behind it; but for what it `raises` in a replay too, by itself.
+        The value is converted at once: it may be an array that the next training call donates. If the call raises, it has
+        no record, so no checkpoint is taken after it. Exceptions of the types in `raises` do not count: in a replay the
+        call raises them too, by itself.
         """
         if self.in_step_callback:
             self.refuse_in_callback()
@@ -454,7 +456,7 @@ class Calls:
         return value
 
     def checked(self, kind, identity, arguments):
-        """Something that the script's own code did, in the replay too: its checksum is recorded, or compared."""
+        """Code of the script did something, which it does in a replay too: its checksum is recorded, or compared."""
         if self.in_step_callback:
             self.refuse_in_callback()
         if not self.replaying:
@@ -482,9 +484,9 @@ class Calls:
             self._refuse_longer_log()
 
     def settle(self):
-        """The script has ended: its last calls are appended, and its last checkpoint is waited for.
+        """The script has ended: appends its last calls, and waits for its last checkpoint.
 
-        What was trained is there, so that whatever fails now is no failure of the run any more.
+        The training is complete, so a failure in here is not a failure of the run.
         """
         if self.is_child or self.is_aside:
             return
@@ -499,7 +501,7 @@ class Calls:
         self.trial.settle()
 
     def note_kept(self, name, size):
-        """So many bytes of the log are for the value of this name."""
+        """Notes that `size` bytes of the log hold the value of this name."""
         self._kept[name] = self._kept.get(name, 0) + size
 
     def _refuse_longer_log(self):
@@ -518,7 +520,7 @@ class Calls:
         """A training call was recorded: counts its batches, and does what is due at this boundary.
 
         Args:
-            batches: how many the call took.
+            batches: how many batches the call took.
         """
         self.batches += batches
         due = self.trial.batch_done(monotonic())
@@ -531,23 +533,23 @@ class Calls:
             self._do(due)
 
     def _step_ended_inside(self, due):
-        """A batch of a call with several of them is counted: ends its step. What else is due waits for the others."""
+        """A batch of a call with several batches is counted: ends its step. Whatever else is due waits for the others."""
         if due & STEP_ENDED:
             self.append_pending()
             self._do(STEP_ENDED)
         return due & ~STEP_ENDED
 
     def record_batch(self, function, site, is_traced, values, named_values, result):
-        """A call on a batch that was made whole: `record`, the changes noted, and for a training call `trained`.
+        """A call on a batch was made: does `record`, notes the changes, and for a training call does `trained`.
 
-        Its result is converted at once, since it is the script's to change. The caller keeps `depth` above 0.
+        The result is converted at once, because the script may change it. The caller keeps `depth` above 0.
 
         Args:
             function: the compute function.
             site: the script's line.
             is_traced: whether the call built something.
-            values: the batch, as the call was given it.
-            named_values: the part of it that has names.
+            values: the batch, as the call received it.
+            named_values: the part of the batch that has names.
             result: what the call returned.
         """
         if function.cleaned != self.cleaned:
@@ -572,7 +574,7 @@ class Calls:
             self._do(due)
 
     def _record_other_batch(self, function, site, arguments, result):
-        """As `record_batch`, where something in the batch or in its result takes longer to record."""
+        """As `record_batch`, if something in the batch or in its result takes longer to record."""
         self.record(function.kind, function.identity, arguments, result, site)
         self.append_pending()
         if function.kind == TRAIN:
@@ -581,7 +583,7 @@ class Calls:
             self.called()
 
     def guarded(self, function, *args):
-        """What `function(*args)` of the trial returns. Ends the process for an error of ours."""
+        """What `function(*args)` of the trial returns. Ends the process if it raises one of our errors."""
         try:
             return function(*args)
         except self._ours as error:
@@ -607,21 +609,21 @@ class Calls:
             self._go_by_plan(due)
 
     def _step_ended(self):
-        """A step has ended, in a replay or not: tells who is told of steps."""
+        """A step has ended, in a replay or not: calls what follows the steps."""
         if self.keeps_batches:
             self.of_step = self._batches_of_step()
         if self.steps is not None:
             self.steps.step_ended()
 
     def keep_batches(self):
-        """Has the metrics of each training call kept, for `of_step`."""
+        """From here on the metrics of each training call are kept, for `of_step`."""
         self.keeps_batches = True
         self.trial.keep_batch_metrics()
         if self.own_values is not None:
             self.own_values.keep()
 
     def _batches_of_step(self):
-        """The metrics of each training call of the step: what is the batch's own, if it is known, else what was reported."""
+        """The metrics of each training call of the step: the value of the single batch if it is known, else what was reported."""
         reported = self.trial.take_batch_metrics()
         identity = self.trial.intern("metrics of the batches of a step")
         own = None
@@ -641,14 +643,14 @@ class Calls:
         if own is not None:
             numbers = iter(own.tolist())
             for values in batches:
-                # One that is NaN is as it was reported.
+                # If a number is NaN, the reported value is kept.
                 values.update((name, number) for name, number in zip(list(values), numbers) if number == number)
         return batches
 
     def called(self):
         """A call that trains nothing was made and recorded: heeds a signal that waits.
 
-        Not in what the script calls within a fit, where Keras 3 may hold the variables' values elsewhere.
+        A call that the script makes within a fit does not: there Keras 3 may hold the values of the variables elsewhere.
         """
         if self.trial.signal_calls and not self.replaying and len(self.entries) < 2 and self.agreement is None:
             self.heed_signal()
@@ -658,17 +660,17 @@ class Calls:
     def heed_signal(self):
         """A signal waits: takes a checkpoint, waits until it is written, and lets the signal act.
 
-        Returns where the script has a handler of its own. That has run by then, and what it raised is raised.
+        Returns if the script has a handler. The handler has run by then, and what it raised is raised here.
         """
         if not self.trial.pending_signal:
-            # It waited for too long, or acted at once, and the script trains on.
+            # The signal waited for too long, or acted at once, and the script continues to train.
             if self.guarded(self.trial.trained_on):
                 self._keep_nothing()
             return
         was_saved = self._takes_checkpoints and self._save_for_signal()
         flush_streams()
         self._keep_nothing()
-        # What the script calls in its handler is its own.
+        # Calls that the handler makes are calls of the script.
         depth, self.depth = self.depth, 0
         try:
             self.guarded(self.trial.preempt, was_saved)
@@ -676,8 +678,8 @@ class Calls:
             self.depth = depth
 
     def _save_for_signal(self):
-        """Whether a checkpoint was taken, and waited for, before the signal had to act."""
-        # The wait is one of Python, in which a handler of the script's own can run when the time is over.
+        """Whether a checkpoint was taken and completed before the signal had to act."""
+        # Waits in Python, so that a handler of the script can run when the time is over.
         self._wait_while_saving()
         if self.trial.pending_signal:
             self.save(is_wanted=True)
@@ -699,7 +701,7 @@ class Calls:
                 step()
 
     def validated(self, metrics):
-        """The model was validated after the last batch: takes a checkpoint of it where one is asked for.
+        """The model was validated after the last batch: takes a checkpoint of it if one is due.
 
         Args:
             metrics: `(name, value)`, as the framework reports them.
@@ -708,19 +710,19 @@ class Calls:
         wanted = self.guarded(self.trial.validated, self.epoch, metrics)
         if self.steps is not None:
             self.steps.validated(metrics)
-        # A call of its own, so that a replay can end here.
+        # A separate call, so that a replay can end here.
         self.checked(COMPOSITE, self.trial.intern("validation"), 0)
         if wanted and (self._takes_checkpoints or self.agreement is not None):
             self.save(is_wanted=True)
 
     def checksum_of(self, values, named_values):
-        """The checksum of a batch, an even number, whatever is in it."""
+        """The checksum of a batch, an even number, whatever the batch contains."""
         checksum = self.trial.batch_checksum(values, named_values)
         if checksum:
             return checksum
         values += tuple(named_values.values())
         if fingerprint.holds_symbolic(values):
-            # An answered call would not take the next element of the iterator behind them.
+            # An answered call would not take the next element of the iterator that yields these tensors.
             self.refuse_exactness(causes.TENSORS_BY_HAND())
         with own_account():
             return fingerprint.quick(values) & ~TRACED
@@ -742,7 +744,8 @@ class Calls:
     def save(self, is_wanted=False):
         """Takes a checkpoint of the state as it is after the last recorded call.
 
-        While one is written it is skipped, unless it is `is_wanted` of this very state: then that one is waited for.
+        If another one is being written, this one is skipped. If `is_wanted`, a checkpoint of exactly this state is needed:
+        then this one waits for the other.
         """
         if self.trial.saving() and not is_wanted:
             return
@@ -769,16 +772,16 @@ class Calls:
             held, state = provider.capture()
             tensors.extend((f"{name}/{key}", value) for key, value in held)
             states.append((name, state))
-        # Else a provider has met something that it cannot save.
+        # Otherwise a provider has met something that it cannot save.
         if self._takes_checkpoints:
             self.trial.save(self.epoch, tensors, to_json(dict(states)), self.files.saved_paths())
 
     def checkpoint_states(self):
-        """What the providers' `capture` returned for the checkpoint, by their names; empty where there is none."""
+        """What the providers' `capture` returned for the checkpoint, by their names; empty if there is no checkpoint."""
         return from_json(self.trial.checkpoint_state())
 
     def resume(self):
-        """Puts the state of the checkpoint in. The call it was taken in was the last one answered."""
+        """Restores the state of the checkpoint. The call in which it was taken is the last one that was answered."""
         self.replaying = False
         self.depth += 1
         try:
@@ -820,10 +823,10 @@ def start(trial, streams, native_error):
 
 
 def flush_streams():
-    """Flushes what the script has printed, as far as that can be.
+    """Flushes what the script has printed, as far as possible.
 
-    A stream that is closed, or that the script replaced by something else, has nothing for us to lose. Nor has one in
-    the middle of whose writing this happens: what it wrote is printed.
+    A stream that is closed, or that the script replaced by something else, holds nothing that could be lost. Nor does a
+    stream that is in the middle of a write: what it wrote is printed.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError, RuntimeError):
@@ -831,7 +834,7 @@ def flush_streams():
 
 
 def stop_with(calls, error):
-    """Ends the process for an error of ours, with its message, hint and exit code."""
+    """Ends the process because of one of our errors, with its message, hint and exit code."""
     message = str(error)
     if error.exit_code == STORAGE_FAILED:
         message += _KEPT
@@ -839,7 +842,7 @@ def stop_with(calls, error):
 
 
 def stop_for_file(calls, path, error):
-    """Ends the process for a file of the trial that cannot be written: the failure is not the script's."""
+    """Ends the process because a file of the trial cannot be written: the script did not cause this failure."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     help = "make room" if is_full else "look after the file system"
     stop(
@@ -851,10 +854,10 @@ def stop_for_file(calls, path, error):
 
 
 def stop(calls, code, message, hint=None):
-    """Ends the process at once: one message, no traceback, no handlers of the script. Its files are put back.
+    """Ends the process at once: one message, no traceback, no handlers of the script. Puts the files of the script back.
 
-    A script that handles a signal in the middle of its replay does not repeat itself, and that is no error: the process
-    ends by the signal.
+    A script that handles a signal in the middle of its replay does not repeat the first run. That is not an error: the
+    process ends by the signal.
     """
     try:
         _put_back(calls.at_stop)
@@ -866,7 +869,7 @@ def stop(calls, code, message, hint=None):
 
 
 def end(holder, code):
-    """Ends the process at once, as `stop` does, where it was said why."""
+    """Ends the process at once, as `stop` does, if the reason was logged before."""
     try:
         _put_back(holder.at_stop)
     finally:
@@ -876,7 +879,7 @@ def end(holder, code):
 def _put_back(at_stop):
     flush_streams()
     for step in at_stop:
-        # What is full or gone must not keep the message back.
+        # A disk or file that is full or gone must not suppress the message.
         with contextlib.suppress(OSError):
             step()
 
@@ -889,7 +892,7 @@ def to_json(value):
 
 
 def from_json(text):
-    """The value of a JSON text, None for None."""
+    """The value of a JSON text; an empty dict for None."""
     import json
 
     return json.loads(text) if text is not None else {}

@@ -1,28 +1,28 @@
-"""The wall clock that the script looks at, and what the operating system draws: a replay is told what the first run was.
+"""The wall clock, and what the operating system draws: a replay returns to the script what the first run returned.
 
 Scripts name folders by `time.strftime(...)`, decide by `time.time()` how long they train, and draw a seed by
-`secrets.randbits(32)`. So what the clock of the `time` module, `datetime.now`, `utcnow` and `today`, `date.today`, and
-`uuid.uuid1` tell the user's own files is noted, and told again in a replay: by the line that asks, the recorded call
-that came before, and how many times that line had asked since. Lines that a replay does not run (in what is muted)
-leave no gap behind.
+`secrets.randbits(32)`. So the module notes what the clock of the `time` module, `datetime.now`, `utcnow` and `today`,
+`date.today`, and `uuid.uuid1` return to files of the user, and a replay returns it again. An answer is found by the line
+that asks, the recorded call that came before, and how many times that line had asked since. Lines that a replay does not
+run (in muted code) leave no gap.
 
-What `os.urandom` (with `secrets` and `SystemRandom`, which ask it) and `uuid.uuid4` give those lines may be secret, and
-is nowhere noted: it is made of the place of the question, by a key that the trial has drawn from the operating system
-once (`entropy.py`).
+What `os.urandom` (with `secrets` and `SystemRandom`, which call it) and `uuid.uuid4` return to those lines may be secret,
+so it is not noted. It is computed from the place of the call, with a key that the trial drew once from the operating system
+(`entropy.py`).
 
-Answers wait in memory and belong to the checkpoints, which need no file of their own for them: a start reads those of
-the newest one before the script begins. Without a checkpoint nothing is kept, and the clock is the real one.
+Answers are in memory, and in the checkpoints, so they need no file. A start reads those of the newest checkpoint before the
+script begins. Without a checkpoint nothing is kept, and the clock is the real one.
 
-Where a replay has no answer the clock goes on from the last one at its own pace, so it never jumps and never stands
-still: `MAX_ANSWERS` of them are kept, and code that goes another way asks elsewhere. From the resume point on the clock
-is the real one; a limit of time that has passed meanwhile has passed.
+A replay has no answer beyond the `MAX_ANSWERS` that are kept, or if code takes another path and asks elsewhere. Then the
+clock continues from the last answer at its normal pace, so it never jumps and never stops. From the resume point on the clock
+is the real one; a time limit that has passed meanwhile has passed.
 
-Not touched: `monotonic`, `perf_counter` and `process_time`, which tell no date; what libraries ask; other threads and
+Not touched: `monotonic`, `perf_counter` and `process_time`, which show no date; what libraries ask; other threads and
 processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64("now")`).
 
-`datetime.datetime` is a type of C code that can neither be changed by `setattr` nor be replaced by a subclass without
-harm (to `type(x)`, pickles, and whoever holds the type already). Its dictionary can be: `now` and `utcnow` are replaced
-in it, and the type stays what it is. `today` needs nothing: it asks the `time` module.
+`datetime.datetime` is a type of C code. It can be neither changed by `setattr` nor replaced by a subclass without harm (to
+`type(x)`, pickles, and code that already holds the type). Its dictionary can be changed: `now` and `utcnow` are replaced in
+it, and the type stays the same object. `today` needs nothing, because it calls the `time` module.
 Source: CPython 3.7 to 3.13, Modules/_datetimemodule.c, `datetime_now`, `datetime_utcnow`, `datetime_today`.
 """
 import os
@@ -33,11 +33,11 @@ from sys import _getframe
 from py_hooks import causes
 from py_hooks.advice import places
 
-# Over all lines. A line that asks once a batch has used them up after as many batches; they take some 15 bytes each in
-# every checkpoint.
+# Over all lines. A line that asks once per batch uses them up after this many batches. Each takes some 15 bytes in every
+# checkpoint.
 MAX_ANSWERS = 100_000
 
-# In the state of a checkpoint, beside the lines: which key its trial has drawn by. No line is called so.
+# In the state of a checkpoint, beside the lines: which key the trial drew with. No line has this name.
 _KEY = "key"
 
 _TIME, _UUID1, _UUID4 = "clock", "uuid1", "uuid4"
@@ -48,10 +48,10 @@ _known = places.KNOWN
 
 
 class _Line:
-    """What one line was told. Numbers are kept as differences, which are short in a checkpoint.
+    """The answers that one line received. Numbers are kept as differences, which are short in a checkpoint.
 
     Attributes:
-        positions: recorded calls before each answer.
+        positions: the number of recorded calls before each answer.
         values: the answers: nanoseconds since 1970, or the number of a UUID, or of drawn bytes.
     """
 
@@ -69,7 +69,7 @@ class _Line:
         self._last[:] = position, value
 
     def answer(self, position):
-        """The next answer that was given after so many calls; None where there is none."""
+        """The next answer that was given after `position` calls; None if there is none."""
         while self._next < len(self.positions):
             recorded = self._read[0] + self.positions[self._next]
             if recorded > position:
@@ -82,7 +82,7 @@ class _Line:
         return None
 
     def forget_rest(self):
-        """Keeps the answers that were told."""
+        """Keeps only the answers that were given so far."""
         del self.positions[self._next:], self.values[self._next:]
         self._last[:] = self._read
 
@@ -91,8 +91,8 @@ class Clock:
     """The clock of this process, and a provider of state. Made in the main thread.
 
     Args:
-        state: what `capture` returned for the checkpoint that will be resumed; None where there is none.
-        entropy: what the operating system draws; None where nothing is drawn.
+        state: what `capture` returned for the checkpoint that will be resumed; None if there is none.
+        entropy: the random bytes of the operating system; None if nothing is drawn.
 
     Attributes:
         calls: the recorder, once there is one.
@@ -105,7 +105,7 @@ class Clock:
         self._load(state or {})
         self._thread = get_ident()
         self._pid = os.getpid()
-        # The last answer of a replay, and what the real clock said then.
+        # The last answer of a replay, and the time of the real clock then.
         self._reached = None
         if state and _KEY in state:
             entropy.expect(state[_KEY])
@@ -115,10 +115,10 @@ class Clock:
         self._count = sum(len(line.values) for line in self._named.values())
         self._lines = {}
 
-    # -- what the script is told -----------------------------------------------------------------------------------
+    # -- answers to the script -------------------------------------------------------------------------------------
 
     def is_asked_by_user(self, frame):
-        """Whether a frame is one whose questions are noted."""
+        """Whether the questions of a frame are noted."""
         if not places.is_user_file(frame.f_code.co_filename):
             return False
         return get_ident() == self._thread and os.getpid() == self._pid
@@ -134,14 +134,14 @@ class Clock:
         return told
 
     def number(self, frame, kind, draw):
-        """The number of a UUID that is made of the time; `draw()` makes one where there is none to be told."""
+        """The number of a UUID that is made from the time; `draw()` makes one if there is no recorded answer."""
         told = self._tell(frame, kind, draw)
         return draw() if told is None else told
 
     def draw(self, frame, kind, size):
-        """So many bytes of the operating system's, as a number, for the line that a frame is in."""
+        """`size` random bytes of the operating system, as a number, for the line that a frame is in."""
         if self._is_replay:
-            # A trial that was begun by an earlier version has noted what was drawn.
+            # A trial that an earlier version began has noted what was drawn.
             noted = self._line(frame, kind).answer(self._position())
             if noted is not None:
                 return noted
@@ -158,7 +158,7 @@ class Clock:
             self.calls.refuse_exactness(causes.UNKEPT_DRAWS(error=error))
 
     def _tell(self, frame, kind, live):
-        """What a line is told: noted, or, in a replay, what was. None where a replay has nothing."""
+        """The answer for a line: a new one, which is noted, or in a replay the noted one. None if a replay has no answer."""
         line, position = self._line(frame, kind), self._position()
         if self._is_replay:
             return line.answer(position)
@@ -169,7 +169,7 @@ class Clock:
         return value
 
     def _position(self):
-        """How many calls were recorded before."""
+        """The number of calls that were recorded before."""
         calls = self.calls
         return 0 if calls is None or not calls.begun else calls.position()
 
@@ -186,7 +186,7 @@ class Clock:
     # -- the life of a trial ---------------------------------------------------------------------------------------
 
     def begin(self, is_replay):
-        """The trial has begun; with no replay there is nothing more to be told again."""
+        """The trial has begun; if there is no replay, no more recorded answers are given."""
         if self._entropy is not None and self._entropy.has_drawn:
             self._keep_key()
         if self._is_replay and not is_replay:
@@ -202,7 +202,7 @@ class Clock:
         return [], lines
 
     def restore(self, tensors, state):
-        """The replay is over: the clock is the real one, and its answers are added to those of the checkpoint."""
+        """The replay is over: the clock is the real one, and new answers are added to those of the checkpoint."""
         self._is_replay = False
         self._load(state or {})
 
@@ -237,13 +237,13 @@ _localtime, _gmtime = time.localtime, time.gmtime
 
 
 def install(clock, module, in_place, type_modified):
-    """Has the script told the time by a clock, where it asks this module. Before anything binds a function of it.
+    """Makes this module ask the clock, if the script calls it. Runs before anything binds a function of the module.
 
     Args:
         clock: the clock.
         module: `time`, `datetime` or `uuid`.
-        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
-        type_modified: tells Python that the dictionary of a type was changed past it.
+        in_place: makes the replacement of a builtin function (`src/native/in_place.rs`).
+        type_modified: notifies Python that the dictionary of a type was changed behind its back.
     """
     if module.__name__ == "datetime":
         _in_datetime(clock, module, in_place, type_modified)
@@ -280,7 +280,7 @@ def _in_datetime(clock, module, in_place, type_modified):
             return NotImplemented
         if wrong or not (tz is None or isinstance(tz, module.tzinfo)):
             return NotImplemented
-        # To a microsecond, which a float of this size can tell apart.
+        # To a microsecond: a float of this size can distinguish those.
         return from_timestamp.__get__(None, cls)(clock.now(frame) // 1000 / 10**6, tz)
 
     def utcnow(cls, *wrong):
@@ -300,7 +300,7 @@ def _in_datetime(clock, module, in_place, type_modified):
 
 
 def _deprecation(function):
-    """How a function warns that it is deprecated, as `utcnow` does from Python 3.12 on; None where it does not."""
+    """How a function warns that it is deprecated, as `utcnow` does from Python 3.12 on; None if it does not."""
     import warnings
 
     with warnings.catch_warnings(record=True) as caught:
@@ -310,13 +310,13 @@ def _deprecation(function):
 
 
 def set_attribute(kind, name, value, type_modified):
-    """Sets an attribute of a type, also of one of C code."""
+    """Sets an attribute of a type, also if the type is one of C code."""
     try:
         setattr(kind, name, value)
     except TypeError:
         import gc
 
-        # What `vars` shows is a view of the dictionary, and refers to it alone.
+        # `vars` returns a view of the dictionary, which refers to the dictionary only.
         (attributes,) = gc.get_referents(vars(kind))
         attributes[name] = value
         type_modified(kind)
@@ -344,12 +344,12 @@ def _in_uuid(clock, module):
     module.uuid1, module.uuid4 = uuid1, uuid4
 
 
-# What draws from the operating system on behalf of who calls it.
+# Modules that draw from the operating system on behalf of their caller.
 _DRAWERS = ("random", "secrets", "py_hooks.boot")
 
 
 def drawn(clock):
-    """What is called before `os.urandom`: its answer, or `NotImplemented`."""
+    """The function that is called before `os.urandom`. It returns the answer, or `NotImplemented`."""
 
     def before(*args, **kwargs):
         if kwargs or len(args) != 1 or not isinstance(args[0], int) or args[0] <= 0:

@@ -1,28 +1,28 @@
-"""Commands that the script runs while it trains: each is run once, whatever is killed.
+"""Commands that the script runs while it trains: each runs once, however often the script is killed.
 
 A script copies its weights by `subprocess.run(["aws", "s3", "cp", ...])`, moves them by `os.system("mv ...")`, or
-appends to a log by a shell. In a replay the files that such a command reads are stand-ins, and what it did to the world
-is done. So a command that the script starts and waits for is an *activity*: its exit code and what it wrote into pipes
-are noted when it ends, and a replay gets these instead of another run of it.
+appends to a log by a shell. In a replay the files that such a command reads are stand-ins, and the effects of the command
+outside already exist. So a command that the script starts and waits for is an *activity*: its exit code and what it wrote
+into pipes are noted when it ends, and a replay returns these instead of running the command again.
 
     {"started": n, "at": [position, m], "command": digest, "program": name}
     {"ended": n, "code": c, "stdout": hash, "files": {path: hash, or null},
      "folders": {path: [before, after]}, ...}
 
-`commands.jsonl` in the trial directory has these lines; what they refer to by hash is kept (`kept.py`). A command is
-found again by the number of recorded calls before it, and how many commands had run since that call (in another thread:
-by its digest). The lines are on the disk before the script sees the end of the command, so they hold for commands behind
-the newest checkpoint, too. There the command is answered if it is the same one, the files of the script that it names
-hold what they held, and no cause of inexact resume is known; else it runs again.
+`commands.jsonl` in the trial directory has these lines; the contents that they refer to by hash are kept (`kept.py`). A
+command is found again by the number of recorded calls before it, and how many commands had run since that call (in another
+thread: by its digest). The lines are on the disk before the script sees the end of the command, so commands after the newest
+checkpoint have lines, too. After the resume point a command is answered if it is the same one, the files of the script that
+it names hold what they held, and no cause of inexact resume is known; otherwise it runs again.
 
-A command changes files that the script writes itself, and that a replay writes again: it appends to the script's log, or
-moves the script's model away. What such a file held behind the command is noted, and put there when the command is
-answered. So it is for the folders and links that it made, moved and removed, if the script uses them (`folders.py`).
-What only commands touch is left as it is.
+A command may change files that the script writes itself, and that a replay writes again: it appends to the script's log, or
+moves the script's model away. The content of such a file after the command is noted, and is written into the file when the
+command is answered. The same holds for the folders and links that the command made, moved and removed, if the script uses
+them (`folders.py`). What only commands touch is left as it is.
 
 Not activities: commands before the first training call, unless a model has been saved (a download has to happen again on
-a new machine); commands that build an item of a data set, or run inside of a recorded call; those of forked children. A
-command that is still running when a checkpoint is taken is a cause. If it has no pipes it is started again at the resume
+a new machine); commands that build an item of a data set, or run inside of a recorded call; commands of forked children. A
+command that is still running when a checkpoint is taken is a cause. If it has no pipes, it is started again at the resume
 point, and not in the replay.
 
 Source: CPython 3.7 to 3.13, Lib/subprocess.py (`_execute_child`, `_internal_poll`, `_try_wait`, `_handle_exitstatus`,
@@ -40,17 +40,17 @@ from py_hooks.advice import folders, functions_of_os, kept, places, random_strea
 
 _FILE_NAME = "commands.jsonl"
 
-# What one command may leave in pipes, or in files of the script.
+# The number of bytes that one command may leave in pipes, or in files of the script.
 MAX_BYTES = 64 << 20
 
-# Above any process number of Linux (`pid_max` is at most 2**22): there is no process behind an answered command.
+# Above any process number of Linux (`pid_max` is at most 2**22): an answered command has no process.
 _NO_PROCESS = (1 << 22) + 1
 
-# Positions of what `Popen.__init__` passes to `_execute_child` behind `args`, the same in all versions.
+# Positions of what `Popen.__init__` passes to `_execute_child` after `args`, the same in all versions.
 _CWD, _ENV = 4, 5
 _STDIN_READ, _STDIN_WRITE, _STDOUT_READ, _STDOUT_WRITE, _STDERR_READ, _STDERR_WRITE = range(9, 15)
 
-# What separates words for a shell, and options from their values.
+# Separators of words for a shell, and between an option and its value.
 _SEPARATORS = r"[\s;&|<>()'\"=]+"
 
 
@@ -85,10 +85,10 @@ class _Command:
 
     Args:
         commands: the journal.
-        number: of its `started` line.
+        number: the number of its `started` line.
         at: its place in the run.
         program: its name.
-        look: looks at the folders and links that it may change.
+        look: examines the folders and links that it may change.
         ended: the `ended` line that answers it; None if it runs.
     """
 
@@ -104,7 +104,7 @@ class _Command:
         # A weak reference to the `Popen`, if there is one.
         self.popen = _nothing
         self.is_waited_for = False
-        # It runs, or has run. A program that is not there has an exit code as well, before there is an error.
+        # Whether it runs, or has run. A program that does not exist has an exit code as well, before there is an error.
         self.has_started = False
         self._commands = commands
         self._pipes = {}
@@ -117,13 +117,13 @@ class _Command:
     # -- a command that runs ---------------------------------------------------------------------------------------
 
     def begins(self, given=()):
-        """It is about to run; `given` has pairs of a name and the descriptor of a regular file that it gets."""
+        """The command is about to run; `given` has pairs of a name and the descriptor of a regular file that it gets."""
         self._before = self._commands.files_now()
         self._folders_before = self._look()
         self._given = {name: os.dup(descriptor) for name, descriptor in given}
 
     def watch_pipes(self, popen):
-        """Notes what the script reads of its output."""
+        """Notes what the script reads from the output of the command."""
         for name in ("stdout", "stderr"):
             stream = getattr(popen, name)
             if stream is None:
@@ -134,7 +134,7 @@ class _Command:
                 setattr(popen, name, noted)
                 stream.close()
                 continue
-            # They are made anew, as the objects they are.
+            # The layers are made anew, as the same objects.
             buffer = getattr(stream, "buffer", stream)
             raw = buffer.raw
             buffer.__init__(noted)
@@ -143,7 +143,7 @@ class _Command:
             raw.close()
 
     def ends(self, code, popen=None):
-        """It has ended: what it gave and did is noted."""
+        """The command has ended: notes its output and its effects."""
         line = {"code": code}
         if self.timeouts:
             line["timeouts"] = self.timeouts
@@ -157,7 +157,7 @@ class _Command:
         self._finish(line)
 
     def code_of(self, run):
-        """What `run()` returns, which runs it and waits; or what that returned the first time."""
+        """What `run()` returns, which runs the command and waits; or what `run()` returned the first time."""
         if self.ended is not None:
             return self.ended["code"]
         self.begins()
@@ -167,7 +167,7 @@ class _Command:
         return code
 
     def failed(self, error):
-        """It could not be started."""
+        """The command could not be started."""
         self._finish({"error": [error.errno, error.strerror, error.filename]})
 
     def _finish(self, line):
@@ -185,11 +185,11 @@ class _Command:
     # -- a command that is answered --------------------------------------------------------------------------------
 
     def stand_in(self, popen, rest):
-        """Makes a `Popen` that of a process which has ended.
+        """Makes a `Popen` look like that of a process which has ended.
 
         Args:
-            popen: in the middle of its `__init__`.
-            rest: what `_execute_child` is given behind `args`.
+            popen: the object, in the middle of its `__init__`.
+            rest: the arguments of `_execute_child` after `args`.
         """
         if "error" in self.ended:
             raise OSError(*self.ended["error"])
@@ -208,12 +208,12 @@ class _Command:
         self._look_started(popen)
 
     def wait_for_resume(self, popen, start):
-        """In a replay, it was running when the checkpoint was taken: it starts at the resume point, by `start()`."""
+        """In a replay, of a command that was running when the checkpoint was taken: `start()` starts it at the resume point."""
         self._look_started(popen)
         self.start = start
 
     def start_now(self):
-        """Starts what waited for the resume point."""
+        """Starts a command that waited for the resume point."""
         start, self.start = self.start, None
         start()
 
@@ -223,7 +223,7 @@ class _Command:
         popen._child_created = True
 
     def apply(self):
-        """Does to the files of the script what the command did to them."""
+        """Changes the files of the script as the command changed them."""
         files = self.ended.get("files", {})
         for name in [name for name, content in files.items() if content is None]:
             self._commands.put_file(name, None)
@@ -232,7 +232,7 @@ class _Command:
             self._commands.put_file(name, files[name])
 
     def raises_timeout(self, timeout):
-        """Whether a wait for it had ended by its timeout, the next time that there is one."""
+        """Whether the next wait for the command ended by its timeout, if it has one."""
         if timeout is None or self.timeouts >= self.ended.get("timeouts", 0):
             return False
         self.timeouts += 1
@@ -258,22 +258,22 @@ class Commands:
         self._calls = calls
         self._pid = os.getpid()
         self._count = 0
-        # What earlier starts of the trial have noted, by place.
+        # The lines that earlier starts of the trial noted, by place.
         self._known = {}
         self.last_position = -1
-        # How many commands there were since the recorded call of this number; and in other threads, by digest.
+        # How many commands were run since the recorded call of this number; and in other threads, by digest.
         self._position, self._since = -1, 0
         self._in_threads = {}
         self._running = set()
         self._told = set()
-        # Held while a line is written. A handler of the script's own may run a command while it is held.
+        # Held while a line is written. A signal handler of the script may run a command while it is held.
         self._lock = threading.RLock()
         self._resumed = threading.Event()
 
     # -- the life of a trial -----------------------------------------------------------------------------------------
 
     def begin(self):
-        """The trial has begun: reads what was noted."""
+        """The trial has begun: reads the journal."""
         started = {}
         for line in kept.lines(self._path):
             if "started" in line:
@@ -290,7 +290,7 @@ class Commands:
             self._resumed.set()
 
     def capture(self):
-        """Part of a checkpoint: nothing. What is still running then is a cause."""
+        """Part of a checkpoint: nothing. A command that is still running at a checkpoint is a cause."""
         for command in list(self._running):
             popen = command.popen()
             if popen is None or popen.poll() is not None:
@@ -300,20 +300,20 @@ class Commands:
         return [], None
 
     def restore(self, tensors, state):
-        """The replay is over: what was running at the checkpoint is started."""
+        """The replay is over: starts the commands that were running at the checkpoint."""
         self._resumed.set()
         for command in list(self._running):
             if command.start is not None:
                 command.start_now()
 
     def has_any(self):
-        """Whether a command was noted, in this start or one before."""
+        """Whether a command was noted, in this start or an earlier one."""
         return self._count > 0
 
-    # -- what becomes of a command -----------------------------------------------------------------------------------
+    # -- whether a command runs or is answered -----------------------------------------------------------------------
 
     def is_activity(self):
-        """Whether a command that is run now is noted, or answered."""
+        """Whether a command that the script runs now is noted, or answered."""
         calls = self._calls
         if not calls.begun or self._pid != os.getpid() or random_streams.THREAD.stream is not None:
             return False
@@ -328,16 +328,16 @@ class Commands:
         """The script runs a command.
 
         Args:
-            words: of the command.
+            words: the words of the command.
             folder: the directory that it runs in.
-            is_users: whether a file of the user's runs it, and not a library for purposes of its own.
+            is_users: whether a file of the user runs it, and not a library for its purposes.
 
         Returns:
-            A `_Command` with `ended` if it is answered, without if it is to run; None if it is no activity.
+            A `_Command`, with `ended` if it is answered, without if it is to run; None if it is no activity.
         """
         for other in list(self._running):
             if other.popen() is not None:
-                # What the script does not wait for may have ended.
+                # A command that the script does not wait for may have ended.
                 other.popen().poll()
         digest = _digest(words, folder)
         program = os.path.basename(words[0] if len(words) > 1 else (words[0].split() or [""])[0])
@@ -352,7 +352,7 @@ class Commands:
         if known is not None and ("ended" in known or at[0] != digest):
             return self._answer(known, at, words, folder)
         if at[0] == digest:
-            # In a thread, for which the script did not wait before the checkpoint.
+            # A command in a thread, for which the script did not wait before the checkpoint.
             self._resumed.wait()
             return self._start(at, digest, program, words, folder)
         if is_users:
@@ -379,7 +379,7 @@ class Commands:
         return command
 
     def _is_as_before(self, known, digest, words, folder):
-        """Behind the resume point: whether a command would do again what it has done."""
+        """After the resume point: whether a command would do the same again."""
         if known["command"] != digest or self._calls.causes:
             return False
         return known.get("named", []) == self._named(words, folder)
@@ -423,11 +423,11 @@ class Commands:
         self._calls.refuse_exactness(cause)
 
     def runs(self, command):
-        """It was started, and its end is not known."""
+        """The command was started, and its end is not known."""
         self._running.add(command)
 
     def is_running(self, command):
-        """Whether its end is not known."""
+        """Whether the end of a command is not known."""
         return command in self._running
 
     def is_replay(self):
@@ -465,18 +465,18 @@ class Commands:
     # -- files of the script -------------------------------------------------------------------------------------------
 
     def files_now(self):
-        """What the files that the script has written are now, by path."""
+        """The states of the files that the script has written, by path."""
         return {path: _state(path) for path in self._calls.files.written_paths()}
 
     @staticmethod
     def changed_since(before):
-        """What the files hold that a command has changed, by path; None for those that it has removed."""
+        """The contents of the files that a command has changed, by path; None for those that it has removed."""
         after = {path: _state(path) for path in before}
         changed = [path for path, state in before.items() if after[path] != state and _OTHER not in (state, after[path])]
         return {path: _content(path) for path in changed}
 
     def put_file(self, name, content):
-        """A file of the script gets what a command has left in it, or goes."""
+        """Writes into a file of the script what a command left in it, or removes the file."""
         ledger = self._calls.files.ledger()
         path = ledger.resolved(name)
         if not ledger.may_touch(path):
@@ -484,13 +484,13 @@ class Commands:
             return
         if content is not None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            # In its place: the script may have it open.
+            # The file is written in place, because the script may have it open.
             kept.write(path, self.kept.read(content), "r+" if os.path.isfile(path) else "w")
         elif os.path.isfile(path) or os.path.islink(path):
             os.unlink(path)
 
     def put_folders(self, entries):
-        """Folders and links of the script are made and removed as by a command."""
+        """Makes and removes folders and links of the script as a command did."""
         if entries:
             for path in folders.put(self._calls.files, self._calls.files.ledger(), entries):
                 self._say_foreign(path)
@@ -499,19 +499,19 @@ class Commands:
         self.say(causes.COMMAND_FOREIGN(path=places.display_path(path)))
 
     def _named(self, words, folder):
-        """Hashes of what the files of the script that a command names hold, and files in folders that it names."""
+        """Hashes of the contents of the script's files that a command names, and of those in folders that it names."""
         written = self._calls.files.written_paths()
         named = set()
         for path in _paths_in(words, folder):
             if path in written:
-                # Of a folder of the script not what is in it: a second `mv` would move it into the first one.
+                # Not the files in a folder that the script wrote: a second `mv` would move it into the first one.
                 named.add(path)
             elif os.path.isdir(path):
                 named.update(each for each in written if each.startswith(path + os.sep))
         return [kept.hash_of(content) for content in map(_content, sorted(named)) if content is not None]
 
 
-# -- what stands in the place of functions of Python ---------------------------------------------------------------------
+# -- replacements of functions of Python ---------------------------------------------------------------------------------
 
 
 class _Installed:
@@ -530,7 +530,7 @@ _ONE_WORD = str, bytes, os.PathLike
 
 
 def _meet(words, folder, depth):
-    """What becomes of a command: see `Commands.meet`."""
+    """Whether a command runs or is answered: see `Commands.meet`."""
     commands = _Installed.commands
     if commands is None or not commands.is_activity():
         return None
@@ -544,11 +544,11 @@ def _meet(words, folder, depth):
 
 
 def watch_subprocess(module, process):
-    """`subprocess` was imported: its `Popen`, by which all of it starts commands.
+    """`subprocess` was imported: watches its `Popen`, by which all its functions start commands.
 
     Args:
         module: `subprocess`.
-        process: what `boot` knows of this process.
+        process: what `boot` knows about this process.
     """
     import functools
 
@@ -583,7 +583,7 @@ def _starting(original, process):
 
 
 def _seen_by(process, args, rest):
-    """The arguments of a command that is no activity. A python that it runs may say whether it imports a framework."""
+    """The arguments of a command that is no activity. If it runs a python, that may report whether it imports a framework."""
     script = _python_script(args)
     if script is None:
         return rest
@@ -591,7 +591,7 @@ def _seen_by(process, args, rest):
 
 
 def _execute(command, popen, execute, rest):
-    """Starts a command, answers it, or has it wait for the resume point."""
+    """Starts a command, answers it, or lets it wait for the resume point."""
     import weakref
 
     popen._pedl_command = command
@@ -679,7 +679,7 @@ def _signalled(original):
 
 
 def _waited(original, place, timeout_expired):
-    """`Popen.wait` and `Popen.communicate`; `place` is that of the timeout among the arguments."""
+    """`Popen.wait` and `Popen.communicate`; `place` is the index of the timeout among the arguments."""
 
     def until(popen, *args, **kwargs):
         command = _command_of(popen)
@@ -706,10 +706,10 @@ def _command_of(popen):
 
 
 def watch_os(in_place):
-    """The functions of `os` that run a command and wait for it.
+    """Watches the functions of `os` that run a command and wait for it.
 
     Args:
-        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+        in_place: makes the replacement of a builtin function (`src/native/in_place.rs`).
     """
     _, system = functions_of_os.replaced("system")
     functions_of_os.ask_first("system", in_place, _before_system(system))
@@ -743,7 +743,7 @@ def _spawned(original):
 
 
 def _before_posix_spawn(file=None, *args, **kwargs):
-    # `subprocess` does that too, and is seen there.
+    # `subprocess` calls this too; its commands are seen in `Popen`.
     if sys._getframe(1).f_globals.get("__name__") != "subprocess":
         _say_not_waited_for(file)
     return NotImplemented
@@ -760,7 +760,7 @@ def _say_not_waited_for(program):
 
 
 def _python_script(args):
-    """`python SCRIPT ...` as one types it, if a command is that; None if it is another."""
+    """`python SCRIPT` as a user types it, if a command runs a script; None for other commands."""
     words = _words(args)
     if len(words) == 1:
         words = words[0].split()
@@ -771,11 +771,11 @@ def _python_script(args):
 
 
 def _nothing():
-    """What a weak reference to nothing says."""
+    """What a weak reference to nothing returns."""
 
 
 def _words(args):
-    """The words of a command; what is no word, of which `subprocess` complains itself, as Python shows it."""
+    """The words of a command; something that is no word, for which `subprocess` raises, is given by its `repr`."""
     words = [args] if isinstance(args, _ONE_WORD) else args
     return [os.fsdecode(word) if isinstance(word, _ONE_WORD) else repr(word) for word in words] or [""]
 
@@ -785,7 +785,7 @@ def _folder(folder):
 
 
 def _given_files(rest):
-    """Descriptors of the script's own files that a command gets, with their names."""
+    """Descriptors of files of the script that a command gets, with their names."""
     ends = (
         ("stdin", _STDIN_READ, _STDIN_WRITE), ("stdout", _STDOUT_WRITE, _STDOUT_READ), ("stderr", _STDERR_WRITE, _STDERR_READ)
     )  # fmt: skip
@@ -809,8 +809,8 @@ def _close_ends_of_child(popen, rest):
 
 
 def _put_content(descriptor, data):
-    """Makes a descriptor one from which these bytes are read."""
-    # Not in a pipe, which holds 64 KiB.
+    """Makes these bytes the content that is read from a descriptor."""
+    # In a file, not in a pipe, which holds 64 KiB.
     import tempfile
 
     with tempfile.TemporaryFile(buffering=0) as file:
@@ -822,7 +822,7 @@ def _put_content(descriptor, data):
 
 
 def _take_rest(pipe):
-    """What is left in the pipe of a process that has ended, which the script can still read; None if others write into it."""
+    """The rest in the pipe of a process that has ended, which the script can still read; None if others write into it."""
     if pipe.closed:
         return b""
     import select
@@ -841,7 +841,7 @@ def _take_rest(pipe):
     rest = b"".join(parts)
     if rest:
         _put_content(descriptor, rest)
-        # The script reads it from here on, and it is noted already.
+        # The script reads the rest from here on, and it is noted already.
         pipe.__class__ = _Rest
     return rest
 
@@ -868,12 +868,12 @@ def _digest(words, folder):
     return kept.hash_of(json.dumps([folder, words]).encode())[:32]
 
 
-# What a folder or a link is: not compared.
+# The state of a folder or a link, which is not compared.
 _OTHER = "other"
 
 
 def _state(path):
-    """What tells whether a file was changed; None if there is none."""
+    """The state of a file, which differs if the file was changed; None if there is no file."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -884,7 +884,7 @@ def _state(path):
 
 
 def _content(path):
-    """The bytes of a file; None if there is none."""
+    """The bytes of a file; None if there is no file."""
     try:
         with io.FileIO(path) as file:
             return file.readall()

@@ -1,17 +1,18 @@
-"""Items of indexable data sets, built under streams of their own, and passes over them that can skip.
+"""Items of indexable data sets, each built under a private random stream, and passes over them that can skip items.
 
 An item's random numbers come from (the generator's state, stream, epoch, index): they depend neither on the number of workers
-nor on which of them builds it, nor on whether the items before it were built. So in a replay an item that only an
-answered call would have seen is never built.
+nor on which of them builds it, nor on whether the items before it were built. So a replay never builds an item that only an
+answered call would have seen.
 
-A data set whose items are more than functions of their index shows that by changing its own attributes (a counter)
-while it builds the first of them. Its items are then built in a replay too, all of them in order. Where that is no
-order, with several workers, or comes to light later, it is a cause of "not exact"; so is a data set that somebody else
-changes while its items are built, where that shows: by threads, or by workers that start within a pass.
+Some data sets have items that are more than functions of their index. Such a data set changes one of its attributes (a
+counter) while it builds the first item. Then a replay builds its items too, all of them in order. If there is no order,
+with several workers, or if the change comes to light later, that is a cause of "not exact". It is also a cause if something
+else changes the data set while its items are built, and this is noticed: with threads, or with workers that start within a
+pass.
 
 Before the first pass over a data set one of its items is built twice, with another one in between: the two have to be equal.
-Only then the run says whether it is exact. Where worker processes build items, they build these, too; else who takes the
-items does, and numbers and texts that the data set has counted up meanwhile are put back.
+Only then the run reports whether it is exact. If worker processes build items, they build these, too. Otherwise the thread
+that takes the items does, and numbers and texts that the data set has counted up meanwhile are put back.
 """
 import atexit
 import collections
@@ -39,50 +40,50 @@ _LOCAL = _Local()
 
 
 def item_being_built():
-    """`(epoch, index)` of the item that this thread builds; None where it builds none."""
+    """`(epoch, index)` of the item that this thread builds; None if it builds none."""
     return _LOCAL.item
 
 
 class Items:
     """The items of one data set, in one stream.
 
-    Generators that the data set draws from by itself are keyed like the global ones (`owned_generators.py`). Then items
-    are built one at a time, since the generator is shared.
+    Generators that the data set itself draws from are keyed like the global ones (`owned_generators.py`). Then items are
+    built one at a time, because the generator is shared.
 
     Args:
         dataset: has `__getitem__`.
-        key: `Streams.new_key()`; every adapter of a data set has its own.
-        workers: threads or processes that build them; up to one builds them in order.
+        key: `Streams.new_key()`; every adapter of a data set has another one.
+        workers: threads or processes that build the items; with one at most, the items are built in order.
         in_processes: whether the workers are processes.
-        probes: an item is built twice before the first pass, to see that it is the same.
+        probes: whether an item is built twice before the first pass, to check that it is the same.
 
     Attributes:
-        is_known: an item was built, so that `must_be_built` says the truth.
-        must_be_built: a replay has to build each item too, in order.
-        left: workers of passes that were dropped, which may be building still.
+        is_known: whether an item was built, so that `must_be_built` is correct.
+        must_be_built: whether a replay has to build each item too, in order.
+        left: workers of passes that were dropped, which may still be building.
     """
 
     def __init__(self, dataset, key, workers=0, in_processes=False, probes=True):
         self.dataset = dataset
         self.key = ("items",) + key
-        # Of several ranks each has its share of the items; what one draws is not what those of others do.
+        # With several ranks, each has its share of the items, and draws other numbers than the other ranks.
         self._rank, self._ranks = getattr(dataset, "_pedl_share", (0, 1))
         self.workers = workers
         self.in_processes = in_processes and workers > 0
         self.is_known = False
         self.must_be_built = False
         self._is_probed = not probes
-        # Whether something about its items was told that no checkpoint holds.
+        # Whether a cause was reported, about something in its items that no checkpoint holds.
         self._is_refused = False
-        # Generators of the data set's own, as far as it is known which: the script's own states of them in every start are
-        # those of now.
+        # The generators of the data set; None while they are not known. Their states of now, which `_met` has, are those that
+        # the script gives them in every start.
         self._owned = None
         self._met = owned_generators.Rooted(owned_generators.find(dataset))
-        # Attributes of the data set when threads began with what they build now, and its state when a replayed pass began.
+        # Attributes of the data set when threads began what they build now, and its state when a replayed pass began.
         self._at_begin = self._state_at_begin = None
         # In a worker: its stream, and the attributes of the data set as they were after the item before.
         self._stream_of_worker = self._before = None
-        # In a worker: the data set of the script, once it is as items are built from it.
+        # In a worker: the data set of the script, once it is ready to build items.
         self._known = None
         self._passes = weakref.WeakSet()
         self._processes = None
@@ -91,7 +92,7 @@ class Items:
         self.started = 0
 
     def processes(self, window):
-        """The worker processes, which see the data set as it is now; up to `window` items may be under way."""
+        """The worker processes, which see the data set as it is now; at most `window` items may be under way."""
         if self._processes is None:
             self._processes = worker_processes.ItemProcesses(self.workers, window, recorder.CALLS.trial.worker_timeout)
             self._close_with_call()
@@ -104,10 +105,10 @@ class Items:
         _RUNNING.add(self)
 
     def close(self):
-        """Nobody takes items any more, or not for now: worker processes end. A pass that goes on starts others."""
+        """Nobody takes items any more, or not for now: ends the worker processes. A pass that continues starts others."""
         while self._at_close:
             self._at_close.pop()()
-        # First, so that a thread that goes on asking has no workers that nobody ends.
+        # This comes first, so that a thread that continues to take items has no workers that nobody ends.
         processes, self._processes = self._processes, None
         if processes is not None:
             for items_pass in list(self._passes):
@@ -119,9 +120,9 @@ class Items:
             self.close()
 
     def begin(self, items_pass, start, ahead=1):
-        """A pass over the data begins, or goes on where `start` items of it were left out; `ahead` may be under way."""
+        """A pass over the data begins, or continues after `start` items that were left out; `ahead` items may be under way."""
         if self.in_processes:
-            # They have places for the items of one pass.
+            # The processes have room for the items of one pass.
             for other in list(self._passes):
                 other.put_back()
         self._passes.add(items_pass)
@@ -131,34 +132,34 @@ class Items:
             self._is_probed = True
             if not _was_probed(self._source(), self.in_processes):
                 self._probe(ahead)
-                # Threads of this pass have begun nothing yet.
+                # The threads of this pass have not begun.
                 self._at_begin = None
         recorder.CALLS.looked()
 
     def begin_anew(self):
-        """What is built from here on is built of the data set as it is when the first of it is asked for.
+        """Items from here on are built from the data set as it is when the first of them is requested.
 
-        What it draws from may be other objects than before.
+        The generators that it draws from may be other objects than before.
         """
         self._owned = self._at_begin = self._state_at_begin = None
 
     def leave_out(self):
-        """An item is not built; where that is in a replay, the data set was as it is now when workers began."""
+        """An item is not built; in a replay, the data set was as it is now when the workers began."""
         if self.in_processes and self._state_at_begin is None and recorder.CALLS.replaying:
             self._state_at_begin = DatasetState(self._source())
 
     def _compare_with_begin(self):
-        """Worker processes start within a pass. In the undisturbed run they have the data set as it was at its begin."""
+        """Worker processes start within a pass. In a run without a kill they have the data set as it was when the pass began."""
         before, self._state_at_begin = self._state_at_begin, None
         if before is not None:
             self.notice_differences(before.differences(), before.untold)
 
     def notice_differences(self, names, untold=()):
-        """The data set is another one than at the begin of a pass, where an item may see that.
+        """The data set differs from the one at the beginning of a pass: this is a cause if an item may see it.
 
         Args:
-            names: of attributes; an empty one stands for something else.
-            untold: those of them that may be the same.
+            names: names of attributes; an empty name means something else than an attribute.
+            untold: those of the names that may be the same.
         """
         read = owned_generators.names_read(self._source()) if names else None
         for name in names:
@@ -176,16 +177,16 @@ class Items:
         recorder.CALLS.refuse_exactness(cause(kind=type(self._source()).__name__, what=what))
 
     def _probe(self, ahead):
-        """Builds an item twice, and another one in between, to see whether it is a function of its key."""
+        """Builds an item twice, and another one in between, to check whether it is a function of its key."""
         if _length(self.dataset) == 0 or (self.in_processes and recorder.CALLS.replaying):
-            # What worker processes build leaves nothing here, and was seen before there was anything to replay.
+            # Items that worker processes build change nothing here, and were checked before there was anything to replay.
             return
         is_single = getattr(self.dataset, "num_batches", None) == 1 or _length(self.dataset) == 1
         indices = [0, 0] if is_single else [0, 1, 0]
         try:
             texts = self._probed_by_workers(indices, ahead) if self.in_processes else self._probed_here(indices)
         except Exception as error:  # noqa: BLE001 - the script's own: it is raised where the item is asked for
-            # It may be the same object then.
+            # The exception that is raised then may be this object.
             error.__traceback__ = None
             return
         if texts[0] != texts[-1] and not self._is_refused:
@@ -193,7 +194,7 @@ class Items:
 
     @on_own_account
     def _probed_here(self, indices):
-        """Short texts of items; fewer where each item has to be built in order."""
+        """Short texts of items; fewer if each item has to be built in order."""
         source, texts = self._source(), []
         before = dict(getattr(source, "__dict__", ()))
         for index in indices:
@@ -201,7 +202,7 @@ class Items:
             if self.must_be_built:
                 break
         for name in self._changes(before):
-            # It counts what it builds, and this was nobody's.
+            # The data set counts the items that it builds, and nobody took this one.
             if name in before:
                 vars(source)[name] = before[name]
             else:
@@ -209,7 +210,7 @@ class Items:
         return texts
 
     def _probed_by_workers(self, indices, ahead):
-        """Short texts of items: of several at once, as far as there is room for them."""
+        """Short texts of items, which are built several at once, as far as there is room."""
         workers, texts = self.processes(ahead), []
         for start in range(0, len(indices), ahead):
             for task in workers.submit(self, _PROBE, indices[start : start + ahead]):
@@ -233,7 +234,7 @@ class Items:
             _LOCAL.item = outer
 
     def build_in_worker(self, epoch, index):
-        """As `build`, in a worker process; with the name of an attribute that it changed, or None."""
+        """As `build`, in a worker process. Returns the item with the name of an attribute that it changed, or None."""
         _LOCAL.item = epoch, index
         stream = self._stream_of_worker
         if stream is None:
@@ -242,7 +243,7 @@ class Items:
             stream.__enter__()
         if self._known is None:
             if not getattr(self.dataset, "_pedl_has_begun", True):
-                # What it draws and seeds is for nobody's items.
+                # What the beginning draws and seeds is for no item.
                 stream.begin(self.key + ("worker", epoch, index))
                 self.dataset._pedl_begin()
                 self.forget_dataset()
@@ -294,28 +295,28 @@ class Items:
             self._owned = self._met
 
     def roots(self):
-        """What the streams of the data set's own generators grow from, in an order that is the same in every process."""
+        """The roots of the streams of the data set's generators, in an order that is the same in every process."""
         self._look_for_generators()
         return self._met.roots
 
     def adopt_roots(self, roots):
-        """In another process, which has read the data set: they are those of the process that trains."""
+        """In another process, which has read the data set: takes the roots from the process that trains."""
         self._met.adopt(roots)
 
     def notify(self, hook, epoch):
-        """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a stream of its own. Returns what it does."""
+        """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a private stream. Returns what it returns."""
         with PrivateStream(*(self.key + (hook.__name__, epoch))) as stream:
             self._look_for_generators()
             before = dict(getattr(self._source(), "__dict__", ()))
             with self._keyed(stream.key):
                 done = hook()
         if self._first_change(before) is not _SAME:
-            # Those that it has made are met here, in a replay too.
+            # Generators that the hook has made are found here, in a replay too.
             self._look_for_generators()
         return done
 
     def replace_attribute(self, name, stand_in):
-        """Until it is closed, an attribute of the data set is what `stand_in` makes of it, where it may have attributes."""
+        """Until `close`, an attribute of the data set is what `stand_in` makes of it, if the data set can have attributes."""
         before = getattr(self.dataset, name, None)
         attributes = getattr(self.dataset, "__dict__", None)
         if before is None or attributes is None or name in attributes:
@@ -325,10 +326,10 @@ class Items:
         self._close_with_call()
 
     def end_epoch(self, taken, goes_on=False):
-        """An epoch is over, and the data set may be told so next: nothing is being built when this returns.
+        """An epoch is over, and the data set's hook may be called next: nothing is being built when this returns.
 
         Args:
-            taken: items of the epoch. Image iterators count what was built before, and seed by it.
+            taken: items of the epoch. Image iterators count the items that were built before, and use the count as a seed.
             goes_on: the pass is for the next epoch too (`steps_per_epoch`): what it has built ahead is built again.
         """
         if goes_on:
@@ -344,7 +345,7 @@ class Items:
             self.dataset.total_batches_seen += taken
 
     def order(self, length, epoch, shuffle):
-        """The indices of one epoch, shuffled by the trial's seed where the framework would shuffle them."""
+        """The indices of one epoch, shuffled by the trial's seed if the framework would shuffle them."""
         indices = list(range(length))
         if shuffle:
             PrivateStream(*(self.key + ("order", epoch))).python.shuffle(indices)
@@ -355,12 +356,12 @@ class Items:
     def _watched(self, index):
         calls, source = recorder.CALLS, self._source()
         before, drawn = dict(getattr(source, "__dict__", ())), calls.streams.drawn_elsewhere
-        # Within a call that is recorded nothing else is.
+        # Within a recorded call nothing else is recorded.
         position = None if calls.depth else calls.position()
         if self._at_begin is None:
             self._at_begin = before
         elif self.workers and not self.must_be_built and self._first_change(self._at_begin):
-            # Threads build ahead, nobody knows how far, of what somebody else changes.
+            # Threads build ahead, by an unknown number of items, from a data set that something else changes.
             self.notice_differences(self._changes(self._at_begin))
         item = self.dataset[index]
         changed = self._first_change(before, source)
@@ -369,7 +370,7 @@ class Items:
         if changed is not _SAME or not self.is_known:
             self.notice(changed or None)
         if position is not None and calls.recordable() and calls.position() != position:
-            # What it computes, or writes, has its records.
+            # What the item computes, or writes, has records.
             self.must_be_built = True
         return item
 
@@ -377,7 +378,7 @@ class Items:
         """An item was built.
 
         Args:
-            changed: the name of an attribute of the data set that it changed, or None; `_IN_THREADS` where it drew there.
+            changed: the name of an attribute of the data set that the item changed, or None; `_IN_THREADS` if it drew in threads.
         """
         if changed == _IN_THREADS:
             self._refuse(causes.ITEM_THREADS)
@@ -390,20 +391,20 @@ class Items:
         self.is_known = True
 
     def _source(self):
-        """The data set of the script: the one that is looked at stands before it."""
+        """The data set of the script: `dataset` may be a wrapper of it."""
         return getattr(self.dataset, "_pedl_source", self.dataset)
 
     def _attributes(self):
         return dict(getattr(self._source(), "__dict__", ()))
 
     def _first_change(self, before, source=None):
-        """The name of an attribute whose value is another one than before, or None; `_SAME` where it is no other object.
+        """The name of an attribute whose value differs from before, or None; `_SAME` if each attribute is the same object.
 
         Args:
             before: the attributes as they were.
-            source: the data set of the script, where it is known.
+            source: the data set of the script, if it is known.
         """
-        # What can change without being bound anew is not compared, and this is done for every item.
+        # Values that can change without being bound anew are not compared, because this is done for every item.
         now = getattr(self._source() if source is None else source, "__dict__", before)
         try:
             if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
@@ -414,7 +415,7 @@ class Items:
         return min(self._changes(before), default=None)
 
     def _changes(self, before):
-        """The names of plain attributes whose values are others than before."""
+        """The names of plain attributes whose values differ from before."""
         before, after = _plain(before), _plain(self._attributes())
         if after == before:
             return []
@@ -422,9 +423,9 @@ class Items:
 
 
 def _plain(attributes):
-    """The attributes that are numbers, texts or flags, but for those whose values have keys of their own.
+    """The attributes that are numbers, texts or flags, except those whose values have keys.
 
-    An array of JAX, which is a key for random numbers more often than not, stands for itself.
+    An array of JAX is usually a key for random numbers, so it is compared as an object.
     """
     keyed = attributes.get("_pedl_keyed", ())
     found = {name: value for name, value in attributes.items() if type(value) in _PLAIN and name not in keyed}
@@ -436,30 +437,30 @@ def _is_of_jax(value):
     return type(value).__module__.startswith("jax") and hasattr(value, "shape")
 
 
-# A data set raises StopIteration for an item, which would be the end of the epoch. Of Keras's generators it comes as this.
+# If a data set raises StopIteration for an item, that would end the epoch. Keras's generators turn it into this error.
 _STOPPED = "generator raised StopIteration"
 
 # The epoch of items that are built before the first one.
 _PROBE = -2
 
-# Of a thread that has no stream: nobody knows in which order several draw from a global generator.
+# For a thread that has no stream: the order in which several threads draw from a global generator is not known.
 _IN_THREADS = "draws random numbers in threads of its own while it builds an item"
 
-# The data sets of which items were built twice, by their ids and whether that was in processes.
+# The data sets that were probed (an item was built twice), by their ids and whether processes built the item.
 _PROBED = {}
 
 
 def _was_probed(dataset, in_processes):
-    """Whether items of a data set were built twice before; from now on they were."""
+    """Whether items of a data set were built twice before; from now on this returns True."""
     key = id(dataset), in_processes
     try:
         reference = weakref.ref(dataset, lambda _: _PROBED.pop(key, None))
     except TypeError:
-        # It cannot be told from another one that comes in its place.
+        # The data set cannot be distinguished from another one that gets its id.
         return False
     return _PROBED.setdefault(key, reference) is not reference
 
-# Held while an item is built whose data set owns generators: several data sets may share one.
+# Held while an item is built whose data set owns generators: several data sets may share a generator.
 _OWNED = threading.RLock()
 
 
@@ -476,18 +477,18 @@ _NONE = object()
 _SAME = ""
 
 
-# Items that have to be closed, such as those with worker processes, and the order in which they began.
+# `Items` that have to be closed, such as those with worker processes, and the order in which they began.
 _RUNNING = weakref.WeakSet()
 _STARTS = itertools.count(1)
 
 
 def started():
-    """How often items began that have to be closed."""
+    """How often `Items` began that have to be closed."""
     return max((items.started for items in _RUNNING), default=0)
 
 
 def close_started_since(before):
-    """Closes items that are there for a call of the framework's, which has ended.
+    """Closes the `Items` that were used by a call of the framework, which has ended.
 
     Args:
         before: what `started` returned before the call.
@@ -509,7 +510,7 @@ class SequencePass:
         start: how many items of the order to skip at first.
 
     Attributes:
-        has_begun: an item was taken or skipped.
+        has_begun: whether an item was taken or skipped.
     """
 
     def __init__(self, items, epoch, order, ahead=0, start=0):
@@ -518,19 +519,19 @@ class SequencePass:
         self._epoch = epoch
         self._order = iter(order)
         self._ahead = max(1, ahead)
-        # No more are under way when others are handed to workers. To processes several at once: to wake one for each
-        # costs more than to hand it over. Not to threads: where items are built in order, how many are built has to
-        # follow from how many were taken, in a replay too.
+        # Workers get more items if no more than this are under way. Processes get several at once: to wake one for each
+        # costs more than to hand it over. Threads do not: if items are built in order, how many are built has to follow
+        # from how many were taken, in a replay too.
         self._fewest = self._ahead - 1
         if items.in_processes:
             self._fewest = self._ahead - max(1, self._ahead // 3)
-        # Pairs of an index, and of what its workers know the item by.
+        # Pairs of an index, and of the task by which the workers identify the item.
         self._building = collections.deque()
         self._workers = None
-        # What processes build ahead of it; most of its items are given there, without asking this.
+        # Takes the items that processes build ahead: it returns most items, without a call of `__next__` here.
         self._going = recorder.CALLS.trial.ahead(items.workers) if items.in_processes else None
         self._is_over = False
-        # A framework takes items in a thread of its own, and does not always wait for it when it ends an epoch.
+        # A framework takes items in one of its threads, and does not always wait for that when it ends an epoch.
         self._lock = threading.Lock()
         items.begin(self, start, self._ahead)
         for _ in range(start):
@@ -560,7 +561,7 @@ class SequencePass:
         if not self._items.workers:
             return self._items.build(self._epoch, next(self._order))
         if len(self._building) <= self._fewest:
-            # What a replay builds ahead, it skips; but where it is built anyway, as much has to be as was.
+            # A replay skips items, so it builds none ahead; if they must be built, as many are built ahead as in the first run.
             ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
             if len(self._building) < ahead:
                 self._submit(ahead - len(self._building))
@@ -571,7 +572,7 @@ class SequencePass:
         return self._workers.take(self._items, self._building.popleft()[1])
 
     def _go_on(self):
-        """From here on items are given without asking this, where they need nothing but to be taken."""
+        """From here on `_going` returns items without a call of `__next__` here, if they only have to be taken."""
         items = self._items
         if self._workers is None or not items.is_known or recorder.CALLS.replaying:
             return
@@ -582,7 +583,7 @@ class SequencePass:
         )
 
     def _stop(self):
-        """From here on this is asked for every item."""
+        """From here on `__next__` is called for every item."""
         if self._going is not None:
             self._going.end()
 
@@ -590,7 +591,7 @@ class SequencePass:
         return worker_processes.opened(self._items, sent)
 
     def skip(self):
-        """Counts one item as consumed. Raises StopIteration where `next` would."""
+        """Counts one item as consumed. Raises StopIteration if `next` would."""
         with self._lock:
             self._stop()
             if self._is_over or self._items.must_be_built or not self._items.is_known:
@@ -604,9 +605,9 @@ class SequencePass:
                 next(self._order)
 
     def put_back(self):
-        """What is being built ahead is built anew when it is asked for: the data set is about to change.
+        """What is being built ahead is built again when it is requested, because the data set is about to change.
 
-        Where items must be built in order, nothing is built ahead; and worker processes have no order to keep.
+        If items must be built in order, nothing is built ahead. Worker processes do not build in order.
         """
         with self._lock:
             self._stop()
@@ -618,14 +619,14 @@ class SequencePass:
             self._order = itertools.chain(indices, self._order)
 
     def close(self):
-        """Ends the pass. What the workers have begun they finish; what they have not is not built, unless items must be."""
-        # At once: who takes items may do so again before it lets others have the lock.
+        """Ends the pass. The workers finish what they have begun; they build nothing else, unless items must be built."""
+        # Set without the lock: a thread that takes items may take the next one before it releases the lock to others.
         self._is_over = True
         with self._lock:
             self._release(waits=True)
 
     def __del__(self):
-        # Maybe in a thread that builds an item.
+        # This may run in a thread that builds an item.
         self._release(waits=False)
 
     def _release(self, waits):
@@ -652,13 +653,13 @@ class SequencePass:
         self._building.extend(zip(indices, self._workers.submit(self._items, self._epoch, indices)))
 
 
-# The tasks of each worker thread, also where nobody knows the pass any more.
+# The tasks of each worker thread, also if nothing refers to the pass any more.
 _TASKS_OF_THREADS = weakref.WeakKeyDictionary()
 
 
 @atexit.register
 def _end_threads():
-    # One that comes back to an interpreter that is gone ends the process by SIGABRT.
+    # A thread that returns to an interpreter that is gone ends the process by SIGABRT.
     for thread, tasks in list(_TASKS_OF_THREADS.items()):
         tasks.close()
         thread.join()
@@ -678,7 +679,7 @@ class _ItemThreads:
             thread.start()
 
     def submit(self, items, epoch, indices):
-        """Has items built; returns a task for each."""
+        """Lets the threads build items; returns a task for each."""
         return self._tasks.submit(epoch, indices)
 
     def take(self, items, task):
@@ -690,7 +691,7 @@ class _ItemThreads:
         task.cancel()
 
     def release(self, waits):
-        """The pass is over: lets the threads go, once what they build now is built where it `waits`."""
+        """The pass is over: releases the threads. If it `waits`, returns when the items that they build now are built."""
         self._tasks.close()
         if waits:
             for thread in self._threads:
@@ -698,13 +699,13 @@ class _ItemThreads:
 
 
 def skip(iterator, count=1):
-    """Moves an iterator on by up to so many elements: without building them where the iterator can.
+    """Advances an iterator by up to `count` elements, without building them if the iterator can skip.
 
     Returns:
-        How many there were.
+        How many elements were skipped.
 
     Raises:
-        StopIteration: there is not even one.
+        StopIteration: there is no element left.
     """
     step = getattr(iterator, "skip", None) or getattr(iterator, "__next__", None)
     if step is None:
@@ -719,7 +720,7 @@ def skip(iterator, count=1):
 
 
 class Counted:
-    """An iterator, and how many elements were taken from it."""
+    """An iterator that counts the elements that were taken from it."""
 
     def __init__(self, iterator):
         self._iterator = iterator

@@ -1,4 +1,4 @@
-"""What `pedl.frameworks.keras.data.KerasDataAdapter` takes its batches from."""
+"""The source of the batches of `pedl.frameworks.keras.data.KerasDataAdapter`."""
 import pickle
 
 from py_hooks.advice import calls as recorder
@@ -7,12 +7,12 @@ from py_hooks.advice.item_epochs import ItemEpochs
 
 
 def start(adapter, offset, is_validation):
-    """The batches of an adapter, whose first `offset` ones are left out.
+    """The batches of an adapter, without the first `offset` ones.
 
     Args:
         adapter: the `KerasDataAdapter`.
-        offset: batches of the epochs from the first one on.
-        is_validation: one pass only.
+        offset: number of batches to leave out, from the first epoch on.
+        is_validation: whether there is only one pass.
     """
     if recorder.CALLS is None:
         raise RuntimeError("KerasDataAdapter needs a framework: import keras or tensorflow before it is started")
@@ -26,7 +26,7 @@ def start(adapter, offset, is_validation):
 
 
 class _Epochs(ItemEpochs):
-    """Epoch after epoch; the end of each is told to the data set, if it has an `on_epoch_end`."""
+    """Epoch after epoch; the end of each calls the `on_epoch_end` of the data set, if it has one."""
 
     def __init__(self, adapter):
         ItemEpochs.__init__(
@@ -48,14 +48,14 @@ class _OnePass(_Epochs):
         self._notifies = False
 
     def begin_next(self):
-        """As of every epoch, but there is no second one."""
+        """As of `_Epochs`, but there is no second epoch."""
         if self._pass is not None and self._taken == self._length:
             raise StopIteration
         return _Epochs.begin_next(self)
 
 
 def _refuse(sequence):
-    """The script has chosen that its processes are not forked, which workers are: says so, and what could not be sent."""
+    """The script chose a start method other than fork, but workers are forked: raises an error that names what cannot be sent."""
     import multiprocessing
 
     name, method = type(sequence).__name__, multiprocessing.get_start_method()

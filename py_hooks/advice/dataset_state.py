@@ -1,11 +1,11 @@
-"""What a data set is made of, so that worker processes see what happens to it in the process that trains.
+"""The state of a data set, so that worker processes see the changes to it in the process that trains.
 
-Worker processes are copies of the trainer of the moment when they started. Afterwards the trainer's data set may change:
+Worker processes are copies of the trainer at the moment when they started. Afterwards the trainer's data set may change:
 `on_epoch_end` shuffles indices, a callback sets an attribute, or a global that `__getitem__` reads. `DatasetState` is a
-mark of everything that a data set can reach (`marks.py`), and of what is set in the packages that its code uses, in
-the process and in its environment (`settings.py`). Attributes that changed are sent (`Update`), if a copy of them
-is as good: nothing in them is also held by what is not sent (`sharing.py`), draws random numbers, or pickles itself in a
-way of its own. Where anything else changed, or cannot be seen, the workers have to be new copies.
+mark of everything that a data set can reach (`marks.py`), and of the settings of the packages that its code uses, of
+the process and of its environment (`settings.py`). Attributes that changed are sent (`Update`), if a copy of them
+is equivalent: nothing in them is also held by what is not sent (`sharing.py`), draws random numbers, or defines how it is
+pickled. If anything else changed, or cannot be seen, the workers have to be new copies.
 """
 import io
 import os
@@ -15,10 +15,10 @@ from py_hooks.advice import marks, owned_generators, places, settings
 from py_hooks.advice.sharing import Held
 from py_hooks.own_account import on_own_account
 
-# Of what is sent. To copy more takes longer than new copies of the trainer do.
+# The size of what is sent. Copying more takes longer than making new copies of the trainer.
 _MAX_BYTES = 64 << 20
 
-# By which a class says itself what a copy is made of.
+# The methods by which a class defines what a copy is made of.
 _OF_PICKLES = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
@@ -26,12 +26,12 @@ class DatasetState:
     """A data set as it is now, and what has changed since.
 
     Args:
-        dataset: of the script.
-        pickler: makes a `Pickler`, for what has changed, of a file and the data set.
-        modules: names of the user's modules that it may use, where each name in them counts.
+        dataset: the data set of the script.
+        pickler: makes a `Pickler` from a file and the data set, for what has changed.
+        modules: names of the user's modules that it may use, in which each name counts.
 
     Attributes:
-        untold: those of the last `differences` of which it cannot be told whether they are any.
+        untold: those of the last `differences` that may be none, because they cannot be compared.
     """
 
     def __init__(self, dataset, pickler=None, modules=()):
@@ -48,9 +48,9 @@ class DatasetState:
         return marks.Look(self._dataset, modules=self._modules)
 
     def differences(self):
-        """The names of attributes that are not what they were when this was asked for `changes`, or made.
+        """The names of attributes that differ from the last call of `changes`, or from the creation of this object.
 
-        With an empty one where something else is another. What cannot be told counts as different.
+        An empty name is among them if something else differs. What cannot be compared counts as different.
         """
         now = self._look().marks
         self.untold = frozenset(_shown(name) for name, mark in now.items() if mark is None)
@@ -62,7 +62,7 @@ class DatasetState:
         return {name for name in names if now.get(name) != before.get(name) or now.get(name, b"") is None}
 
     def changes(self):
-        """Pickled values of all attributes that have changed since the beginning; None where that is not all."""
+        """Pickled values of all attributes that have changed since the beginning; None if these are not all changes."""
         look = self._look()
         changed = self._different(look.marks)
         before, self._marks = self._marks, look.marks
@@ -72,7 +72,7 @@ class DatasetState:
         if None in look.marks.values() or marks.AROUND in changed or changed & look.slots:
             return None
         if any(_code_of(look.marks.get(name)) != _code_of(before.get(name)) for name in changed & look.marks.keys()):
-            # What classes and functions use is not sent with them.
+            # The names that classes and functions use are not sent with them.
             return None
         self._changed |= changed
         attributes = getattr(self._dataset, "__dict__", None)
@@ -99,7 +99,7 @@ class DatasetState:
 
 
 def _set_to(look):
-    """What is set around the data set; None where it cannot be told."""
+    """The settings around the data set; None if they cannot be read."""
     try:
         return dict(os.environ), settings.of_process(), settings.of_packages(look.libraries)
     except (OSError, settings.TooMuch):
@@ -110,17 +110,17 @@ def _shown(name):
     return "" if name is marks.AROUND else name
 
 
-# A dict of values, and a list of names.
+# The objects in an update: a dict of values, and a list of names.
 _OF_AN_UPDATE = 2
 
 
 def _code_of(mark):
-    """The half of a mark that is of code; that of no code where there is no mark."""
+    """The half of a mark that covers code; the one for no code if there is no mark."""
     return marks.NO_CODE if mark is None else mark[16:]
 
 
 def _is_more_than_its_copy(value):
-    """Whether a worker that gets a copy could draw other random numbers, or have less than one that is forked."""
+    """Whether a worker that gets a copy could draw other random numbers, or have less than a forked worker."""
     if owned_generators.is_generator(value):
         return True
     own = (base for base in type(value).__mro__ if places.is_user_module(base.__module__))
@@ -131,10 +131,10 @@ class Update:
     """What has changed in the data set since its workers started.
 
     Args:
-        file: in memory, and shared with the workers.
+        file: a file in memory that the workers share.
 
     Attributes:
-        number: which of the updates it is; 0 where nothing has changed.
+        number: the number of the update; 0 if nothing has changed.
     """
 
     def __init__(self, file):
@@ -145,11 +145,11 @@ class Update:
 
     @property
     def descriptor(self):
-        """Of the file."""
+        """The descriptor of the file."""
         return self._file.fileno()
 
     def write(self, changes):
-        """In the trainer: `DatasetState.changes`. No worker reads meanwhile. Returns False for None."""
+        """In the trainer: writes `DatasetState.changes`. No worker reads meanwhile. Returns False for None."""
         if changes is not None and changes != self._last:
             os.ftruncate(self._file.fileno(), 0)
             os.pwrite(self._file.fileno(), changes, 0)
@@ -173,10 +173,10 @@ class Update:
 
 
 class Pickler(pickle.Pickler):
-    """The data set stands for itself.
+    """A pickler that refers to the data set and does not copy it.
 
     Attributes:
-        held: what the pickle has copies of.
+        held: the values that the pickle has copies of.
     """
 
     def __init__(self, file, dataset):
@@ -185,7 +185,7 @@ class Pickler(pickle.Pickler):
         self.held = Held()
 
     def persistent_id(self, value):
-        """What stands for a value in the place of its pickle."""
+        """The id that replaces the pickle of a value, or None."""
         if type(value) in marks.PLAIN:
             return None
         if value is self._dataset:

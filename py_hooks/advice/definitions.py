@@ -1,7 +1,7 @@
-"""Modules of the user's that do nothing but define: to import them again repeats nothing, and misses nothing.
+"""Finds out whether modules of the user only define: importing such a module again repeats nothing, and misses nothing.
 
-Such a module imports others, and defines functions, classes and constants. It calls nothing where it is imported but what
-gives the same each time and changes nothing (`_INERT`). What is under `if __name__ == "__main__"` is not looked at.
+Such a module imports others, and defines functions, classes and constants. While it is imported, it calls only functions that
+return the same each time and change nothing (`_INERT`). Code under `if __name__ == "__main__"` is not examined.
 """
 import ast
 import contextlib
@@ -11,7 +11,7 @@ import sys
 from py_hooks.advice import places
 from py_hooks.own_account import on_own_account
 
-# What may be called, or decorate, by the module that it is of.
+# Functions that may be called, or decorate, by the module that they belong to.
 _INERT = {
     "builtins": (
         "abs", "bool", "bytes", "classmethod", "dict", "enumerate", "float", "frozenset", "getattr", "hasattr", "int",
@@ -32,38 +32,38 @@ _INERT = {
     "re": ("compile",),
     "typing": ("NamedTuple", "NewType", "TypeVar", "cast", "overload"),
 }
-# Of any value, as texts and dicts have them.
+# Methods that may be called of any value, as texts and dicts have them.
 _INERT_METHODS = (
     "decode", "encode", "endswith", "format", "items", "join", "keys", "lower", "lstrip", "partition", "replace",
     "rpartition", "rsplit", "rstrip", "split", "startswith", "strip", "upper", "values",
 )
 
 
-# By which a class defines properties.
+# The decorators by which a class defines properties.
 _OF_PROPERTIES = ("setter", "getter", "deleter")
 
 
-# By which a class does something where another one is derived from it, or its objects are bound in one.
+# The methods that run code of a class when another one is derived from it, or when its objects are bound in a class.
 _AT_DEFINITION = ("__init_subclass__", "__set_name__", "__class_getitem__", "__mro_entries__")
-# By which a metaclass does something where a class is defined.
+# The methods that run code of a metaclass when a class is defined.
 _OF_METACLASSES = ("__new__", "__init__", "__prepare__", "__setattr__", "__call__")
 
 
 class DoesMore(Exception):
-    """A module does more than define; the text says which, and where."""
+    """A module does more than define; the text says which module, and where."""
 
 
 def modules_of(names):
-    """The names of what these modules are and import, within their functions too, as far as it is imported.
+    """The names of these modules and of those that they import, within functions too, as far as they are imported.
 
     Args:
-        names: of modules that are imported.
+        names: names of modules that are imported.
 
     Returns:
-        The names of those that are no user's, and of the user's, which are looked into.
+        The names of the modules that are not the user's, and of the user's modules, which are examined.
 
     Raises:
-        DoesMore: one of the user's does more than define what others use.
+        DoesMore: a module of the user does more than define what others use.
     """
     libraries, users = set(), set()
     seen, waiting = set(), sorted(names, reverse=True)
@@ -99,27 +99,27 @@ def _imports_of(name, package, file):
 
 
 class _Module(ast.NodeVisitor):
-    """Goes through the statements that run when a module is imported.
+    """Visits the statements that run when a module is imported.
 
     Attributes:
-        imported: names of modules that it imports, and maybe of other things in them.
+        imported: names of modules that the module imports, and maybe of other things in them.
     """
 
     def __init__(self, name, package):
         self.imported = []
         self._name = name
         self._package = package
-        # What the names stand for that it has imported, and the names that it has bound to something else, by scope.
+        # What the names that it has imported refer to; and the names that it has bound to something else, by scope.
         self._known = {}
         self._bound = [set()]
-        # Where there is `annotationlib`, they are computed when they are asked for.
+        # If Python has `annotationlib`, annotations are computed when they are requested.
         self._has_lazy_annotations = importlib.util.find_spec("annotationlib") is not None
 
     def generic_visit(self, node):
         raise DoesMore(f"its module `{self._name}` does more than define, in line {node.lineno}")
 
     def visit_all(self, statements):
-        """Goes through some of them."""
+        """Visits some statements."""
         for statement in statements:
             self.visit(statement)
 
@@ -169,7 +169,7 @@ class _Module(ast.NodeVisitor):
                 base = self._base_of(part)
                 self.imported.extend([base, *(f"{base}.{alias.name}" for alias in part.names)])
             elif getattr(part, "id", getattr(part, "attr", None)) in ("__import__", "import_module"):
-                # What it imports nobody knows.
+                # What it imports is not known.
                 self.generic_visit(part)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
@@ -234,14 +234,14 @@ class _Module(ast.NodeVisitor):
                 self.generic_visit(decorator)
 
     def _is_inert(self, function):
-        """Whether it may be called."""
+        """Whether a function may be called."""
         words = []
         while isinstance(function, ast.Attribute):
             words.append(function.attr)
             function = function.value
         is_of_value = not isinstance(function, ast.Name) or function.id not in self._known or words[1:][:1] == ["__version__"]
         if words and is_of_value:
-            # And of no module.
+            # It is of a value, not of a module.
             return words[0] in _INERT_METHODS + _OF_PROPERTIES
         if not isinstance(function, ast.Name) or any(function.id in names for names in self._bound):
             return False
@@ -251,13 +251,13 @@ class _Module(ast.NodeVisitor):
 
 
 def _is_of_script(test):
-    """Whether it is `__name__ == "__main__"`."""
+    """Whether a test is `__name__ == "__main__"`."""
     parts = [test.left, *test.comparators] if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) else []
     return sorted(map(_word, parts)) == ["__main__", "__name__"]
 
 
 def _word(node):
-    """A name, or the text of a constant; an empty one for anything else."""
+    """A name, or the text of a constant; an empty text for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     with contextlib.suppress(ValueError):

@@ -1,9 +1,9 @@
-"""What the script reads of the kernel's random numbers as a file, again in a replay: `/dev/urandom` and its like.
+"""Repeats in a replay what the script reads from files of kernel random numbers: `/dev/urandom` and the like.
 
-Each `open` in the script's own code draws a key of the trial's entropy (`entropy.py`), as `os.urandom` does, and what is read is
-made of that: the first time too. So it does not depend on when, and in what pieces, it is read. The file is the real one, opened
-as the script asks, of which nothing is read. Who asks for its descriptor reads past this, and is a cause; so is who opens it by
-`os.open`, or also to write.
+Each `open` in code of the script draws a key from the trial's entropy (`entropy.py`), as `os.urandom` does. The bytes that
+the script reads are computed from that key, the first time too. So they do not depend on when, and in what pieces, they are
+read. The file is the real one, opened as the script asks, but nothing is read from it. If the script asks for its descriptor,
+it can read around this, which is a cause. It is also a cause if the script opens the file by `os.open`, or also for writing.
 """
 import io
 
@@ -17,12 +17,12 @@ _UUID_BYTES = 16
 
 _OPTIONS = ("buffering", "encoding", "errors", "newline", "closefd", "opener")
 
-# Modules that open on behalf of who calls them.
+# Modules that open files on behalf of their caller.
 _OPENERS = frozenset(["io", "codecs", "pathlib", "pathlib._local", "pathlib._abc"])
 
 
 class _Stream:
-    """Endless bytes made of a key."""
+    """Endless bytes that are computed from a key."""
 
     def __init__(self, key):
         self._key = key
@@ -44,23 +44,23 @@ class _Drawn(io.FileIO):
     """One of the files. Its position, its name and its state are those of the real one."""
 
     def begin(self, key, refuse):
-        """Sets what is read.
+        """Sets the key of the bytes that are read.
 
         Args:
-            key: of the stream.
-            refuse: called if the descriptor is asked for.
+            key: the key of the stream.
+            refuse: called if the script asks for the descriptor.
         """
         self._stream = _Stream(key)
         self._refuse = refuse
 
     def fileno(self):
-        """As of any file; what is read by it is not the trial's."""
+        """As of any file; what is read through it does not come from the trial."""
         self._refuse(f"`{self.name}` by its descriptor")
         return io.FileIO.fileno(self)
 
     def readinto(self, buffer):
         """As of any file."""
-        # Of one that is closed this raises.
+        # If the file is closed, this raises.
         self.readable()
         room = memoryview(buffer).cast("B")
         data = self._next(len(room))
@@ -80,7 +80,7 @@ class _Drawn(io.FileIO):
 
 
 class _DrawnUuid(_Drawn):
-    """The kernel's file has a new UUID whenever it is read from its beginning."""
+    """The kernel's UUID file has a new UUID whenever it is read from its beginning."""
 
     _text = b""
 
@@ -103,16 +103,16 @@ def _uuid_of(data):
 
 
 def opened(clock, refuse, frame, path, mode, args, kwargs):
-    """The file that the script opens; NotImplemented if it is not to be answered.
+    """The file that the script opens; NotImplemented if this module does not handle it.
 
     Args:
-        clock: of the trial, which knows its entropy.
+        clock: the clock of the trial, which knows its entropy.
         refuse: called with what cannot be repeated.
-        frame: what calls `open`.
+        frame: the frame that calls `open`.
         path: one of `files.DRAWN_PATHS`.
         mode: as of `open`.
-        args: what follows without names.
-        kwargs: what follows with names.
+        args: the positional arguments that follow.
+        kwargs: the named arguments that follow.
     """
     while frame is not None and frame.f_globals.get("__name__") in _OPENERS:
         frame = frame.f_back
@@ -122,7 +122,7 @@ def opened(clock, refuse, frame, path, mode, args, kwargs):
         return NotImplemented
     real = _real(path, mode, options)
     if real is None:
-        # Python itself says why.
+        # Python itself raises the error.
         return NotImplemented
     with real:
         if "+" in mode:
@@ -143,7 +143,7 @@ def opened(clock, refuse, frame, path, mode, args, kwargs):
 
 
 def _real(path, mode, options):
-    """The file as Python opens it, to see that it can, and how."""
+    """The file as Python opens it, to see whether it can be opened, and how; None if not."""
     import _io
 
     try:

@@ -1,4 +1,4 @@
-"""Entries of the script into a framework: the first one, causes, and what a call was given."""
+"""Entries of the script into a framework: the first one, causes, and the arguments of a call."""
 import os
 import sys
 import zlib
@@ -6,22 +6,22 @@ import zlib
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import exactness, places
 
-# How the files of the user's code are named in what is compared.
+# The prefix of the keys that name files of the user's code, among what is compared.
 _FILE = "file "
 
 
 def called_by_user():
-    """Whether the advice that asks, of those that are bound, stands in the place of what the user's own code called."""
+    """Whether the user's code called the function that the asking advice replaces. Only for advice made by `binding`."""
     return places.called_by_user(3)
 
 
 def announce(calls, causes, is_told=True):
-    """The script is about to enter the framework. The first time begins the trial, and says whether it is exact.
+    """The script is about to enter the framework. The first entry begins the trial, and reports whether it is exact.
 
     Args:
         calls: the recorder.
-        causes: what in this call cannot be resumed exactly.
-        is_told: as of `exactness.begin`.
+        causes: the reasons why this call cannot be resumed exactly.
+        is_told: see `exactness.begin`.
     """
     if not calls.begun:
         exactness.begin(calls, causes, is_told)
@@ -31,12 +31,12 @@ def announce(calls, causes, is_told=True):
 
 
 def compare(calls, name, described):
-    """Records what an entry was given, or compares it with its record and names what differs.
+    """Records the arguments of an entry, or compares them with their record and names what differs.
 
     Args:
         calls: the recorder.
         name: the entry, such as "fit".
-        described: short texts by what they describe.
+        described: short texts, by the name of what they describe.
     """
     identity = calls.trial.intern(name)
     if not calls.replaying:
@@ -72,7 +72,7 @@ _sources = {}
 
 
 def describe_sources():
-    """A checksum of every file of the user's code that is loaded, by its name."""
+    """A checksum of every loaded file of the user's code, by the name of the file."""
     for module in list(sys.modules.values()):
         path = places.file_of(module)
         if path and path not in _sources and path.endswith(".py") and places.is_user_file(path):
@@ -85,10 +85,10 @@ def describe_sources():
 
 
 class Sources:
-    """Checksums of the script's own files, as the checkpoint has them. A provider of state.
+    """Checksums of the files of the script, as the checkpoint has them. A provider of state.
 
-    An edited script is refused before anything is said of the run, and by the names of the files: what an entry was given
-    (`compare`) tells the same, but only of files that are loaded by then, and the edited script may never come there.
+    An edited script is refused before anything is reported about the run, and the refusal names the files. `compare` finds
+    the same, but only for files that are loaded by then, and the edited script may never reach that entry.
     """
 
     def __init__(self):
@@ -96,7 +96,7 @@ class Sources:
         self._found = {}
 
     def begin(self, calls):
-        """The trial has begun: compares what is loaded by now with what the checkpoint knows of it."""
+        """The trial has begun: compares the files that are loaded by now with their checksums in the checkpoint."""
         recorded = calls.checkpoint_states().get("sources") or {}
         now = describe_sources()
         if any(recorded.get(name, checksum) != checksum for name, checksum in now.items()):
@@ -104,8 +104,8 @@ class Sources:
             recorder.stop(calls, 76, *_difference(calls, None, known, {name: now[name] for name in known}))
 
     def capture(self):
-        """By the name of each file: part of a checkpoint."""
-        # All modules are looked through, where some were loaded since.
+        """The checksums by the name of each file: part of a checkpoint."""
+        # If modules were loaded since, all are looked through.
         if self._modules != len(sys.modules):
             self._modules = len(sys.modules)
             self._found = describe_sources()
@@ -116,10 +116,10 @@ class Sources:
 
 
 def is_path(given):
-    """Whether a file argument is a path, and not something open."""
+    """Whether a file argument is a path, and not an open file."""
     return isinstance(given, (str, bytes)) or hasattr(given, "__fspath__")
 
 
 def path_text(path):
-    """A file argument as it stands in records."""
+    """A file argument as records contain it."""
     return os.fspath(path) if is_path(path) else type(path).__name__

@@ -1,13 +1,13 @@
-"""What the operating system draws for the script, again in a replay, and nowhere readable.
+"""Random bytes of the operating system for the script: a replay draws the same ones, and no file contains them.
 
-A script draws keys, tokens and salts by `os.urandom` and `secrets`. They stand in no file of the trial: each is made, by
-SHAKE-256, of a key and of the place where it is asked for: the line, how many calls were recorded before, and how many
-times the line had asked since. A replay asks at the same places.
+A script draws keys, tokens and salts by `os.urandom` and `secrets`. No file of the trial contains them: each is computed by
+SHAKE-256 from a key and from the place of the draw. The place is the line, the number of calls that were recorded before,
+and how often the line has drawn since then. A replay draws at the same places.
 
-The key is 32 bytes that the operating system has drawn once for the trial. It lies in `entropy.key` of the trial
-directory, which nobody but its owner may read, and is durable before the first checkpoint; a trial that draws nothing
-has none. Checkpoints hold a name of the key, from which nothing else can be told, and a resume without that very key is
-refused: it would go on with other numbers.
+The key is 32 bytes that the operating system has drawn once for the trial. It is in the file `entropy.key` of the trial
+directory, which only its owner may read, and is durable before the first checkpoint. A trial that draws nothing has none.
+Checkpoints hold a name of the key, which reveals nothing else about it. A resume without that very key is refused, because
+it would continue with other numbers.
 """
 import os
 
@@ -19,7 +19,7 @@ _KEY_BYTES = 32
 
 
 class KeyLost(Refusal):
-    """The key that the trial has drawn by is not there."""
+    """The key that the trial has drawn with is missing, or is another one."""
 
     exit_code = 65
 
@@ -29,11 +29,11 @@ class Entropy:
 
     Args:
         directory: the trial directory, which need not exist.
-        is_begun: whether the trial was begun by an earlier start.
+        is_begun: whether an earlier start has begun the trial.
         urandom: the function of the operating system.
 
     Attributes:
-        has_drawn: whether anything was drawn by the key, in this start or before a checkpoint that is resumed.
+        has_drawn: whether the key was used, in this start or before the checkpoint that is resumed.
     """
 
     def __init__(self, directory, is_begun, urandom):
@@ -45,10 +45,10 @@ class Entropy:
         self.has_drawn = False
 
     def expect(self, name):
-        """A checkpoint whose trial has drawn by the key of this name is resumed.
+        """A checkpoint is resumed whose trial has drawn with the key of this name.
 
         Raises:
-            KeyLost: it is another key, or there is none.
+            KeyLost: the key is another one, or is missing.
         """
         if self._key is None or self.name() != name:
             found = "it is another one" if self._key is not None else "it is not there, or cannot be read"
@@ -62,7 +62,7 @@ class Entropy:
         self.has_drawn = True
 
     def draw(self, place, position, size):
-        """So many bytes, as a number, for a line that asks after so many recorded calls."""
+        """`size` bytes, as a number, for a line (`place`) that draws after `position` recorded calls."""
         if self._key is None:
             self._key = self._urandom(_KEY_BYTES)
         self.has_drawn = True
@@ -72,14 +72,14 @@ class Entropy:
         return int.from_bytes(self._stream(f"{position} {count} {place}", size), "little")
 
     def name(self):
-        """What tells the key from others, and nothing about it."""
+        """A name that distinguishes the key from others, and reveals nothing about it."""
         return self._stream("name", 8).hex()
 
     def keep(self):
-        """Makes the key durable. The trial directory is there by now.
+        """Makes the key durable. The trial directory exists by now.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the key cannot be written.
         """
         if not self._is_kept:
             _write(self._path, self._key)
@@ -92,7 +92,7 @@ class Entropy:
 
 
 def _read(path):
-    """The key in a file; None where there is none."""
+    """The key in a file; None if there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether a run can be resumed exactly, and the first intercepted call, at which it says so."""
+"""Whether a run can be resumed exactly, and the first intercepted call, at which the run reports that."""
 import json
 import platform
 import sys
@@ -12,7 +12,7 @@ def begin(calls, found, is_told=True):
     Args:
         calls: the recorder, not begun yet.
         found: the causes that are known now.
-        is_told: whether that is all there is to know; else the line is printed once items were looked at (`data.py`).
+        is_told: whether these are all; else the line is printed once items were looked at (`data.py`).
     """
     for cause in _causes_of_the_command() + list(found):
         calls.refuse_exactness(cause)
@@ -32,7 +32,7 @@ def _causes_of_the_command():
 
 
 def facts():
-    """What `trial.json` notes about this process: interpreter, versions, CPU."""
+    """What `trial.json` records about this process: interpreter, versions, CPU."""
     versions = {}
     for name in ("keras", "tensorflow", "jax", "jaxlib", "torch", "numpy"):
         version = getattr(sys.modules.get(name), "__version__", None)

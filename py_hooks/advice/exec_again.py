@@ -1,8 +1,8 @@
-"""A script that replaces itself by another run of itself stays the trial.
+"""A script that replaces itself by another run of itself remains the same trial.
 
-Hash seeds count from the start of a process, so scripts set `PYTHONHASHSEED` and call `os.execv(sys.executable, ...)`. An
-exec of the trial's interpreter before the first recorded call becomes the trial process again, by the same launch
-message. Any other exec is what it is under python.
+A hash seed takes effect at the start of a process, so scripts set `PYTHONHASHSEED` and call `os.execv(sys.executable, ...)`.
+If the script executes the interpreter of the trial before the first recorded call, the new program becomes the trial process
+again, by the same launch message. Any other exec does what it does under python.
 """
 import os
 import sys
@@ -11,12 +11,12 @@ from py_hooks.advice import functions_of_os
 
 
 def install(process, launch_text, in_place):
-    """Watches `os.execv` and `os.execve`, by which the others of `os` are made.
+    """Watches `os.execv` and `os.execve`, which the other exec functions of `os` call.
 
     Args:
         process: what `boot` knows of this process.
         launch_text: its launch message.
-        in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+        in_place: makes the object that replaces a builtin function (`src/native/in_place.rs`).
     """
     execve, own = os.execve, os.getpid()
 
@@ -27,7 +27,7 @@ def install(process, launch_text, in_place):
         if again is None:
             return NotImplemented
         supervisor, environment = again
-        # The path of the environment's python, by which it is found.
+        # The path of the python of the environment, by which python finds its environment.
         return execve(f"/proc/{supervisor}/exe", [sys.executable, *arguments[1:]], environment)
 
     def before_execv(path=None, arguments=None, *wrong, **named):
@@ -45,7 +45,7 @@ def install(process, launch_text, in_place):
 
 
 def _again(launch_text, environment):
-    """The process of the supervisor, and the environment in which its executable becomes the trial; None for a worker server."""
+    """The supervisor's process, and the environment in which its executable becomes the trial; None for a worker server."""
     import json
 
     launch = json.loads(launch_text)
@@ -56,7 +56,7 @@ def _again(launch_text, environment):
     name, start = again["start"]
     environment.update({name: start, "PEDL_LAUNCH": launch_text})
     if "PYTHONHASHSEED" not in environment:
-        # The trial's, which the boot hides from the script again.
+        # The seed of the trial, which the boot hides from the script again.
         environment.update(PYTHONHASHSEED=str(launch["hash_seed"]), PEDL_USER_HASH_SEED="unset")
     if again["boot_site"] is not None:
         paths = [again["boot_site"], environment.get("PYTHONPATH")]

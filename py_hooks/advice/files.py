@@ -1,18 +1,18 @@
-"""Files of the script in a replay: what it will read must be there, and what it made must not be there too early.
+"""Files of the script in a replay: those that it will read must exist, and those that it makes must not exist too early.
 
 Scripts resume themselves: `if os.path.exists("w.h5"): model.load_weights("w.h5")`. The first time the file did not
-exist; in a replay it would. So everything that the trial makes is noted in a ledger before it is made, and the next
+exist; in a replay it would. So every file that the trial makes is noted in a ledger before it is made, and the next
 start of the trial withdraws it before the script runs (`ledger.py`).
 
-Files that recorded calls wrote (saved models) also belong to the checkpoint, by content, and so do copies of them: such
-a call is muted in a replay, and the checkpoint's version is put where it wrote. The file on disk may be newer than the
-checkpoint. Where the checkpoint has none, because the script had removed the file, an empty one stands for it.
-What Python reads from such a file is recorded, once for each version: in a replay the file holds it again.
+Files that recorded calls wrote (saved models) also belong to the checkpoint, by content, and so do copies of them. Such a
+call is muted in a replay, and the version of the checkpoint is put at the path that it wrote, because the file on disk may
+be newer. If the checkpoint has no version, because the script had removed the file, an empty file takes its place.
+The data that Python reads from such a file is recorded, once for each version: in a replay the file contains it again.
 
-What was there before the trial stays. If the script removes, moves or links it, changes its mode, appends to it, or writes
-it after reading it, it is for the replay as it was at first, and behind the replay as the script has left it. Caches
-(`~/.keras/datasets`) are let alone: a download is not made twice. What Python opens, makes, moves and removes is seen,
-through h5py too; what other C code writes by itself is not.
+Files from before the trial are kept. If the script removes, moves or links one, changes its mode, appends to it, or writes it
+after reading it, the replay sees the file in its first state, and after the replay it is as the script has left it. Caches
+(`~/.keras/datasets`) are left alone, so that a download is not made twice. pedl-run sees what Python opens, makes, moves and
+removes, also through h5py. It does not see what other C code writes directly.
 """
 import _thread
 import io
@@ -23,30 +23,30 @@ import sys
 from py_hooks import causes
 from py_hooks.advice import forks, functions_of_os, places
 
-# That a script may make before it trains, and still be resumed exactly.
+# The maximum number of changes that a script may make before it trains, and still be resumed exactly.
 MAX_WAITING = 100_000
 
-# In the trial directory: what the framework writes on behalf of a trial class, as if its code did.
+# In the trial directory: files that the framework writes on behalf of a trial class, treated as files of its code.
 _WORK = "work"
 
-# A folder that was there before and is moved: so much of what is in it is put back.
+# If a folder from before the trial is moved, at most this many of its entries are put back.
 MAX_MOVED = 10_000
 
-# Of `open`, without names, behind the mode.
+# Positional arguments of `open` after the mode.
 _MOST_ARGUMENTS = 6
 
 _ABSENT = frozenset(["created", "logged", "made"])
 
-# What the kernel draws, and a replay reads again (`drawn_files.py`).
+# Random numbers of the kernel, which a replay reads again (`drawn_files.py`).
 DRAWN_PATHS = frozenset(["/dev/urandom", "/dev/random", "/proc/sys/kernel/random/uuid"])
 
-# Functions of `os` that ask what is there.
+# Functions of `os` that query the file system.
 ASKING = ("stat", "lstat", "access", "readlink", "listdir", "scandir")
 
 # Functions of `os` that run a command (`commands.py`).
 RUNNING = ("system", "posix_spawn", "posix_spawnp")
 
-# Flags of what is not opened to be read.
+# Flags that show that a file is not opened only for reading.
 _NOT_READ = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
 
 
@@ -59,7 +59,7 @@ class Files:
     Attributes:
         calls: the recorder; None until the first library is intercepted.
         inputs: the files that the script reads; None until then.
-        drawn: opens one of `DRAWN_PATHS` for a frame (`drawn_files.opened`, without the clock); None: they are opened as any.
+        drawn: opens one of `DRAWN_PATHS` for a frame (`drawn_files.opened`, without the clock); None: opens them as any file.
     """
 
     def __init__(self, trial):
@@ -70,41 +70,41 @@ class Files:
         self._directories = {trial.directory, os.path.realpath(trial.directory)}
         self._ledger = None
         self._written = set()
-        # Directories that the trial made, and that hold what is not its own.
+        # Directories that the trial made, and that contain entries of others.
         self._left = set()
-        # Databases that were opened, and what is to be said of them once the trial has begun.
+        # Databases that were opened, and the causes to report once the trial has begun.
         self._databases = set()
         self._causes = []
         self._waiting = []
-        # What the journal has of each path: the number of the line, by its kind.
+        # The lines of the journal for each path: the number of the line, by its kind.
         self._noted = {}
-        # Of these, what the replay has not done again.
+        # Those of them that the replay has not done again.
         self._withdrawn = {}
-        # Folders that were moved to where they are, by the script that made them.
+        # Folders that the script has made, and then moved to these paths.
         self._whole = set()
-        # Files of before that have, or had, another name: `(device, inode)`.
+        # Files from before the trial that have, or had, another name: `(device, inode)`.
         self._inodes = set()
-        # Where folders really are, by their paths.
+        # The real paths of folders, by their paths.
         self._folders_found = {}
-        # Files that `tempfile` has made for libraries, whose names are others each time.
+        # Files that `tempfile` has made for libraries; their names differ each time.
         self._temporaries = set()
         # The last name that `tempfile` gave to the script itself.
         self._temporary = None
-        # Paths and modes of what was opened, and of which all is noted.
+        # Paths and modes of opened files for which everything is noted.
         self._settled = set()
-        # What stands for `originals/` until the trial begins.
+        # The folder that is used as `originals/` until the trial begins.
         self._kept = None
-        # Paths of saved files and folders, and of those whose content was recorded since they were last saved.
+        # Paths of saved files and folders, and of those whose content was recorded since the last save.
         self._saved = set()
         self._told = set()
         self._is_copying = False
-        # What commands have made, changed or removed, and the script has not used yet: what was there before, by path.
+        # Entries that commands have made, changed or removed, and the script has not used yet: the state before, by path.
         self._commanded = {}
-        # Folders that answered commands have made. What commands had put into them is not there.
+        # Folders that answered commands have made. The files that commands had put into them are missing.
         self._answered = set()
-        # What the checkpoint has of saved folders, by path.
+        # The contents of saved folders in the checkpoint, by path.
         self._folders = {}
-        # A handler of the script's own may open a file while it is held.
+        # A signal handler of the script may open a file while this thread holds it.
         self._lock = _thread.RLock()
         self._pid = os.getpid()
         self._is_installed = False
@@ -112,7 +112,7 @@ class Files:
     # -- before the script ---------------------------------------------------------------------------------------
 
     def ledger(self):
-        """The ledger of the trial, made when it is needed: a script that trains nothing needs none."""
+        """The ledger of the trial, created when it is needed: a script that trains nothing needs none."""
         if self._ledger is None:
             from py_hooks.advice.ledger import Ledger
 
@@ -134,23 +134,23 @@ class Files:
                 self._say_cause(causes.CHANGED_SINCE(path=places.display_path(path)))
 
     def put_back(self):
-        """Makes again what was taken back, if the replay has not done so."""
+        """Makes the changes again that were taken back, if the replay has not made them."""
         if self._pid != os.getpid():
             return
         self.ledger().put_back(but=self._written)
         self.note_seen()
 
     def note_seen(self):
-        """The process ends: what others change from here on is theirs."""
+        """The process ends: changes from now on are those of others."""
         if self._ledger is not None and self._ledger.is_open() and self._pid == os.getpid():
             try:
                 self._ledger.note_seen()
             except OSError:
-                # A disk that is full, or a trial directory that is gone: the script has ended, and that is all.
+                # The disk is full, or the trial directory was removed. The script has ended, so the error is ignored.
                 return
 
     def bring_back(self, file):
-        """A replay cannot make a file again, of which another process had made what it is made of: it is as it was left."""
+        """Restores a file as it was left. The replay cannot make it again, because another process had made its source."""
         path = self._entry(_absolute(file))
         if path is not None and path not in self._written:
             self.ledger().put_back(only=path)
@@ -159,10 +159,10 @@ class Files:
     # -- the ledger ----------------------------------------------------------------------------------------------
 
     def install(self, in_place):
-        """Notes what the script opens, the directories it makes, and what it puts in the place of something.
+        """Notes the files that the script opens, the directories that it makes, and the entries that it replaces.
 
         Args:
-            in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+            in_place: makes the object that replaces a builtin function (`src/native/in_place.rs`).
         """
         if self._is_installed:
             return
@@ -182,12 +182,12 @@ class Files:
             functions_of_os.replace(name, in_place, self._note_node)
         for name in ("chmod", "chown", "utime", "fchmod", "fchown"):
             functions_of_os.replace(name, in_place, self._note_change)
-        # Of these the answers are noted once there is a recorder (`observations.py`, `commands.py`).
+        # The answers of these are noted once there is a recorder (`observations.py`, `commands.py`).
         for name in (*ASKING, *RUNNING):
             functions_of_os.replace(name, in_place)
 
     def attach(self, calls):
-        """The first library is intercepted: from here on what the script reads is noted, too.
+        """The first library is intercepted: from now on the files that the script reads are noted, too.
 
         Args:
             calls: the recorder.
@@ -201,7 +201,7 @@ class Files:
         shutil.copyfile = self._note_of_copy(shutil.copyfile)
 
     def watch_h5py(self, module):
-        """HDF5 opens its files in C: `h5py.File` was imported, and they are noted as those of `open`.
+        """HDF5 opens its files in C: `h5py.File` was imported, and its files are noted as those of `open`.
 
         Args:
             module: `h5py._hl.files`. Source: h5py 2.10.0 and 3.16.0, `make_fid`.
@@ -212,25 +212,25 @@ class Files:
             if mode == "r":
                 self._note_open(name, "r")
             else:
-                # Without a mode h5py 2 opens what is there, and else makes it.
+                # Without a mode h5py 2 opens an existing file, or else makes one.
                 self._note_open(name, "w" if mode in ("w", "w-", "x") else "r+")
             return original(name, mode, *args, **kwargs)
 
         module.make_fid = make_fid
 
     def watch_sqlite(self, module, in_place):
-        """SQLite opens its files in C: `sqlite3` was imported, and new databases are noted as what `open` makes.
+        """SQLite opens its files in C: `sqlite3` was imported, and new databases are noted as files that `open` makes.
 
-        One that was there before may be shared with others, so it is let alone: with it a run is not exact.
+        An existing database may be shared with others, so it is left alone, and the run is not exact.
 
         Args:
             module: `sqlite3.dbapi2`, from which `sqlite3` takes its functions.
-            in_place: as of `install`.
+            in_place: as for `install`.
         """
         module.connect = in_place(module.connect, "sqlite3", self._note_database)
 
     def watch_tempfile(self, module):
-        """`tempfile` was imported: what the script itself makes with it has the names of the first time in a replay.
+        """`tempfile` was imported: in a replay, entries that the script itself makes with it have the same names as at first.
 
         Args:
             module: `tempfile`. Source: Python 3.7.16 and 3.13.0, `_RandomNameSequence`.
@@ -254,16 +254,16 @@ class Files:
 
         module._RandomNameSequence.__next__ = following
 
-    # Whatever is wrong with the arguments of a call, the function itself says so: each returns `NotImplemented`.
+    # Each of these returns `NotImplemented`, so that the function itself reports errors in the arguments of a call.
 
     def _note_mkdir(self, path=None, *args, dir_fd=None, **kwargs):
         if dir_fd is None and self._is_left(path):
-            # As it was when the script first made it, as far as it is known here.
+            # The state in which the script first made it, as far as is known here.
             return None
         self.making(_at(path, dir_fd))
         return NotImplemented
 
-    # What is going to fail changes nothing, and is not noted: a line in the wrong order would be taken back in it.
+    # A call that will fail changes nothing, and is not noted. Its line would be out of order, and be taken back in that order.
 
     def _note_remove(self, path=None, *args, dir_fd=None, **kwargs):
         path = _absolute(_at(path, dir_fd))
@@ -304,7 +304,7 @@ class Files:
         return NotImplemented
 
     def _is_left(self, directory):
-        """Whether a directory is one that the trial made and could not withdraw; told once of each."""
+        """Whether a directory is one that the trial made and could not withdraw. True only once for each."""
         path = _absolute(directory)
         if path not in self._left or self._pid != os.getpid():
             return False
@@ -339,7 +339,7 @@ class Files:
         self._say_cause(causes.KERNEL_NUMBERS(what=what))
 
     def _is_temporary(self, path, caller):
-        """Whether `tempfile` opens a file of a library, whose name is another one each time."""
+        """Whether `tempfile` opens a file of a library, whose name differs each time."""
         if caller is None or caller.f_globals.get("__name__") != "tempfile":
             return False
         return self._temporary is None or not isinstance(path, str) or self._temporary not in path
@@ -364,7 +364,7 @@ class Files:
         return NotImplemented
 
     def _share(self, path):
-        """The script opens a database that was there before, and may write to it."""
+        """The script opens a database that existed before, and may write to it."""
         if self._is_in_child(path) or self.is_of_trial(path) or places.is_in_cache(path):
             return
         self._databases.add(path)
@@ -391,13 +391,13 @@ class Files:
         return note
 
     def _look_for_timed_log(self, frame):
-        """A log file gets its name from the clock of a library, which a replay asks again."""
+        """Refuses a log file that a library names by the clock, because a replay reads the clock again."""
         handler = frame.f_locals.get("self") if frame.f_globals.get("__name__") == "logging.handlers" else None
         if handler is not None and hasattr(handler, "rolloverAt"):
             self._say_cause(causes.TIMED_LOG())
 
     def _note_of_copy(self, original):
-        """`shutil.copyfile`, by which its siblings copy: a copy of a saved file is one."""
+        """`shutil.copyfile`, which other functions of `shutil` call: a copy of a saved file is a saved file too."""
         import functools
 
         @functools.wraps(original)
@@ -431,7 +431,7 @@ class Files:
         return NotImplemented
 
     def begin(self):
-        """The trial has begun: what waited goes to the disk."""
+        """The trial has begun: waiting lines are written to the disk."""
         waiting, self._waiting = self._waiting, []
         if len(waiting) == MAX_WAITING:
             self.calls.refuse_exactness(causes.MANY_FILES(count=MAX_WAITING))
@@ -474,11 +474,11 @@ class Files:
         """A regular file is about to be opened for writing.
 
         Args:
-            given: its path, as the script has it.
+            given: its path, as the script gives it.
             path: the same without links.
-            mode: as of `open`.
+            mode: as for `open`.
             found: its `stat`.
-            known: what the journal has of it.
+            known: its lines in the journal.
         """
         if "removed" in known and path not in self._withdrawn:
             self._keep_unremoved(path, known["removed"])
@@ -488,7 +488,7 @@ class Files:
         is_appended = "a" in mode
         is_kept = is_appended or not set("wx").intersection(mode) or self._was_read(given, path)
         if "removed" in known:
-            # It went home for the replay, and the first time it was removed as it was.
+            # It was put back for the replay; the first time it was removed unchanged.
             if is_kept and self._keep(lambda ledger: ledger.keep_again(path, known["removed"], is_copied=True), path):
                 self._withdrawn.pop(path)
         elif is_appended:
@@ -511,7 +511,7 @@ class Files:
             self._announce("overwritten", path, given, original=original)
 
     def reading(self, file):
-        """The script is about to open a file for reading: noted as an input, unless the trial has written it."""
+        """The script is about to open a file for reading: it is noted as an input, unless the trial has written it."""
         path = _absolute(file)
         if path is None or (path, "read") in self._settled:
             return
@@ -532,7 +532,7 @@ class Files:
         """The script is about to make a link or a directory.
 
         Returns:
-            Whether there is nothing yet.
+            Whether nothing exists at the path yet.
         """
         given = _absolute(file)
         path = self._entry(given)
@@ -581,7 +581,7 @@ class Files:
                 self._announce("removed", path, given)
 
     def _keep(self, keep, path):
-        """Whether a thing of before was kept that the script removes or moves."""
+        """Keeps an entry from before the trial that the script removes or moves. Returns whether that succeeded."""
         from py_hooks.advice.ledger import TooLarge
 
         try:
@@ -595,12 +595,12 @@ class Files:
         return False
 
     def _keep_unremoved(self, path, number):
-        """A removal has failed, and what is kept is the file itself, which is about to be changed."""
+        """A removal has failed, and the kept file is the file itself, which is about to be changed: a copy is kept instead."""
         if self._ledger is not None and self._ledger.is_open() and self._ledger.is_kept_itself(path, number):
             self._keep(lambda ledger: ledger.keep(path, number, is_copied=True), path)
 
     def _say_cause(self, cause):
-        """Says why the run cannot be resumed exactly; once the trial has begun."""
+        """Reports why the run cannot be resumed exactly, once the trial has begun."""
         if self.calls is None or not self.calls.begun:
             self._causes.append(cause)
         else:
@@ -615,7 +615,7 @@ class Files:
         return self._kept
 
     def _drop_kept(self):
-        """The script has trained nothing: there is no trial that what it removed would be kept for."""
+        """The script has trained nothing: there is no trial for which to keep what it removed."""
         if self._kept is not None and self._pid == os.getpid():
             self.ledger().drop_keeping(self._kept)
             self._kept = None
@@ -645,7 +645,7 @@ class Files:
         self._forget_paths()
 
     def _move_folder(self, source, target, is_new):
-        """What is in a folder is removed with it; and made with it, if the target has been something else before."""
+        """The entries of a folder are removed with it; and made with it, if the target was something else before."""
         if _ABSENT.intersection(self._noted.get(source, ())) and (is_new or "created" in self._noted.get(target, ())):
             return
         found = self._listed_to_remove(source)
@@ -655,13 +655,13 @@ class Files:
         self._remove_all(found)
 
     def removing_folder(self, file):
-        """The script is about to remove a folder with all that is in it."""
+        """The script is about to remove a folder with all its contents."""
         path = self._entry(_absolute(file))
         if path is not None and os.path.isdir(path) and not os.path.islink(path):
             self._remove_all(self._listed_to_remove(path))
 
     def _listed_to_remove(self, folder):
-        """`(folder, paths in it)` of a folder and of those in it, the outer ones first."""
+        """`(folder, paths in it)` of a folder and of its subfolders, the outer ones first."""
         found, count = [], 0
         for place, folders, names in os.walk(folder):
             links = [name for name in folders if os.path.islink(os.path.join(place, name))]
@@ -690,8 +690,8 @@ class Files:
         """A command has made, changed or removed folders and links.
 
         Args:
-            changes: what was there before, and what is there now, by path.
-            is_answered: whether it had done so when it was run.
+            changes: the state before and the state now, by path.
+            is_answered: whether the command is answered: it did so when it was run.
         """
         if changes:
             self._forget_paths()
@@ -702,7 +702,7 @@ class Files:
             if path in self._noted or len(self._commanded) >= MAX_WAITING:
                 continue
             if before is not None and after is not None and before[0] == after[0] == "folder":
-                # Another mode stays.
+                # A changed mode is kept.
                 continue
             self._commanded.setdefault(path, before)
             if before is not None and not is_answered:
@@ -720,7 +720,7 @@ class Files:
         return around
 
     def _take_commanded(self, *paths):
-        """The script uses what its commands have made or removed: it becomes the script's."""
+        """The script uses entries that its commands have made or removed: they become the script's."""
         if not self._commanded or self._pid != os.getpid():
             return
         for path in paths:
@@ -745,12 +745,12 @@ class Files:
             self.ledger().note_link(path, os.readlink(path))
 
     def note_answered(self, path):
-        """An answered command has made a folder or a link, or it is there."""
+        """An answered command has made a folder or a link, or that exists already."""
         self._answered.add(path)
         self._written.add(path)
 
     def _brings_back_moved(self, src, dst):
-        """Whether a folder is moved that an answered command has made: the moved one is as it was left."""
+        """Whether a folder is moved that an answered command has made. If so, the target is restored as it was left."""
         if not self._answered or not self._is_scripts() or (self.calls.causes and not self.calls.replaying):
             return False
         source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
@@ -766,7 +766,7 @@ class Files:
         return True
 
     def _remove_known(self, folder):
-        """Removes a folder of the script with what the script has in it."""
+        """Removes a folder of the script with the script's entries in it."""
         for place, _, names in os.walk(folder, topdown=False):
             for path in (os.path.join(place, name) for name in names):
                 if self.is_known(path):
@@ -775,7 +775,7 @@ class Files:
                 self.remove_empty(place)
 
     def _is_in_own(self, path):
-        """Whether a path lies in a folder that the script has made."""
+        """Whether a path is in a folder that the script has made."""
         while path != os.path.dirname(path):
             path = os.path.dirname(path)
             if _ABSENT.intersection(self._noted.get(path, ())):
@@ -783,7 +783,7 @@ class Files:
         return False
 
     def commanded_paths(self):
-        """What commands have made, changed or removed, and the script has not used yet."""
+        """Paths that commands have made, changed or removed, and the script has not used yet."""
         return list(self._commanded)
 
     def is_known(self, path):
@@ -791,15 +791,15 @@ class Files:
         return path in self._noted or path in self._written
 
     def remove_empty(self, folder):
-        """Removes a folder, if it is empty. What is in it otherwise is that of commands, or of others."""
+        """Removes a folder, if it is empty. Other entries in it belong to commands, or to others."""
         try:
             os.rmdir(folder)
         except OSError:
-            # If the script makes it again, it finds none.
+            # If the script makes it again, `mkdir` succeeds as if there were none.
             self._left.add(folder)
 
     def caching(self, file):
-        """Other code is about to fill a cache of this name, if it is not there (`ledger.files_of_cache`)."""
+        """Other code is about to fill a cache of this name, if it does not exist (`ledger.files_of_cache`)."""
         from py_hooks.advice.ledger import files_of_cache
 
         given = _absolute(file)
@@ -830,13 +830,13 @@ class Files:
             self._announce("changed", path, given, mode=stat.S_IMODE(found.st_mode), times=times_of(found))
 
     def _do_again(self, path, kinds=("appended", "overwritten")):
-        """The replay does again what was taken back."""
+        """The replay makes changes again that were taken back."""
         known = self._withdrawn.get(path, {}) if self._pid == os.getpid() else {}
         for kind in set(kinds).intersection(known):
             self.ledger().again(kind, known[kind])
 
     def _expect_writes(self, path):
-        """A file of before has another name, under which it may be written."""
+        """A file from before the trial has another name, under which it may be written."""
         try:
             found = os.lstat(path)
         except OSError:
@@ -845,7 +845,7 @@ class Files:
             self._inodes.add((found.st_dev, found.st_ino))
 
     def _settle(self, path, mode):
-        """What is opened again in the same way needs no more, until entries of directories change."""
+        """A file that is opened again in the same mode needs no new note, until entries of directories change."""
         if len(self._settled) >= MAX_WAITING:
             self._settled.clear()
         self._settled.add((path, mode))
@@ -868,17 +868,17 @@ class Files:
         return os.path.join(real, name)
 
     def _followed(self, path):
-        """The path of the file that is opened by a path."""
+        """The path of the file that a path leads to."""
         path = self._entry(path)
         return os.path.realpath(path) if os.path.islink(path) else path
 
     def logging(self, path):
-        """A file was begun that grows with the training, and that a replay does not write again."""
+        """A file was created that grows with the training, and that a replay does not write again."""
         self._written.add(path)
         self._announce("logged", path, path, is_kept_in_caches=True)
 
     def restore_logged(self, lengths):
-        """Brings back those files, as long as they were at the checkpoint, and forgets later ones.
+        """Restores those files, with their lengths at the checkpoint, and drops later ones.
 
         Args:
             lengths: by their names in the ledger.
@@ -891,7 +891,7 @@ class Files:
         return restored
 
     def _is_noted(self, kind, path, given, is_kept_in_caches=False):
-        """Whether a change is one that goes into the journal."""
+        """Whether a change is to be written to the journal."""
         if kind in self._noted.get(path, ()) or self.is_of_trial(path) or self._pid != os.getpid():
             return False
         if kind in _ABSENT and self._whole and any(_is_in(path, folder) and path != folder for folder in self._whole):
@@ -907,7 +907,7 @@ class Files:
                 try:
                     number = self._ledger.add(kind, path, original=original, **more)
                 except OSError as error:
-                    # Of the ledger's own file, and not of the one that the script opens.
+                    # The error is of the ledger file, and not of the file that the script opens.
                     from py_hooks.advice.calls import stop_for_file
 
                     stop_for_file(self.calls, self._ledger.path, error)
@@ -919,7 +919,7 @@ class Files:
             self._noted.setdefault(path, {})[kind] = number
 
     def _is_in_child(self, path):
-        """Whether this is a forked child, whose changes are in no journal. While the parent trains, that becomes a cause."""
+        """Whether this is a forked child, whose changes are in no journal. While the parent trains, a change becomes a cause."""
         if self._pid == os.getpid():
             return False
         # That folder is for sockets of `multiprocessing`.
@@ -935,7 +935,7 @@ class Files:
             self._say_cause(causes.CHILD_CHANGES_FILES(path=places.display_path(path)))
 
     def is_of_trial(self, path):
-        """Whether a path is one of the trial's own."""
+        """Whether a path is in the trial directory, and not written for a trial class."""
         return any(_is_in(path, directory) for directory in self._directories) and not self._is_work(path)
 
     def _is_work(self, path):
@@ -944,7 +944,7 @@ class Files:
     # -- files of recorded calls -----------------------------------------------------------------------------------
 
     def saving(self, file):
-        """A recorded call is about to write a file or a folder: it belongs to the checkpoints from here on."""
+        """A recorded call is about to write a file or a folder: it belongs to the checkpoints from now on."""
         path = _absolute(file)
         if path is not None:
             self.opening(path, "w")
@@ -953,7 +953,7 @@ class Files:
             self._told.discard(path)
 
     def saved_paths(self):
-        """The saved files that are there: what a checkpoint takes along."""
+        """The saved files that exist: a checkpoint contains them."""
         found = []
         for path in sorted(self._saved):
             if os.path.isfile(path):
@@ -962,24 +962,24 @@ class Files:
         return found
 
     def has_saved(self, path=None):
-        """Whether a recorded call has written a file; or the one of this absolute path, or a copy of one."""
+        """Whether a recorded call has written any file; with a path, whether that is such a file, or a copy of one."""
         return bool(self._saved) if path is None else bool(self._saved) and self._is_saved(path)
 
     def writes(self, path):
-        """Whether the script has written the file of this absolute path, or the trial has."""
+        """Whether the script or the trial has written the file at this absolute path."""
         found = self._followed(path)
         return found in self._written or found in self._noted or self.is_of_trial(found)
 
     def written_paths(self):
-        """The files that the script has written, in its recorded calls too."""
+        """The files that the script has written, also in its recorded calls."""
         return {path for path in self._written.union(self.saved_paths()) if not self.is_of_trial(path)}
 
     def replace_saved(self, file, is_folder=False):
-        """A recorded call that wrote a file or a folder is answered: the checkpoint's version is put there.
+        """A recorded call that wrote a file or a folder is answered: the version of the checkpoint is put there.
 
         Args:
             file: its path.
-            is_folder: what it wrote.
+            is_folder: whether the call wrote a folder.
         """
         path = _absolute(file)
         if path is None:
@@ -1002,7 +1002,7 @@ class Files:
             io.FileIO(path, "w").close()
 
     def _save(self, path):
-        """Something saved was copied or moved to a path: there it belongs to the checkpoints, too."""
+        """A saved file was copied or moved to this path: the checkpoints contain it there, too."""
         self._settled.clear()
         if self.calls.replaying:
             self.replace_saved(path)
@@ -1011,14 +1011,14 @@ class Files:
             self._told.discard(path)
 
     def _is_scripts(self):
-        """Whether what is done now is done by the script, in the thread whose calls are recorded."""
+        """Whether the script acts now, in the thread whose calls are recorded."""
         return self.calls is not None and self.calls.begun and self.calls.recordable() and self._pid == os.getpid()
 
     def _is_saved(self, path):
         return path in self._saved or any(_is_in(path, each) for each in self._saved)
 
     def reading_saved(self, file):
-        """The script is about to read a saved file: what is in it is recorded, or, in a replay, put there."""
+        """The script is about to read a saved file: its content is recorded, or, in a replay, put there."""
         path = _absolute(file)
         if path in self._told or self._is_copying or not self._is_scripts() or not os.path.isfile(path):
             return
@@ -1037,7 +1037,7 @@ class Files:
     # -- a provider of state ---------------------------------------------------------------------------------------
 
     def capture(self):
-        """What is in saved folders: part of a checkpoint."""
+        """The contents of saved folders: part of a checkpoint."""
         found = {path: _listed(path) for path in self._saved if os.path.isdir(path)}
         return [], {self.ledger().stored(path): listed for path, listed in found.items()}
 
@@ -1045,7 +1045,7 @@ class Files:
         """The trial has begun.
 
         Args:
-            state: what `capture` returned for the checkpoint that is resumed; empty where there is none.
+            state: what `capture` returned for the checkpoint that is resumed; empty if there is none.
         """
         self._folders = {self.ledger().resolved(name): listed for name, listed in state.items()}
 
@@ -1059,7 +1059,7 @@ def _can_be_moved(source, target, is_folder):
         return False
     if not os.path.lexists(target):
         return True
-    # Nothing is done to two names of one file.
+    # A rename between two names of one file does nothing.
     is_same = os.path.samestat(os.lstat(source), os.lstat(target))
     return not is_same and _is_folder(target) == is_folder and (not is_folder or _is_empty_folder(target))
 
@@ -1075,7 +1075,7 @@ def _at(path, dir_fd):
 
 
 def _path_of(descriptor):
-    """What an open descriptor is called; None for what has no name."""
+    """The path of an open descriptor; None if it has none."""
     try:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
@@ -1099,7 +1099,7 @@ def _is_in(path, folder):
 
 
 def _listed(folder):
-    """The folders in a folder, itself among them, and the files; by their paths in it. Empty for what is none."""
+    """The folders in a folder, including itself, and the files, by their paths in it. Empty if it is no folder."""
     folders, names = [], []
     for place, _, found in os.walk(folder):
         inside = os.path.relpath(place, folder)
@@ -1118,7 +1118,7 @@ def _text_of(file):
 
 
 def _absolute(file):
-    """The absolute path of a file argument, None for a descriptor or a stream. Devices and /proc are nobody's."""
+    """The absolute path of a file argument; None for a descriptor, a stream, a device, or a file of /proc or /sys."""
     file = _text_of(file)
     if file is None:
         return None

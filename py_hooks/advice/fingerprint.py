@@ -1,25 +1,25 @@
-"""Short checksums of what a call was given, to tell a replayed call from the recorded one.
+"""Short checksums of the arguments of a call, to detect a replayed call that differs from the recorded one.
 
-Arrays up to `WHOLE_BYTES` are read whole; of larger ones, evenly spaced blocks that add up to about as much. A
-fingerprint names types, shapes and values of what it knows, and only the type of the rest.
+Arrays up to `WHOLE_BYTES` are read whole. Of larger ones, evenly spaced blocks are read that add up to about as much. A
+fingerprint contains types, shapes and values of the kinds that it knows, and only the type of anything else.
 """
 import zlib
 
 from py_hooks.own_account import on_own_account
 
-# About 30 ms of reading. More would be felt at the start of a fit; less would miss a change in a data set of the
+# About 30 ms of reading. More would noticeably delay the start of a fit; less would miss a change in a data set of the
 # size of MNIST in float32 (188 MB is covered by every third block).
 WHOLE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
-# Deeper nests (a Sequence that holds Sequences) are named by their type.
+# Of deeper nests (a Sequence that holds Sequences) only the type is named.
 _MAX_DEPTH = 4
 _MAX_ITEMS = 1000
-# Of each array in a batch; a batch is looked at before every call on it.
+# Read of each array in a batch. Every call on a batch reads it first.
 _QUICK_BYTES = 3 << 10
 
 
 def checksum(array):
-    """crc32 of an array's bytes in C order; of blocks of it when it is larger than `WHOLE_BYTES`."""
+    """crc32 of an array's bytes in C order; of blocks of them if the array is larger than `WHOLE_BYTES`."""
     import numpy
 
     if array.dtype.hasobject:
@@ -38,7 +38,7 @@ def checksum(array):
 
 @on_own_account
 def describe(value, depth=0):
-    """A short text of a value: equal for equal values, in every process."""
+    """A short text about a value: equal for equal values, in every process."""
     import numpy
 
     if value is None or isinstance(value, (bool, int, float, str, bytes, numpy.generic)):
@@ -63,31 +63,31 @@ def describe(value, depth=0):
 
 
 def is_tensor_like(value):
-    """Whether a value is a framework's tensor: shaped, typed and convertible, but not numpy's."""
+    """Whether a value is a tensor of a framework: it has a shape and a dtype and is convertible, and is not symbolic."""
     is_array = hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
     return is_array and not is_symbolic(value)
 
 
 def is_symbolic(value):
-    """Whether a value stands for one that a graph will compute. Asked of a tensor that has a value, these raise."""
+    """Whether a value is a placeholder for one that a graph will compute. On a tensor with a value, these attributes raise."""
     return hasattr(value, "graph") and hasattr(value, "op")
 
 
 def holds_symbolic(values):
-    """Whether one of the values, or of what lists and dicts among them hold, stands for one that a graph will compute."""
+    """Whether one of the values, or of those in lists and dicts among them, is a placeholder for what a graph will compute."""
     return any(
         holds_symbolic(value.values() if isinstance(value, dict) else value)
         if isinstance(value, (list, tuple, dict))
-        # The second is an iterator of TensorFlow 1.
+        # The second condition: an iterator of TensorFlow 1.
         else is_symbolic(value) or hasattr(value, "get_next")
         for value in values
     )
 
 
 def quick(values):
-    """crc32 of a batch: of every array's first, middle and last kilobyte. For calls made once a batch.
+    """crc32 of a batch: of the first, middle and last kilobyte of every array. For calls made once per batch.
 
-    `Trial.batch_checksum` is quicker, and takes plain arrays only.
+    `Trial.batch_checksum` is faster, and accepts plain arrays only.
     """
     import numpy
 
@@ -105,7 +105,7 @@ def quick(values):
 
 
 def _ends(array):
-    """The bytes of an array's first, middle and last kilobyte; all of a smaller one."""
+    """The bytes of the first, middle and last kilobyte of an array; all of a smaller one."""
     if array.nbytes <= _QUICK_BYTES:
         return array.tobytes()
     flat = array.reshape(-1) if array.flags.c_contiguous else array.ravel()
@@ -121,7 +121,7 @@ def _nest(value, form, parts):
     return text if len(text) <= 400 else f"{text[:120]}… crc {zlib.crc32(text.encode()):08x}"
 
 
-# How a `PyDataset` of Keras 3 is to be built on the machine that it runs on (keras 3.15.1, py_dataset_adapter.py).
+# Attributes of a `PyDataset` of Keras 3 that only describe how the machine builds it (keras 3.15.1, py_dataset_adapter.py).
 _OF_THE_MACHINE = ("_workers", "_use_multiprocessing", "_max_queue_size", "workers", "use_multiprocessing", "max_queue_size")
 
 

@@ -1,27 +1,27 @@
 """Folders and links that commands of the script make, change and remove: a replay finds them as the command left them.
 
-A script runs `mkdir -p runs/3` and writes into that folder, or `rm -rf runs/2`, or moves its own folder by `mv`. What a
-command did to folders and links is noted with its end, by path, as what was there before and what is there then:
+A script runs `mkdir -p runs/3` and writes into that folder, or `rm -rf runs/2`, or moves its folder by `mv`. The record of
+the end of a command contains what the command did to folders and links: by path, the state before and the state after.
 
     "folders": {path: [before, after], ...}        each is ["folder", mode], ["link", target], or null
 
-One that the script uses becomes the script's (`Files.note_commanded`): it has a line in the journal of files as if the
-script had made or removed it, so the next start takes it back, and the answered command does it again. The others are
-those of commands alone, and stay as they are. A folder in which is more than the replay knows of is not removed.
+If the script uses one of them, it becomes the script's (`Files.note_commanded`). The journal of files then has a line for it,
+as if the script had made or removed it. So the next start takes it back, and the answered command makes the change again.
+The others belong to commands alone, and remain as they are. A folder with entries that the replay does not know is not removed.
 
-What may be changed by a command is looked at before and behind it: what the script has written, with the folders around
-it, what the words of the command name, and what is in the folders of all these and in the current one.
+What a command may change is examined before and after the command: what the script has written, with the folders around
+it, what the words of the command name, and the entries of the folders of all these and of the current folder.
 """
 import itertools
 import os
 
-# Not `os`: there these functions are replaced.
+# Not `os`, in which these functions are replaced.
 import posix
 import stat
 
 from py_hooks.advice import places
 
-# So many entries of one folder are looked at, and so many folders of one command are noted.
+# The maximum number of entries of one folder that are examined, and of folders of one command that are noted.
 MAX_LISTED = 10_000
 
 
@@ -31,10 +31,10 @@ class Look:
     Args:
         files: the files of the trial.
         named: the paths that the words of the command name.
-        folder: the directory that it runs in.
+        folder: the directory that the command runs in.
 
     Attributes:
-        found: what each of them is, by path.
+        found: the state of each of them, by path.
     """
 
     def __init__(self, files, named, folder):
@@ -52,7 +52,7 @@ class Look:
         self._add(looked_at)
 
     def _add(self, paths):
-        # Those around the directory that the trial was started in are not the script's.
+        # The folders around the directory that the trial was started in are not the script's.
         seen = set(_around(os.path.join(places.STARTED_IN, "in")))
         for path in paths:
             for each in itertools.chain([path], _around(path)):
@@ -64,13 +64,13 @@ class Look:
                     self.found[each] = is_what
 
     def changes_until(self, later):
-        """What has changed until a later look, by path: what was there, and what is there then."""
+        """What has changed until a later look, by path: the state now and the state then."""
         made = later._written - self._written
         changes = {}
         for path in sorted(set(self.found).union(later.found)):
             before, after = self.found.get(path), later.found.get(path)
             if before == after or (path in made and before is None):
-                # What the script has made itself meanwhile, in a thread.
+                # The script itself has made it meanwhile, in a thread.
                 continue
             changes[path] = [before, after]
             if before is None and after[0] == "folder":
@@ -79,15 +79,15 @@ class Look:
 
 
 def put(files, ledger, entries):
-    """Does to folders and links of the script what a command has done to them.
+    """Changes folders and links of the script as a command has changed them.
 
     Args:
         files: the files of the trial.
         ledger: their journal.
-        entries: what was noted with the end of the command, as far as it is that.
+        entries: the record of the end of the command. Malformed ones are left out.
 
     Returns:
-        The paths of those that are not the trial's to change.
+        The paths of those that the trial may not change.
     """
     changes = {ledger.resolved(name): change for name, change in entries.items() if _is_whole(change)}
     files.note_commanded(changes, is_answered=True)
@@ -103,7 +103,7 @@ def put(files, ledger, entries):
 
 
 def _remove(files, path, after):
-    """Removes what a command has removed, or has put something else in the place of."""
+    """Removes what a command has removed or replaced."""
     there = what_is(path)
     if there is None or (after is not None and after[0] == there[0] == "folder") or after == there:
         return
@@ -114,7 +114,7 @@ def _remove(files, path, after):
     for place, _, names in os.walk(path, topdown=False):
         for inside in (os.path.join(place, name) for name in names):
             if inside in saved:
-                # The stand-in of a model.
+                # The stand-in for a model.
                 os.unlink(inside)
         if place == path or files.is_known(place):
             files.remove_empty(place)
@@ -143,7 +143,7 @@ def _make_around(path):
 
 
 def what_is(path):
-    """What a folder or a link is; None for all else."""
+    """The state of a folder or a link; None for anything else."""
     try:
         found = posix.lstat(path)
         if stat.S_ISLNK(found.st_mode):
@@ -154,7 +154,7 @@ def what_is(path):
 
 
 def _is_whole(change):
-    """Whether this is a change that we write, as far as can be told."""
+    """Whether this has the form of a change that pedl-run writes."""
     return isinstance(change, list) and len(change) == 2 and all(each is None or _is_what(each) for each in change)
 
 
@@ -175,7 +175,7 @@ def _around(path):
 
 
 def _listed(folder, limit=MAX_LISTED):
-    """The folders and links in a folder; None if too much is in it."""
+    """The folders and links in a folder; None if it has too many entries."""
     try:
         with posix.scandir(folder) as entries:
             found = [entry.path for entry in itertools.islice(entries, limit) if not entry.is_file(follow_symlinks=False)]
@@ -185,7 +185,7 @@ def _listed(folder, limit=MAX_LISTED):
 
 
 def _all_in(folder):
-    """The folders and links in a folder and in those in it."""
+    """The folders and links in a folder and in its subfolders."""
     found = []
     waiting = [folder]
     while waiting and len(found) <= MAX_LISTED:

@@ -1,33 +1,33 @@
-"""Forked children of the run: everything of ours is inert in them, and they compute as under python.
+"""Forked children of the run: pedl-run does nothing in them, and they compute as under python.
 
-That holds from the first instruction of a child on, whenever it was forked: before a framework is imported too. A child that
-trains says so in one line. With `--exact` it is refused, and the run with it: a parent may wait for ever for a child that only
-ends by itself (a pool of `multiprocessing` does). So the child sends a signal of its own kind, by which the parent ends with 77.
+This holds from the first instruction of a child, also if it was forked before a framework was imported. A child that trains
+reports that in one line. With `--exact` the child is refused, and the run stops. If only the child ended, the parent might wait
+for it for ever (a pool of `multiprocessing` does). So the child sends a special signal, and the parent ends with code 77.
 
-What a child does is in no log: a replay makes it again, on files as the replay has them (a saved model is a stand-in there), and
-what it appends is there twice. So a child that changes a file while the parent trains says so in the trial's directory, before it
-does, and the parent names the cause before its next checkpoint. Processes that build batches are left out: what they write is a
-cache of items, which no replay builds.
+The work of a child is in no log. A replay forks it again, on files as the replay has them (a saved model is a stand-in there),
+and what the child appends is then in the file twice. So a child that changes a file while the parent trains first notes that in
+the directory of the trial, and the parent names the cause before its next checkpoint. Processes that build batches are left out:
+they write a cache of items, which no replay builds.
 """
 import os
 import sys
 
 from py_hooks.advice import places
 
-# What a refused child sends to the process that trains. Where that cannot handle it, it dies of it, and `pedl-run` ends with 77
-# all the same (`src/core/trial.rs`, `REFUSED_SIGNAL`).
+# A refused child sends it to the process that trains. If that process cannot handle the signal, the signal kills it, and
+# `pedl-run` ends with 77 too (`src/core/trial.rs`, `REFUSED_SIGNAL`).
 REFUSED_SIGNAL = 57
 _REFUSED = 77
 
-# The children that have said that they train.
+# The children that have reported that they train.
 _TOLD = set()
 
 
 class Forks:
-    """Which child of which fork this process is.
+    """The forks by which this process descends from the one that trains.
 
     Attributes:
-        descent: place and number of each fork between the process that trains and this one; empty in that one.
+        descent: place and number of each fork between the process that trains and this one; empty in the former.
     """
 
     def __init__(self):
@@ -36,7 +36,7 @@ class Forks:
         self._fork = None
 
     def before(self):
-        """A fork is about to be made: counted by place, since a replay does not make those of calls that are answered."""
+        """A fork is about to be made. Forks are counted by place, because a replay omits those of calls that are answered."""
         place = places.user_place(1)
         number = self._counts[place] = self._counts.get(place, 0) + 1
         self._fork = place, number
@@ -60,7 +60,7 @@ class Parent:
         self._begun = None
 
     def before_fork(self):
-        """With `--exact`: gets ready to be ended by a child."""
+        """With `--exact`: prepares for a child that ends this process."""
         if self._begun is not None or not self._process.trial.exact or os.getpid() != self._pid:
             return
         self._begun = _begin_of(self._pid)
@@ -69,11 +69,11 @@ class Parent:
         try:
             _signal.signal(REFUSED_SIGNAL, self._end)
         except ValueError:
-            # The fork is made in another thread.
+            # Another thread makes the fork.
             return
 
     def _end(self, number, frame):
-        """A child was refused, and has said why: the run ends. What waits for its work in other children ends too."""
+        """A child was refused, and has reported why: the run ends. Other children, which may wait for its work, end too."""
         from py_hooks.advice import calls as recorder
 
         children = sys.modules.get("multiprocessing.process")
@@ -82,7 +82,7 @@ class Parent:
         recorder.end(recorder.CALLS or self._process, _REFUSED)
 
     def refuse(self):
-        """In a child: ends the parent, if that is still there."""
+        """In a child: ends the parent, if it still runs."""
         if self._begun is not None and _begin_of(self._pid) == self._begun:
             os.kill(self._pid, REFUSED_SIGNAL)
 
@@ -98,7 +98,7 @@ class Changes:
         self._is_left_out = False
 
     def before_fork(self):
-        """What tells a child whether the parent trains by then."""
+        """Makes the shared memory in which a child sees whether the parent has begun to train."""
         if self._shared is None:
             import mmap
 
@@ -106,13 +106,13 @@ class Changes:
             self._shared[0] = self._has_begun
 
     def begin(self):
-        """The parent trains from here on."""
+        """The parent trains from now on."""
         self._has_begun = True
         if self._shared is not None:
             self._shared[0] = True
 
     def leave_out(self):
-        """In a child that builds batches: what it changes is no cause."""
+        """In a child that builds batches: its changes are no cause."""
         self._is_left_out = True
 
     def note(self, directory, path):
@@ -124,7 +124,7 @@ class Changes:
         """
         if self._is_left_out or self._shared is None or not self._shared[0]:
             return
-        # Once is enough.
+        # One note is enough.
         self._is_left_out = True
         import posix
 
@@ -138,7 +138,7 @@ class Changes:
             posix.close(file)
 
     def found(self, directory):
-        """The first file that a child has changed, in this start or one before; None if there is none."""
+        """The first file that a child has changed, in this start or an earlier one; None if there is none."""
         import io
 
         try:
@@ -153,7 +153,7 @@ PARENT = None
 
 
 def watch(process, forks):
-    """Has every forked child of this process stand aside, from now on."""
+    """From now on, makes pedl-run inert in every forked child of this process."""
     global PARENT  # noqa: PLW0603 - there is one in a process
     PARENT = Parent(process)
 
@@ -170,7 +170,7 @@ def watch(process, forks):
 
 
 def watch_started(module):
-    """A way of `multiprocessing` to start a process that is no fork was imported: what such a process does is not seen at all.
+    """A start method of `multiprocessing` other than fork was imported: pedl-run sees nothing of what such a process does.
 
     Args:
         module: `multiprocessing.popen_spawn_posix` or `popen_forkserver`.
@@ -193,7 +193,7 @@ def watch_started(module):
 
 
 def trains(trial):
-    """A forked child is about to train: says so, once; or ends the run, where `--exact` was given.
+    """A forked child is about to train: reports that, once; or ends the run, if `--exact` was given.
 
     Args:
         trial: the native trial.
@@ -223,12 +223,12 @@ def trains(trial):
 
 
 def _begin_of(pid):
-    """When a process began, as the kernel counts; None where it is not there."""
+    """The start time of a process, in the units of the kernel; None if there is no such process."""
     import io
 
     try:
         with io.FileIO(f"/proc/{pid}/stat") as file:
-            # The name of the program, in parentheses, may hold anything; the time is the 22nd field.
+            # The name of the program, in parentheses, may contain anything; the time is the 22nd field.
             return file.read().rpartition(b") ")[2].split()[19]
     except OSError:
         return None

@@ -1,16 +1,16 @@
-"""Functions of `os`, and `open`, replaced so that nothing of the script can tell.
+"""Replaces functions of `os`, and `open`, so that a script cannot detect the replacement.
 
-What a script asks of a function stays true of the one in its place: it is in `os.supports_fd` and the like, and it can be
-pickled (`multiprocessing.Pool.map(os.stat, names)`), for which it has to be found under its own module and name.
+A replacement has the properties of the function that a script may check: it is in `os.supports_fd` and similar sets, and it
+can be pickled (`multiprocessing.Pool.map(os.stat, names)`), so it must be found under the module and name of the function.
 
-A script takes functions at its head (`from os import remove`), and so do libraries (`numpy` holds `open`). So what is to be
-replaced later is replaced before the script runs, and `ask_first` has the same object ask somebody else from then on.
+A script imports functions at its top (`from os import remove`), and so do libraries (`numpy` holds `open`). So functions that
+are needed later are replaced before the script runs, and `ask_first` makes the same object ask another function from then on.
 """
 import builtins
 import io
 import os
 
-# What was replaced: `(what is in its place, original)`, by its name; that of `open` is `io.open`.
+# `(replacement, original)` by the name of the function; the name of `open` is `io.open`.
 _REPLACED = {}
 
 
@@ -19,8 +19,8 @@ def replace(name, in_place, before=None):
 
     Args:
         name: of the function.
-        in_place: makes what is called in the place of a builtin function (`src/native/in_place.rs`).
-        before: called first, with the arguments of each call; it answers, or returns NotImplemented. None: nobody as yet.
+        in_place: makes the object that replaces a builtin function (`src/native/in_place.rs`).
+        before: called first, with the arguments of each call; returns the answer, or NotImplemented. None: nothing is called.
     """
     original = getattr(os, name, None)
     if original is None:
@@ -41,16 +41,16 @@ def replace_open(in_place, before):
 
 
 def replaced(name):
-    """What is in the place of a function, and that function. The script may have put something else there since."""
+    """The replacement of a function, and the function. The script may have replaced it by something else since then."""
     return _REPLACED[name]
 
 
 def is_plain(opener):
-    """Whether `open` opens a file as it does without an opener: there is none, or that of `pathlib` before Python 3.10."""
+    """Whether `open` opens a file as without an opener: `opener` is None, or that of `pathlib` before Python 3.10."""
     return opener is None or type(getattr(opener, "__self__", None)).__module__ == "pathlib"
 
 
 def ask_first(name, in_place, before):
-    """Has a function that was replaced ask somebody else first: `before`, as of `replace`."""
+    """Sets the function that a replacement calls first: `before`, as for `replace`."""
     if name in _REPLACED:
         in_place.ask_first(_REPLACED[name][0], before)

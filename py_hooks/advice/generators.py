@@ -1,9 +1,9 @@
-"""Python generators that a framework takes batches from: drawn from in order, under a stream of their own.
+"""Python generators that a framework takes batches from: run in order, each under a separate random stream.
 
-What a generator yields can only be had by running it. So it runs in a replay too, from its first batch to the position
-where training goes on, and draws the same random numbers there: all of its draws come from one stream, whatever thread
-asks. Where the framework looks ahead, a thread does it here, and what it has drawn and nobody taken is kept for whoever
-takes from the generator next: a second fit goes on where the first one ended, not somewhere behind it.
+The batches of a generator exist only if it runs. So it runs in a replay too, from its first batch to the position at which
+training continues, and draws the same random numbers: all of its draws come from one stream, whichever thread asks. If the
+framework prefetches, a thread runs the generator ahead. Batches that were drawn and not taken are kept for the next consumer
+of the generator: a second fit continues at the batch after the last one of the first fit, not at a later one.
 """
 import collections
 import queue
@@ -14,14 +14,14 @@ from py_hooks.advice.random_streams import PrivateStream
 
 
 class GeneratorSource:
-    """What one generator yields.
+    """The batches of one generator.
 
     Args:
-        reference: gives the generator, or None once it is gone.
+        reference: returns the generator, or None once it was collected.
         key: of its stream; `Streams.new_key()`.
 
     Attributes:
-        ahead: how many batches `next` may draw before they are asked for.
+        ahead: how many batches `next` may draw before they are requested.
     """
 
     def __init__(self, reference, key):
@@ -38,10 +38,10 @@ class GeneratorSource:
         return self.take(self.ahead)
 
     def take(self, ahead):
-        """The next batch; raises StopIteration where there is none.
+        """The next batch; raises StopIteration if there is none.
 
         Args:
-            ahead: how many may be drawn before they are asked for.
+            ahead: how many may be drawn before they are requested.
         """
         if not ahead and not self._drawn:
             return self._draw()
@@ -59,7 +59,7 @@ class GeneratorSource:
     def _ask(self):
         if self._asked is None:
             self._asked = queue.Queue()
-            # It may wait for its generator when the script has ended.
+            # A daemon: the thread may still wait for its generator when the script has ended.
             threading.Thread(target=_serve, args=(self._asked,), name="pedl-generator", daemon=True).start()
             weakref.finalize(self, self._asked.put, None).atexit = False
         drawn = _Drawn()
@@ -68,14 +68,14 @@ class GeneratorSource:
 
 
 class _Drawn:
-    """A batch to come, or what came instead of it."""
+    """A future batch, or the error that was raised instead of it."""
 
     def __init__(self):
         self._done = threading.Event()
         self._batch = self._error = None
 
     def draw(self, source):
-        """Draws it from a source."""
+        """Draws the batch from a source."""
         try:
             self._batch = source._draw()
         except BaseException as error:  # noqa: BLE001  the user's, for whoever takes the batch
@@ -106,7 +106,7 @@ def _reference_to(value):
 
 
 class GeneratorSources:
-    """The sources of a process, one for each generator, for as long as the generator is there."""
+    """The sources of a process, one for each generator, as long as the generator exists."""
 
     def __init__(self):
         self._sources = {}
@@ -119,7 +119,7 @@ class GeneratorSources:
             try:
                 weakref.finalize(generator, self._sources.pop, key, None).atexit = False
             except TypeError:
-                # It cannot be told when it goes: it stays.
+                # The end of the generator cannot be observed, so it is kept alive.
                 self._sources[key].generator = generator
         return self._sources[key]
 

@@ -1,7 +1,7 @@
-"""Warnings that Python gives once for each place: what was given before a kill is not given again after a resume.
+"""Warnings that Python shows once for each place: those shown before a kill are not shown again after a resume.
 
-What a replay answers, mutes or skips gives no warnings, so for Python the next one at such a place would be the first.
-The warnings that were shown belong to the checkpoints, and at the resume point Python's own registries are told of them.
+Calls that a replay answers, mutes or skips give no warnings, so for Python the next warning at such a place would be the
+first. The checkpoints contain the warnings that were shown, and at the resume point they are entered in Python's registries.
 
 Source: CPython 3.7 to 3.13, Python/_warnings.c, `already_warned` and `call_show_warning`; Lib/warnings.py.
 """
@@ -11,7 +11,7 @@ import warnings
 from py_hooks import own_account
 from py_hooks.advice import places
 
-# Over all places; of more nobody reads, and they take some hundred bytes each in every checkpoint.
+# For all places together. Nobody reads more, and each takes some hundred bytes in every checkpoint.
 _MOST = 1000
 
 
@@ -22,11 +22,11 @@ class GivenWarnings:
         self._given = {}
 
     def install(self):
-        """Has what Python shows noted from now on."""
+        """Notes the warnings that Python shows from now on."""
         show, really_show = warnings._showwarnmsg, warnings._showwarnmsg_impl
 
         def note_and_show(message):
-            # Within `catch_warnings(record=True)` it is another: what is caught was given to nobody.
+            # Within `catch_warnings(record=True)` this is another function: a caught warning was not shown.
             if warnings._showwarnmsg_impl is really_show and len(self._given) < _MOST:
                 self._note(message)
             show(message)
@@ -39,11 +39,11 @@ class GivenWarnings:
         self._given[str(message.message), name, message.filename, message.lineno] = None
 
     def capture(self):
-        """What was shown: text, category, file and line."""
+        """The warnings that were shown: text, category, file and line."""
         return [], [list(each) for each in self._given]
 
     def restore(self, _tensors, state):
-        """Tells Python of what was shown before, and not in the replay."""
+        """Enters the warnings in Python's registries that were shown before the kill and not in the replay."""
         missing = [each for each in map(tuple, state or ()) if each not in self._given]
         if not missing:
             return
@@ -72,5 +72,5 @@ def _give(text, category, filename, line, module):
     try:
         warnings.warn_explicit(text, kind, filename, line, module.__name__, registry)
     except kind:
-        # The script has it raised by now, so it keeps no count of it.
+        # A filter of the script now turns it into an error, so Python does not count it.
         return

@@ -1,14 +1,13 @@
-"""Files that the script reads: a resume goes on with the data that the training began with, or stops.
+"""Files that the script reads: a resume continues with the data that the training began with, or stops.
 
-What a recorded call was given is compared with its record. That leaves what will only be read later: the rows of a
-data file that no batch has held yet. So the first time that the script opens a file for reading, its size and a
-checksum are noted; checkpoints keep the notes, and a start that finds another file at its place ends with exit code 76.
+The arguments of a recorded call are compared with its record. This does not cover data that is only read later, such as the
+rows of a data file that no batch has contained yet. So the first time that the script opens a file for reading, its size and
+a checksum are noted. Checkpoints keep the notes, and a start that finds another file at the path ends with exit code 76.
 
-Left out are files in caches (below hidden folders), of the interpreter and its packages and below `/etc`, Python
-sources (compared by `entries.describe_sources`), what the trial itself wrote, what is opened before the first framework
-is imported, by the import of a library or in a child process, and what C code opens by itself (TensorFlow's readers;
-not HDF5, which h5py opens). Of files above `WHOLE_BYTES` only blocks are read: a row that changed between two of them
-is not seen.
+Left out are files in caches (below hidden folders), of the interpreter and its packages and below `/etc`, Python sources
+(compared by `entries.describe_sources`), and files that the trial itself wrote. Also left out are files opened before the
+first framework is imported, by the import of a library, in a child process, or by C code alone (TensorFlow's readers; not
+HDF5, which h5py opens). Of files above `WHOLE_BYTES` only blocks are read: a row that changed between two blocks is not noticed.
 """
 import io
 import os
@@ -19,14 +18,14 @@ import zlib
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
 
-# Up to this size all of a file is read; of a larger one, blocks at even distances, the first and the last among them.
+# Up to this size all of a file is read; of a larger one, evenly spaced blocks, including the first and the last.
 WHOLE_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 14
 
-# A folder of a million images: the first of them tell whether it is another one.
+# Of a folder with a million images, the first ones show whether it is another folder.
 MAX_FILES = 1000
 
-# Of the interpreter and the system. Not `/usr`, which is the prefix of Debian's Python: containers keep projects there.
+# Of the interpreter and the system. Not `/usr`, the prefix of Debian's Python, because containers keep projects there.
 _PREFIXES = tuple({os.path.abspath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix, "/etc")} - {"/usr/"})
 
 
@@ -36,14 +35,14 @@ class Inputs:
     def __init__(self):
         self._found = {}
         self._expected = {}
-        # The place of the script and the name in records, by path; None for what does not count.
+        # By path, the name in records and the line of the script that reads it; None for files that are left out.
         self._read = {}
         self._pid = os.getpid()
-        # A handler of the script's own may open a file while it is held.
+        # A signal handler of the script may open a file while this thread holds it.
         self._lock = threading.RLock()
 
     def reading(self, path):
-        """The script is about to read the file of this absolute path."""
+        """The script is about to read the file at this absolute path."""
         if path in self._read or len(self._read) >= MAX_FILES or self._pid != os.getpid() or is_left_out(path):
             return
         with self._lock:
@@ -58,14 +57,14 @@ class Inputs:
         self._compare(name, place)
 
     def has_read(self, path):
-        """Whether the script has read the file of this absolute path."""
+        """Whether the script has read the file at this absolute path."""
         return self._read.get(path) is not None
 
     def begin(self, state):
-        """The trial has begun: compares what was read before.
+        """The trial has begun: compares the files that were read before.
 
         Args:
-            state: what `capture` returned for the checkpoint that is resumed; empty where there is none.
+            state: what `capture` returned for the checkpoint that is resumed; empty if there is none.
         """
         self._expected = state
         for name, place in [read for read in self._read.values() if read is not None]:
@@ -96,14 +95,14 @@ class Inputs:
 
 
 def is_left_out(path):
-    """Whether a file is none of the script's inputs: of a cache, the interpreter, a package, or the system."""
+    """Whether a file is no input of the script: of a cache, the interpreter, a package, or the system."""
     if path.endswith((".py", ".pyc")) or path.startswith(_PREFIXES):
         return True
     return places.is_in_cache(path) or not places.is_user_file(path)
 
 
 def _place():
-    """The line of the script that reads a file, unknown in a thread of a framework; None in the import of a library."""
+    """The line of the script that reads a file; `("?", 0)` in a thread of a framework; None in the import of a library."""
     frame = sys._getframe(2)
     while frame is not None and not places.is_user_file(frame.f_code.co_filename):
         if frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -113,7 +112,7 @@ def _place():
 
 
 def checksum(path):
-    """`[size, crc32]` of a regular file; None for anything else. What cannot be read, the script will hear of."""
+    """`[size, crc32]` of a regular file; None for anything else. An error is left to the script, whose read will fail too."""
     if not os.path.isfile(path):
         # A pipe must not even be opened: closing it again would end its writer.
         return None

@@ -1,7 +1,7 @@
 """The items of an indexable data set, epoch after epoch.
 
-An epoch ends when the first item of the next one is asked for, or when `join_end_of_epoch` says so. So what a data set
-goes through depends on what was taken of it, not on the clock.
+An epoch ends at the request for the first item of the next one, or at a call of `join_end_of_epoch`. So the sequence of
+calls that a data set receives depends on the items that were taken, not on the clock.
 """
 import sys
 
@@ -10,19 +10,19 @@ from py_hooks.advice.data import Items, SequencePass
 
 
 class ItemEpochs:
-    """An iterator over the items of a data set, in their order, or in one of its own for every epoch.
+    """An iterator over the items of a data set, in their order, or in another order for every epoch.
 
     Args:
-        dataset: has `__getitem__`, `__len__`, and `on_epoch_end` where it `notifies`.
+        dataset: has `__getitem__`, `__len__`, and, if `notifies`, `on_epoch_end`.
         workers: threads or processes that build ahead; with 0 the consumer builds.
-        ahead: how many items may be under way.
-        shuffle: whether every epoch has an order of its own.
-        notifies: whether the end of an epoch calls `on_epoch_end`; where not, the framework's loop calls it.
+        ahead: how many items may be in progress.
+        shuffle: whether every epoch has another order.
+        notifies: whether the end of an epoch calls `on_epoch_end`; if not, the loop of the framework calls it.
         in_processes: whether the workers are processes.
 
     Attributes:
         number: of the data set's stream.
-        closed: nobody takes items any more.
+        closed: no more items are taken.
     """
 
     def __init__(self, dataset, workers, ahead, shuffle, notifies, in_processes=False):
@@ -47,10 +47,10 @@ class ItemEpochs:
         return self.take()
 
     def begin_next(self):
-        """Lets the next epoch begin, if the last one is over or there was none. Returns the epoch and index of what is next.
+        """Begins the next epoch, if the last one is over or there was none. Returns the epoch and index of the next item.
 
         Raises:
-            StopIteration: it is closed.
+            StopIteration: the iterator is closed.
         """
         if self.closed:
             raise StopIteration
@@ -70,14 +70,14 @@ class ItemEpochs:
         except StopIteration:
             raise
         except BaseException:
-            # Who goes on behind it goes on with the next one.
+            # A caller that continues after the error continues with the next item.
             self._taken += 1
             raise
         self._taken += 1
         return item
 
     def skip(self):
-        """Leaves the next item of the epoch that has begun out, without building it where that can be."""
+        """Skips the next item of the epoch that has begun, without building it if possible."""
         self._pass.skip()
         self._taken += 1
 
@@ -92,15 +92,15 @@ class ItemEpochs:
             self._epoch += 1
 
     def stand_in(self, loops):
-        """A framework's loop calls the data set's `on_epoch_end` by itself: that happens under its stream, too.
+        """The loop of a framework calls `on_epoch_end` of the data set itself: that call runs under its stream, too.
 
         Args:
-            loops: names of the modules that do; to others it is what it was.
+            loops: names of the modules that call it. For other callers it is unchanged.
         """
         self._items.replace_attribute("on_epoch_end", lambda hook: _EndOfEpoch(self._items, hook, loops))
 
     def close(self):
-        """Lets the workers go."""
+        """Releases the workers."""
         if not self.closed:
             self.closed = True
             if self._pass is not None:
@@ -110,7 +110,7 @@ class ItemEpochs:
 
 
 class _EndOfEpoch:
-    """Stands in the place of a data set's `on_epoch_end`."""
+    """Replaces `on_epoch_end` of a data set."""
 
     def __init__(self, items, hook, loops):
         self._items = items

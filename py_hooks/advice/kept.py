@@ -1,18 +1,18 @@
-"""What a trial keeps beside its log of calls: contents by their hash, each once, and lines of JSON.
+"""Storage of a trial beside its log of calls: contents by their hash, each once, and lines of JSON.
 
-Contents are on the disk before a line refers to them. A process that dies while it writes a line leaves a torn one, which
-counts for none.
+Contents are on the disk before a line refers to them. A process that dies while it writes a line leaves a torn line, which
+readers ignore.
 """
 import errno
 import io
 import os
 
-# Not `os`: its functions are replaced, and note what they are called for.
+# Not `os`: its functions are replaced, and note the calls.
 import posix
 
 _FOLDER = "kept"
 
-# Of all contents of a trial together.
+# The maximum for all contents of a trial together.
 MAX_BYTES = 1 << 30
 
 
@@ -30,11 +30,11 @@ class Kept:
         self._bytes = 0
 
     def has_room(self, size):
-        """Whether so many bytes more may be kept."""
+        """Whether `size` more bytes may be kept."""
         return self._bytes + size <= MAX_BYTES
 
     def keep(self, data):
-        """Keeps bytes; returns their hash, an empty one for none."""
+        """Keeps bytes. Returns their hash; empty for no bytes."""
         if not data:
             return ""
         name = hash_of(data)
@@ -43,7 +43,7 @@ class Kept:
             self._bytes += len(data)
             try:
                 if not os.path.isdir(self._folder):
-                    # Not what others may read: a command may have printed a password.
+                    # Others may not read it: a command may have printed a password.
                     os.mkdir(self._folder, 0o700)
                 write(path + ".new", data)
                 os.rename(path + ".new", path)
@@ -54,11 +54,11 @@ class Kept:
         return name
 
     def read(self, name):
-        """The bytes of a hash."""
+        """The bytes with this hash."""
         if not name:
             return b""
         path = os.path.join(self._folder, os.path.basename(name))
-        # No link or pipe that somebody has put there.
+        # Does not follow a link, or wait for a pipe, that somebody has put there.
         with os.fdopen(posix.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", 0) as file:
             data = file.readall()
         if hash_of(data) != name:
@@ -67,7 +67,7 @@ class Kept:
 
 
 class Lines:
-    """A file of the trial directory that grows by lines of JSON. Made by the first of them.
+    """A file of the trial directory that grows by lines of JSON. The first line creates it.
 
     Args:
         path: of the file.
@@ -80,7 +80,7 @@ class Lines:
         self._file = None
 
     def add(self, line, is_durable=False):
-        """Adds a line; a durable one is on the disk behind this."""
+        """Adds a line. A durable one is on the disk when this returns."""
         import json
 
         data = (json.dumps(line) + "\n").encode()
@@ -99,7 +99,7 @@ class Lines:
 
 
 def lines(path):
-    """The lines of such a file, as dicts; none if it is not there."""
+    """The lines of such a file, as dicts; none if the file does not exist."""
     import json
 
     for line in content(path).split(b"\n"):
@@ -112,7 +112,7 @@ def lines(path):
 
 
 def content(path):
-    """The bytes of a file, past the `open` that scripts see; none if it is not there."""
+    """The bytes of a file, without the `open` that scripts see; none if the file does not exist."""
     try:
         with io.FileIO(path) as file:
             return file.readall()
@@ -126,14 +126,14 @@ def _is_torn(path):
 
 
 def hash_of(data):
-    """The name of bytes."""
+    """The hash of bytes, by which they are named."""
     import hashlib
 
     return hashlib.sha256(data).hexdigest()
 
 
 def write(path, data, mode="w"):
-    """Writes all of a file durably, past the `open` that scripts see."""
+    """Writes all of a file durably, without the `open` that scripts see."""
     with io.FileIO(path, mode) as file:
         file.truncate(len(data))
         view = memoryview(data)

@@ -1,70 +1,70 @@
-"""The journal of a trial: what its starts made or changed on disk, so that the next one finds what the first one found.
+"""The journal of a trial: what its starts made or changed on disk, so that the next start finds the disk as the first did.
 
-`files.jsonl` in the trial directory: a line for each change, written before the change is made.
+`files.jsonl` in the trial directory has a line for each change, written before the change is made.
 
-    {"created": path}                    was not there: moved to `aside/` by a start, whatever it holds then
-    {"logged": path}                     was not there, and grows with the training (event files): moved to `aside/`
-                                         like what was created; at the resume point it comes back, cut to its length
-                                         at the checkpoint, and what was begun after that is given up
-    {"made": path}                       a directory that was not there: moved to `aside/` if nothing is left in it
-    {"removed": path}                    was there (a file, a link, an empty directory), and was removed, moved or
-                                         replaced: the thing itself lies in `originals/` (a hard link) and goes home
-    {"appended": path, "bytes": n}       was n bytes long: cut back to that, the rest goes to `aside/`
-    {"overwritten": path}                its first content, kept in `originals/`, is written into it; what it holds
-                                         goes to `aside/`
-    {"begun": path}                      a file cache of `tf.data` that was not there, whose files have names that begin so:
-                                         those that are there are moved to `aside/`
-    {"changed": path, "mode": m, "times": [a, b]}   its mode and its times: set again, those that it has go to `aside/`
+    {"created": path}                    did not exist: a start moves it to `aside/`, whatever it contains then
+    {"logged": path}                     did not exist, and grows with the training (event files): moved to `aside/`
+                                         like a created file; at the resume point it is moved back, cut to its length
+                                         at the checkpoint, and a file that was begun later is removed
+    {"made": path}                       a directory that did not exist: moved to `aside/` if it is empty by then
+    {"removed": path}                    existed (a file, a link, an empty directory), and was removed, moved or
+                                         replaced: the entry itself is in `originals/` (a hard link) and is moved back
+    {"appended": path, "bytes": n}       was n bytes long: cut to that length, the rest is moved to `aside/`
+    {"overwritten": path}                its first content, kept in `originals/`, is written into it; its later content
+                                         is moved to `aside/`
+    {"begun": path}                      a file cache of `tf.data` that did not exist, whose files have names with this
+                                         prefix: the existing ones are moved to `aside/`
+    {"changed": path, "mode": m, "times": [a, b]}   its mode and its times: set again, the later ones are kept in `aside/`
     {"given_up": path}                   something else has changed it between two starts: it is left as it is, and the
-                                         lines before this one are none
+                                         lines before this one do not count
 
-A start takes the changes back from the last line to the first (`withdraw`). What the replay does not make again is made
-again from the first line to the last (`put_back`): when the process ends, or at the next start. A path may have
-several lines, each for what it changed: a file that was appended to and then removed goes home and is cut. Files are
-named by the number of the line, from 0. A path below the directory that the trial was started in is relative to the
-trial directory, if that lies there too: a trial that was moved or copied with its files is a trial of its own.
+A start takes the changes back from the last line to the first (`withdraw`). Changes that the replay does not make again are
+made again from the first line to the last (`put_back`): when the process ends, or at the next start. A path may have several
+lines, one for each change: a file that was appended to and then removed is moved back and cut. Files in `aside/` and
+`originals/` are named by the number of the line, from 0. A path below the directory that the trial was started in is relative
+to the trial directory, if that is there too: a trial that was moved or copied with its files is independent.
 
-Whose lines they are. A trial may be a copy, or come from somebody else, and its journal then names files that are not its
-own: a line counts if its path lies below the directory that the trial was started in, links followed, or below the trial
-directory. One that leads elsewhere counts only in the trial directory in which it was written: that is shown by
-`files_origin`, a file whose inode and time of change no copy can have, and which stands with its first line in
-`files_origin.json`. Other lines are none, and their paths are told (`foreign`).
+Which lines count. A trial may be a copy, or come from somebody else, and its journal then names files that do not belong to
+it. A line counts if its path is below the directory that the trial was started in, links followed, or below the trial
+directory. A line with a path elsewhere counts only in the trial directory in which it was written. The proof is the file
+`files_origin`, whose inode and time of change no copy can have: `files_origin.json` records both, with the number of the first
+line that counts. Other lines are ignored, and their paths are reported (`foreign`).
 
-Each step can be repeated, and we may die between any two. What lies in `originals/` is away from its place: without it
-a removal is taken back. A file in `aside/` says the same of the other lines. If we die between a line and what it
-announces, the line names something that is as it was, which withdrawing leaves alone. A torn line is none.
+Each step can be repeated, and the process may die between any two. An entry in `originals/` is missing at its path; if
+`originals/` has none, the removal is already taken back. A file in `aside/` says the same for the other lines. If the process
+dies between a line and its change, the line names an unchanged file, which withdrawing leaves alone. A torn line is ignored.
 """
 import errno
 import io
 import json
 import os
 
-# Not `os`: its functions are replaced, and note what they are called for.
+# Not `os`: its functions are replaced, and note the calls.
 import posix
 import stat
 
 _FILE_NAME = "files.jsonl"
 
-# A larger file is not copied before it is overwritten: a start that reads it again ends with exit code 76 (`inputs`).
+# A larger file is not copied before it is overwritten. A start that reads it again ends with exit code 76 (`inputs`).
 MAX_ORIGINAL_BYTES = 64 << 20
 
-# Of all that was removed and has no other name: it needs its room for as long as the trial does.
+# The total of removed files without another name. They use disk space as long as the trial exists.
 MAX_REMOVED_BYTES = 1 << 30
 
-# What is removed before there is a trial is held in memory: one file, and all of them.
+# Limits of the files that are removed before a trial exists and held in memory: of one file, and of all.
 _MAX_HELD_FILE = 1 << 20
 _MAX_HELD = 16 << 20
 
-# In `aside/`: what is there was put there by the rules of `put_back`. Before these a file there told nothing by itself.
+# In `aside/`: its files were put there by the rules of `put_back`. Before these rules a file there proved nothing.
 _RULES = "rules-2"
 
-# In `aside/`, behind a number: what was set aside before a replay appended again.
+# In `aside/`, after a number: the bytes that were set aside before a replay appended again.
 _LONGER = ".longer"
 
-# What a folder is called that stands for `originals/` before there is a trial, but for the process.
+# The name, before the number of the process, of the folder that is used as `originals/` before a trial exists.
 _KEEPING = ".pedl-kept-"
 
-# Behind a path: what is not yet whole.
+# The suffix of a file that is not complete yet.
 _NEW = ".pedl-new"
 
 _COPIED_AT_ONCE = 1 << 20
@@ -72,23 +72,23 @@ _COPIED_AT_ONCE = 1 << 20
 ABSENT = frozenset(["created", "logged", "made"])
 KINDS = ABSENT | {"removed", "appended", "overwritten", "changed", "begun", "given_up"}
 
-# What TensorFlow calls the files of a cache, behind its name: finished ones, and those of a shard that is being filled.
+# Suffixes of the files of a TensorFlow cache, after its name: finished ones, and those of a shard that is being filled.
 # Source: tensorflow 1.15.5 and 2.21.0, core/kernels/data/cache_dataset_ops.cc; core/util/tensor_bundle/naming.cc.
 _OF_CACHE = r"(_\d+)?\.(index|lockfile|data-\d{5}-of-\d{5}(\.tempstate\d+)?)"
 
-# What the files were when a process ended.
+# The state of the files when a process ended.
 _SEEN_NAME = "files_seen.json"
 
-# By these the journal is known for one that was written where it lies.
+# These show that the journal was written in this directory.
 _ORIGIN_NAME = "files_origin"
 _ORIGIN_RECORD = "files_origin.json"
 
-# So many are looked at when a process ends.
+# The maximum number of files that are examined when a process ends.
 _MAX_SEEN = 1000
 
 
 class TooLarge(Exception):
-    """What a script removes or overwrites cannot be kept."""
+    """An entry that a script removes or overwrites is too large to be kept."""
 
 
 class Ledger:
@@ -99,8 +99,8 @@ class Ledger:
         started_in: the directory that the trial was started in.
 
     Attributes:
-        path: the journal's own file.
-        count: the lines that it has: the number of the next one.
+        path: the file of the journal.
+        count: the number of its lines, and so the number of the next one.
     """
 
     def __init__(self, directory, started_in):
@@ -123,14 +123,14 @@ class Ledger:
     # -- before the script -----------------------------------------------------------------------------------------
 
     def withdraw(self):
-        """Takes back what earlier starts made and changed. Nothing is lost, whenever we die.
+        """Takes back what earlier starts made and changed. Nothing is lost, whenever the process dies.
 
         Returns:
-            The directories that had to stay: something is in them that the journal does not name.
+            The directories that could not be moved: they have entries that the journal does not name.
         """
         for folder in ("aside", "originals"):
             if os.path.islink(os.path.join(self._directory, folder)):
-                # What is put aside or discarded there would be that of others.
+                # Files that are put aside or discarded there would be those of others.
                 raise OSError(errno.ELOOP, "it is a link, and has to be a directory", os.path.join(self._directory, folder))
         self._adopt()
         self._give_up_changed()
@@ -149,8 +149,8 @@ class Ledger:
         """Makes the changes again that were taken back, if the replay has not made them.
 
         Args:
-            but: paths that the replay has written, whatever became of them since.
-            only: the one path that is meant; None for all.
+            but: paths that the replay has written, even if they have changed since.
+            only: the one path to put back; None for all.
         """
         for number, path, entry in self._entries():
             if only is not None and path != only:
@@ -163,7 +163,7 @@ class Ledger:
         return [self.resolved(entry["given_up"]) for _, entry in self._all() if "given_up" in entry]
 
     def foreign(self):
-        """The paths of lines that do not count, as they lead out, and were written elsewhere."""
+        """The paths of lines that do not count, because they lead outside, and were written in another directory."""
         since, paths = self._own_since(), []
         for number, entry in self._all():
             path = self.resolved(entry[_kind(entry)])
@@ -172,30 +172,30 @@ class Ledger:
         return paths
 
     def may_touch(self, path):
-        """Whether the trial's notes are followed if they name this file."""
+        """Whether a replay may change this file if the notes of the trial name it."""
         return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
 
     def may_lead(self, path, made):
-        """Whether the trial's notes are followed if they make a link: one that leads out has to be noted here.
+        """Whether a replay may make this entry. A link that leads outside must have been noted in this directory.
 
         Args:
-            path: where.
-            made: what is made, as `folders.what_is` has it.
+            path: of the entry.
+            made: its state, as `folders.what_is` returns it.
         """
         return made is None or made[0] != "link" or self._leads_in(path, made[1]) or self._own_since() <= self.count
 
     def note_link(self, path, target):
-        """A link that a command has made is the script's."""
+        """A command has made a link that the script uses: it is noted as written here, if it leads outside."""
         if not self._leads_in(path, target):
             self._note_origin([os.path.join(os.path.dirname(path), target, "")])
 
     def _leads_in(self, path, target):
-        # What leads where has changed.
+        # Links have changed, so the cache is out of date.
         self._inside.clear()
         return self._is_inside(os.path.join(os.path.dirname(path), target, ""))
 
     def note_seen(self):
-        """The process ends: notes what its files are, and where none is."""
+        """The process ends: notes the state of its files, and which ones do not exist."""
         seen, held = {}, _held()
         for number, path, entry in self._entries():
             if _kind(entry) not in ("made", "logged", "changed", "begun") and path not in held and len(seen) < _MAX_SEEN:
@@ -204,7 +204,7 @@ class Ledger:
             _write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
 
     def _give_up_changed(self):
-        """Files that something else has changed since the process ended are the user's."""
+        """Files that something else has changed since the process ended belong to the user."""
         name = os.path.join(self._directory, _SEEN_NAME)
         seen = _seen(_read(name))
         paths = []
@@ -218,10 +218,10 @@ class Ledger:
         _discard(name)
 
     def again(self, kind, number):
-        """The replay is about to make a change again: what was set aside of it is of no more use."""
+        """The replay is about to make a change again: the data that was set aside for it is no longer needed."""
         aside = self._place("aside", number)
         if kind == "appended" and os.path.lexists(aside):
-            # If the replay does not come as far, there is more than it appends.
+            # If the replay does not get as far, this is longer than what it appends.
             posix.rename(aside, aside + _LONGER)
         elif kind in ("overwritten", "changed"):
             _discard(aside)
@@ -230,10 +230,10 @@ class Ledger:
         """Puts back the files that grow with the training, as they were at a checkpoint.
 
         Args:
-            lengths: in bytes, by their names in the journal. A file that has none was begun later, and is removed.
+            lengths: in bytes, by their names in the journal. A file without one was begun later, and is removed.
 
         Returns:
-            The paths of those that are there.
+            The paths of the restored files.
         """
         restored = []
         for number, path, entry in self._entries():
@@ -250,7 +250,7 @@ class Ledger:
         return restored
 
     def _convert(self, entries):
-        """Begins `aside/`; what an older version left there is put back by its own rules, or is old."""
+        """Begins `aside/`. Files that an older version left there are put back by its rules, or discarded."""
         folder = os.path.join(self._directory, "aside")
         rules = os.path.join(folder, _RULES)
         if os.path.lexists(rules):
@@ -271,7 +271,7 @@ class Ledger:
     # -- while the script runs -------------------------------------------------------------------------------------
 
     def open(self):
-        """Opens it for adding; the directory is there by now."""
+        """Opens the journal for adding lines. The directory exists by now."""
         text = _read(self.path) or b""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._file = posix.open(self.path, flags, 0o666)
@@ -284,10 +284,10 @@ class Ledger:
         return self._file is not None
 
     def add(self, kind, path, original=None, **more):
-        """Adds a line; if a file is about to be overwritten, with what it holds; or with what was removed, as `hold` has it.
+        """Adds a line; with the content of a file that is about to be overwritten, or with a removed entry as `hold` returns it.
 
         Returns:
-            Its number.
+            The number of the line.
         """
         number = self.count
         self._note_origin([path])
@@ -299,10 +299,10 @@ class Ledger:
         return number
 
     def adopt(self, folder, lines):
-        """Takes what a script changed before it trained, in one step: the first lines, and what was kept of it.
+        """Records the changes of a script before it trained, in one step: the first lines, and the entries that were kept.
 
         Args:
-            folder: what became of `originals/` until now; None if nothing was kept.
+            folder: the folder that was used as `originals/` until now; None if nothing was kept.
             lines: `(kind, path, original, more)` of each, as for `add`, or as `hold` returns them.
         """
         entries = [dict({kind: self.stored(path)}, **more) for kind, path, _, more in lines]
@@ -320,12 +320,12 @@ class Ledger:
         self._adopt()
 
     def hold(self, path):
-        """What is small, and about to be removed before there is a trial: it is held in memory.
+        """Holds in memory a small entry that is about to be removed before a trial exists.
 
         So a script that trains nothing leaves no trace.
 
         Returns:
-            What is there, and what its line has besides; None if it is to be kept on the disk.
+            The entry, and the other members of its line; None if it must be kept on the disk.
         """
         found = posix.lstat(path)
         if stat.S_ISLNK(found.st_mode):
@@ -342,7 +342,7 @@ class Ledger:
         return data, more
 
     def make_keeping(self):
-        """A hidden folder beside the trial directory to be: what stands for `originals/` until there is one."""
+        """Makes a hidden folder beside the future trial directory, which is used as `originals/` until that exists."""
         folder = os.path.dirname(self._directory)
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
@@ -362,20 +362,20 @@ class Ledger:
                 _move(folder, originals)
 
     def _is_keeping(self, folder):
-        """Whether this is the name of a folder that `make_keeping` makes: it is about to be moved, whoever wrote its name."""
+        """Whether this is a folder that `make_keeping` makes. It is about to be moved, and anybody may have written its name."""
         if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not _is_folder(folder):
             return False
         parent = os.path.realpath(os.path.dirname(folder))
         return os.path.join(os.path.realpath(self._directory), "").startswith(os.path.join(parent, ""))
 
     def keep(self, path, number, folder=None, is_copied=False):
-        """Keeps what is about to be removed: by a second name, on another file system by a copy.
+        """Keeps an entry that is about to be removed: by a second name, or on another file system by a copy.
 
         Args:
-            path: a file, a link or a directory, whose content does not count.
+            path: a file, a link, or a directory, of which the entries are not kept.
             number: of its line.
-            folder: what stands for `originals/` before the trial has begun.
-            is_copied: the file itself is about to be changed.
+            folder: the folder that is used as `originals/` before the trial has begun.
+            is_copied: whether to copy it, because the file itself is about to be changed.
         """
         found = posix.lstat(path)
         if folder is None:
@@ -405,12 +405,12 @@ class Ledger:
         self._removed_bytes += size
 
     def keep_again(self, path, number, is_copied=False):
-        """The replay is about to remove what went home: it is kept as before."""
+        """The replay is about to remove an entry that was moved back: it is kept as before."""
         if not os.path.lexists(self._place("originals", number)) and os.path.lexists(path):
             self.keep(path, number, is_copied=is_copied)
 
     def is_kept_itself(self, path, number):
-        """Whether what is kept is what the path names."""
+        """Whether the kept file and the file at the path are the same file."""
         return _is_same(path, self._place("originals", number))
 
     def _make_originals(self):
@@ -442,17 +442,17 @@ class Ledger:
                 continue
             kind = _kind(entry) if isinstance(entry, dict) else None
             if kind is not None and _is_whole(kind, entry):
-                # Another line is none of ours.
+                # Other lines are not from pedl-run.
                 found.append((number, entry))
         return found
 
-    # -- whose lines they are --------------------------------------------------------------------------------------
+    # -- which lines count -----------------------------------------------------------------------------------------
 
     def _counts(self, number, path, since):
         return number >= since or self._is_inside(path)
 
     def _is_inside(self, path):
-        """Whether a path lies below the directory that the trial was started in, or below that of the trial."""
+        """Whether a path is below the directory that the trial was started in, or below that of the trial."""
         folder = os.path.dirname(path)
         inside = self._inside.get(folder)
         if inside is None:
@@ -463,7 +463,7 @@ class Ledger:
         return inside
 
     def _own_since(self):
-        """From which line on the journal was written in this very directory; infinity if none of it was."""
+        """The first line from which on the journal was written in this very directory; infinity if no line was."""
         try:
             record = json.loads((_read(os.path.join(self._directory, _ORIGIN_RECORD)) or b"{}").decode())
             if record["origin"] == self._origin():
@@ -477,7 +477,7 @@ class Ledger:
         return [found.st_ino, found.st_ctime_ns]
 
     def _note_origin(self, paths):
-        """Lines that lead out are about to be written, here."""
+        """Lines with these paths are about to be written: if one leads outside, notes that this is their directory."""
         if all(self._is_inside(path) for path in paths) or self._own_since() <= self.count:
             return
         name = os.path.join(self._directory, _ORIGIN_NAME)
@@ -487,25 +487,25 @@ class Ledger:
         _write(os.path.join(self._directory, _ORIGIN_RECORD), json.dumps(record).encode())
 
     def resolved(self, name):
-        """The absolute path of what stands in the journal."""
+        """The absolute path of a name in the journal."""
         return os.path.normpath(os.path.join(self._directory, name))
 
     def stored(self, path):
-        """A path as it stands in the journal: relative if it can move, or be copied, together with the trial."""
+        """A path as the journal contains it: relative if it can be moved, or copied, together with the trial."""
         if path.startswith(self._around) and self._directory.startswith(self._around):
             return os.path.relpath(path, self._directory)
         return path
 
 
 def content(path):
-    """What a file holds; None for what is no file, or too large to be kept."""
+    """The content of a file; None if it is no file, or too large to be kept."""
     if not os.path.isfile(path) or os.path.getsize(path) > MAX_ORIGINAL_BYTES:
         return None
     return _read(path)
 
 
 def _copy_kept(path, kept, found, is_changed):
-    """Keeps a file that cannot have a second name, or that is about to be changed, by a copy."""
+    """Keeps, by a copy, a file that cannot have a second name, or that is about to be changed."""
     if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_ORIGINAL_BYTES:
         raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system") from None
     if found.st_nlink > 1 and not is_changed:
@@ -518,7 +518,7 @@ def _kind(entry):
 
 
 def _is_whole(kind, entry):
-    """Whether a line is one that we write, as far as can be told."""
+    """Whether a line has the form of those that pedl-run writes."""
     if not isinstance(entry[kind], str) or "\0" in entry[kind]:
         return False
     if kind == "appended":
@@ -536,7 +536,7 @@ def _is_number(value):
 
 
 def _seen(text):
-    """What `note_seen` has noted, as far as it is that."""
+    """The notes of `note_seen`, without malformed ones."""
     try:
         seen = json.loads((text or b"{}").decode())
     except ValueError:
@@ -552,7 +552,7 @@ def _seen(text):
 
 # -- each kind of line: taken back, and made again ---------------------------------------------------------------------
 #
-# What takes a change back returns whether nothing of it is left.
+# A function that takes a change back returns whether nothing of the change is left.
 
 
 def _undo_created(path, aside, original, entry):
@@ -588,10 +588,10 @@ def _undo_removed(path, aside, original, entry):
     if not os.path.lexists(original):
         return True
     if _is_same(path, original):
-        # It was not removed, or we died before we had moved it home on another file system.
+        # It was not removed, or the process died before the move back to another file system was complete.
         _discard(original)
     elif _is_folder(original) and _is_folder(path):
-        # What the trial put into it has lines of its own.
+        # The entries that the trial put into it have separate lines.
         posix.chmod(path, stat.S_IMODE(posix.lstat(original).st_mode))
         posix.rmdir(original)
     else:
@@ -641,7 +641,7 @@ def _redo_appended(path, aside, original, entry, is_written):
 def _undo_overwritten(path, aside, original, entry):
     if os.path.isfile(path) and os.path.isfile(original) and not _is_equal(path, original):
         _copy_whole(path, aside)
-        # Into the file itself: it may have other names, and its owner and mode are its own.
+        # Into the file itself: it may have other names, and keeps its owner and mode.
         _copy(original, path)
     return True
 
@@ -705,7 +705,7 @@ _REDO = {
 
 
 def times_of(found):
-    """When a file was read and changed last, of what `stat` returned."""
+    """The times of the last access and modification, from the result of `stat`."""
     return [found.st_atime_ns, found.st_mtime_ns]
 
 
@@ -715,7 +715,7 @@ def _set(path, entry):
 
 
 def _make(path, thing, more):
-    """Makes what was held: the bytes of a file, the target of a link, or a folder."""
+    """Makes an entry that was held: from the bytes of a file, the target of a link, or nothing for a folder."""
     _discard(path)
     if isinstance(thing, bytes):
         _write(path, thing)
@@ -730,7 +730,7 @@ def _make(path, thing, more):
 
 
 def _held():
-    """The files that this process has open: what they hold is not settled yet."""
+    """The files that this process has open: their content is not final yet."""
     held = set()
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -741,7 +741,7 @@ def _held():
 
 
 def _state(path):
-    """Size, time and checksum of a file; whether there is anything else."""
+    """Size, time and checksum of a file; for anything else, whether the path exists."""
     if not os.path.isfile(path) or os.path.islink(path):
         return os.path.lexists(path)
     from py_hooks.advice.inputs import checksum
@@ -751,7 +751,7 @@ def _state(path):
 
 
 def _has_changed(path, state):
-    """Whether there is something now that was not what it is when the process ended. A copy has another time."""
+    """Whether an entry exists now that differs from the one when the process ended. A copy may differ in its time."""
     if not os.path.lexists(path) or state is True:
         return False
     if state is False:
@@ -768,7 +768,7 @@ def _is_folder(path):
 
 
 def _is_missing(path, aside):
-    """Whether a path holds nothing that was made: no file, or one that only stands for what the replay has muted."""
+    """Whether a path has no real content: no file, or only an empty one in place of a file that the replay has muted."""
     if not os.path.lexists(path):
         return True
     is_empty = os.path.isfile(path) and not os.path.islink(path) and not os.path.getsize(path)
@@ -776,7 +776,7 @@ def _is_missing(path, aside):
 
 
 def _is_same(path, other):
-    """Whether two paths are names of one file; on two file systems, whether they hold the same."""
+    """Whether two paths are names of one file; on two file systems, whether the files are equal."""
     try:
         one, two = posix.lstat(path), posix.lstat(other)
     except OSError:
@@ -799,7 +799,7 @@ def _is_equal(path, other):
 
 
 def _read(path):
-    """The bytes of a file, past the `open` that scripts see; None if there is none."""
+    """The bytes of a file, without the `open` that scripts see; None if there is none."""
     try:
         with io.FileIO(path) as file:
             return file.readall()
@@ -808,7 +808,7 @@ def _read(path):
 
 
 def _write(path, data, mode="w"):
-    """Writes or appends bytes, durably; a file that is written anew is whole or not there."""
+    """Writes or appends bytes, durably. A file that is written anew is complete or does not exist."""
     target = path if mode == "a" else path + _NEW
     with io.FileIO(target, mode) as file:
         view = memoryview(data)
@@ -820,7 +820,7 @@ def _write(path, data, mode="w"):
 
 
 def _copy(source, target):
-    """Copies what a file holds into one that may be there."""
+    """Copies the content of a file into one that may exist."""
     with io.FileIO(source) as one, io.FileIO(target, "w") as two:
         while True:
             view = memoryview(one.read(_COPIED_AT_ONCE))
@@ -832,7 +832,7 @@ def _copy(source, target):
 
 
 def _copy_whole(source, target):
-    """Copies a file to a path, which then holds all of it or nothing; with its mode and times, and its owner if we may."""
+    """Copies a file to a path, completely or not at all; with its mode and times, and as root with its owner."""
     new = target + _NEW
     _copy(source, new)
     found = posix.stat(source)
@@ -844,10 +844,10 @@ def _copy_whole(source, target):
 
 
 def _move(source, target):
-    """Renames, or copies if the two are on different file systems. What was at the target is gone."""
+    """Renames, or copies if the two are on different file systems. An entry at the target is replaced."""
     _make_folders(os.path.dirname(target))
     if _is_folder(target) or _is_folder(source) or _is_same(source, target):
-        # Two names of one file are not renamed into each other.
+        # A rename between two names of one file does nothing.
         _discard(target)
     try:
         posix.rename(source, target)
@@ -857,7 +857,7 @@ def _move(source, target):
         _copy_entry(source, target + _NEW)
         posix.rename(target + _NEW, target)
         if _is_folder(source):
-            # It is there, or it is not.
+            # So that the source exists completely or not at all.
             posix.rename(source, source + ".pedl-old")
             source += ".pedl-old"
         _discard(source)
@@ -881,7 +881,7 @@ def _copy_entry(source, target):
 
 
 def _discard(path):
-    """Removes what is there, if anything is."""
+    """Removes the entry at a path, if there is one."""
     if _is_folder(path):
         for name in os.listdir(path):
             _discard(os.path.join(path, name))
@@ -891,7 +891,7 @@ def _discard(path):
 
 
 def _make_folders(path):
-    """`os.makedirs`, which would be noted."""
+    """Does what `os.makedirs` does, whose calls would be noted."""
     if not path or os.path.isdir(path):
         return
     _make_folders(os.path.dirname(path))

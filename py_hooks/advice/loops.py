@@ -1,24 +1,24 @@
-"""Training loops of the script's own: what is said of them, once.
+"""Messages about training loops of the script, each printed once.
 
-One that nothing intercepts runs as under python. A kill loses it, and `--exact` refuses it; that is said at the first step
-of an optimizer. An import alone says nothing: many scripts import a framework and do not train with it.
+A loop that is not intercepted runs as under python. A kill loses its work, and `--exact` refuses it. The message about that
+appears at the first step of an optimizer, not at an import: many scripts import a framework and do not train with it.
 
-One that is intercepted decides how long it trains: a plan (`searcher.max_steps`, `--steps`) cannot end it.
+A loop that is intercepted decides how long it trains: a plan (`searcher.max_steps`, `--steps`) cannot end it.
 """
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
 
-# What has been said.
+# The messages that were printed.
 _TOLD = set()
 
 
 def tell(holder, what, hint):
-    """Says what is not intercepted, once; or ends the process, where `--exact` was given.
+    """Reports what is not intercepted, once; or ends the process, if `--exact` was given.
 
     Args:
-        holder: what has the trial, and `at_stop` for the end: the recorder, or what `boot` knows of this process.
-        what: the half sentence.
-        hint: what would help with `--exact`.
+        holder: has the trial, and `at_stop` for the end: the recorder, or what `boot` knows of this process.
+        what: the first half of the sentence.
+        hint: the advice if `--exact` was given.
     """
     if what in _TOLD:
         return
@@ -36,11 +36,11 @@ def tell(holder, what, hint):
 
 
 def keeps_its_length(calls, what):
-    """Says that the trial's plan has no effect on a loop.
+    """Reports that the plan of the trial has no effect on a loop.
 
     Args:
         calls: the recorder.
-        what: the call in it that trains.
+        what: the call in the loop that trains.
     """
     if calls.trial.batches_left is not None:
         say_once(
@@ -51,12 +51,12 @@ def keeps_its_length(calls, what):
 
 
 def goes_on(calls):
-    """Says that a loop has trained the trial's last step, and trains on."""
+    """Reports that a loop has trained the last step of the trial, and continues to train."""
     say_once(calls, "the trial's last step was trained; a loop of the script's own goes on after it, and decides how long")
 
 
 def say_once(calls, text):
-    """Says something, if it was not said before."""
+    """Prints a message, unless it was printed before."""
     if text not in _TOLD:
         _TOLD.add(text)
         calls.trial.log(text)

@@ -1,13 +1,14 @@
-"""Marks of what a data set is made of: short texts that are equal as long as nothing that it reaches has changed.
+"""Marks of a data set: checksums that are equal as long as nothing that the data set reaches has changed.
 
-Reached are attributes, containers, objects, classes and functions of the script's own, and the names that these use. What
-packages have is not looked into, but for functions of the script's that they wrap, or that were put there.
+A data set reaches attributes, containers, objects, classes and functions of the script, and the names that these use. The
+contents of packages are not examined, except functions of the script that packages wrap, or that the script has put there.
 
-A mark has two halves, since data can be sent to another process and what code uses cannot. It tells also which objects are
-those of other attributes: two attributes that come to share a random generator have one less, which others are numbered by.
+A mark has two halves, because data can be sent to another process, but the values that code uses cannot. A mark also shows
+which objects belong to other attributes. If two attributes come to share a random generator, there is one generator less, and
+the numbers of the others change.
 
-Not seen is what only C code holds, and in the process itself changes of single elements in arrays of more than 64 MiB, of
-which evenly spaced blocks are read (`fingerprint.checksum`).
+State that only C code holds is not seen. Within one process, arrays of more than 64 MiB are read in evenly spaced blocks
+(`fingerprint.checksum`), so changes of single elements may be missed.
 """
 import collections
 import contextlib
@@ -23,13 +24,13 @@ import types
 
 from py_hooks.advice import fingerprint, owned_generators, places, sharing
 
-# Of objects that are looked at for one attribute. More take longer than new copies of the trainer do.
+# Maximum number of objects that are examined for one attribute. More take longer than new copies of the trainer do.
 _MAX_OBJECTS = 50000
 
-# What a class has by itself; `__slotnames__` it has once one of its objects was pickled.
+# Names that Python defines in a class; `__slotnames__` once one of its objects was pickled.
 _OF_PYTHON = ("__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__", "__annotations_cache__")
 
-# What a module has by being imported.
+# Names that an import defines in a module.
 _OF_IMPORT = (
     "__builtins__", "__cached__", "__doc__", "__file__", "__loader__", "__package__", "__path__", "__spec__",
     "__warningregistry__",
@@ -37,16 +38,16 @@ _OF_IMPORT = (
 
 PLAIN = {type(None), bool, int, float, complex, str, bytes}
 
-# What is no attribute: the data set's class, what its methods use, and what the data set holds as a container.
+# Everything but attributes: the class of the data set, what its methods use, and its items if it is a container.
 AROUND = object()
 
 
-# Of `__flags__`: the type was made by a `class` statement, or as one is (cpython, Include/object.h, Py_TPFLAGS_HEAPTYPE).
+# Bit of `__flags__`: a `class` statement, or its equivalent, made the type (cpython, Include/object.h, Py_TPFLAGS_HEAPTYPE).
 _HEAP_TYPE = 1 << 9
 
 
 def _is_of_c(kind):
-    """Whether objects of a type have something in them that is neither an attribute nor in a slot."""
+    """Whether objects of a type have state that is neither in an attribute nor in a slot."""
     return any(
         base is not object and (not base.__flags__ & _HEAP_TYPE or base.__module__ in sys.builtin_module_names)
         for base in kind.__mro__
@@ -54,21 +55,21 @@ def _is_of_c(kind):
 
 
 class Unnamed(Exception):
-    """There is something that another process could not have: it has no name there."""
+    """A data set reaches a value that another process cannot have, because the value has no name there."""
 
 
 def portable(dataset, modules=()):
-    """A mark of each attribute, and of what is around, under "": equal in a process where everything is the same.
+    """A mark of each attribute, and, under "", of `AROUND`. The marks are equal in a process in which everything is the same.
 
     Args:
         dataset: of the script.
-        modules: names of the user's modules that it may use. All that is bound in them is around it.
+        modules: names of the user's modules that it may use. All names bound in them belong to `AROUND`.
 
     Returns:
-        The marks, and the values that were looked at for what is around.
+        The marks, and the values that were examined for `AROUND`.
 
     Raises:
-        Unnamed: there is something that has no name by which another process could have the same.
+        Unnamed: a value has no name by which another process could have the same value.
     """
     look = Look(dataset, _name, modules, _packages_of(dataset))
     for name, mark in look.marks.items():
@@ -81,12 +82,12 @@ def portable(dataset, modules=()):
 
 
 def identity(value):
-    """Stands for a class, function, module or builtin function in this process."""
+    """Bytes that identify a class, function, module or builtin function in this process."""
     return b"%d" % id(value)
 
 
 def _name(value):
-    """The name of a class, function, module or builtin function; of code, what it is made of."""
+    """The name of a class, function, module or builtin function; of code, its instructions, names and constants."""
     if isinstance(value, types.CodeType):
         constants = [_name(one) if isinstance(one, types.CodeType) else one for one in value.co_consts]
         parts = value.co_code, value.co_names, value.co_varnames, value.co_freevars, value.co_argcount, constants
@@ -99,30 +100,30 @@ def _name(value):
     return f"{module}.{name}".encode()
 
 
-# The second half of a mark, where the data has no code.
+# The second half of a mark, if the data has no code.
 NO_CODE = bytes(16)
 
 
 class _TooMuch(Exception):
-    """There is more than is looked at."""
+    """There are more objects than are examined."""
 
 
 class Look:
-    """One look at a data set.
+    """One examination of a data set.
 
     Args:
         dataset: of the script.
-        identify: gives the bytes that stand for a class, function, module or builtin function.
-        modules: names of the user's modules; all that is bound in them is around the data set.
-        packages: names of installed ones that are looked into as the user's modules are.
+        identify: returns the bytes that identify a class, function, module or builtin function.
+        modules: names of the user's modules; all names bound in them belong to `AROUND`.
+        packages: names of installed packages that are examined like the user's modules.
 
     Attributes:
-        marks: for each attribute, and for `AROUND`, 16 bytes of the data in it and 16 of the code that it reaches; None for
-            what cannot be told, or is too much.
-        reached: the values that were looked at for each.
+        marks: for each attribute, and for `AROUND`, 16 bytes of the data in it and 16 of the code that it reaches; None if
+            that cannot be determined, or is too much.
+        reached: the values that were examined for each.
         slots: names of the attributes that are in no dictionary.
         libraries: names of modules of installed packages that code reaches by name.
-        is_closed: whether nothing was met that may hold what cannot be seen, such as what a Python generator goes over.
+        is_closed: whether no object was found that may hold hidden state, such as a Python generator with its iterable.
     """
 
     def __init__(self, dataset, identify=identity, modules=(), packages=frozenset()):
@@ -134,7 +135,7 @@ class Look:
         self.marks, self.reached = {}, {}
         self.libraries = set(_packages_of(dataset))
         self.is_closed = True
-        # The first attribute that has an object, by the object's id: two attributes may come to share one, or to do no more.
+        # The first attribute that has an object, by the object's id: two attributes may begin, or cease, to share one.
         self._owners = {}
         for name, value in {**attributes, **slots}.items():
             self._mark(name, [value])
@@ -150,7 +151,7 @@ class Look:
         self._name = name
         self._budget = _MAX_OBJECTS
         self._kept = []
-        # Classes and functions that the data has; they wait until the data is through.
+        # Classes and functions that the data reaches; they are examined after the data.
         self._code = {}
         self.reached[name] = []
         try:
@@ -165,11 +166,11 @@ class Look:
         self.reached[name].extend(self._kept)
 
     def _walk(self, values, is_code):
-        """16 bytes of what these values reach; of data, code is only named."""
+        """16 bytes of what these values reach. In data, code is only named."""
         digest = self._digest = hashlib.blake2b(digest_size=16)
         waiting = self._waiting = list(values)
         self._is_code = is_code
-        # With the values, so that what is made for this look alone does not give its place to another.
+        # Holds the values too, so that the id of a value that exists only for this look is not used for another.
         seen = {id(self._dataset): (0, self._dataset)}
         try:
             self._walk_through(digest, waiting, seen)
@@ -232,7 +233,7 @@ class Look:
             waiting.extend((value.func, value.args, value.keywords, dict(vars(value))))
         elif kind.__module__ == "typing":
             digest.update(repr(value).encode("utf-8", "replace"))
-        # A generator has a state of its own for each item.
+        # Not into a generator: for each item it is set to another state.
         elif not owned_generators.is_generator(value) and not owned_generators.is_global(value):
             self._look_into_object(value, kind)
 
@@ -273,7 +274,7 @@ class Look:
             self._look_into_dict(dict(places.attributes_of(value) or ()))
 
     def _look_into_list(self, value):
-        """Elements that are plain, or tuples of such, are written down at once."""
+        """Elements that are plain, or tuples of plain ones, are added to the digest at once."""
         self._digest.update(b"%d" % len(value))
         if PLAIN.issuperset(map(type, value)):
             self._digest.update(marshal.dumps(list(value), 2))
@@ -310,13 +311,13 @@ class Look:
         self._waiting.append(kind)
 
     def _look_into_plain_base(self, value, kind):
-        """The number or text that an object of a class with such a base is, besides what it holds."""
+        """The number or text of an object whose class derives from a plain type, in addition to its attributes."""
         for base in kind.__mro__:
             if base in PLAIN and hasattr(base, "__getnewargs__"):
                 self._digest.update(marshal.dumps(base.__getnewargs__(value), 2))
 
     def _look_into_pickle(self, value):
-        """An object of C code shows what it is by its pickle; one that has none is taken for what it is by itself."""
+        """Uses the pickle of an object of C code as its state; an object that cannot be pickled counts by its identity."""
         file = io.BytesIO()
         pickler = _Collecting(file)
         try:
@@ -331,7 +332,7 @@ class Look:
         self._waiting.extend(one for one in pickler.values if isinstance(one, (type, types.FunctionType)))
 
     def _of_class(self, cls):
-        """What is bound in a class of the script's own, and in its bases that are; and what it has put into others."""
+        """The values in a class of the script, and in its bases of the script; and functions that the script put into others."""
         for base in cls.__mro__:
             is_own = self._is_own(base.__module__)
             for name, value in list(vars(base).items()):
@@ -345,16 +346,16 @@ class Look:
                     yield getattr(value, "__func__", value)
 
     def _of_function(self, function):
-        """What a function can reach by name, also through modules.
+        """The values that a function can reach by name, also through modules.
 
-        Of modules of others only functions of the script's own, which have taken the place of theirs.
+        Of other modules only the functions of the script, which have replaced functions of these modules.
         """
         yield function.__code__
         yield dict(vars(function))
         names = set(owned_generators.names_in(function.__code__))
         used = list(owned_generators.used_by(function))
         yield from used
-        # What is imported within the function is there by its name, once it was.
+        # A module that the function itself imports is in `sys.modules` after the first import.
         waiting = used + [sys.modules[name] for name in sorted(names) if name in sys.modules]
         seen = set()
         for module in waiting:
@@ -371,7 +372,7 @@ class Look:
         self.libraries.update(name for name in map(owned_generators.module_of, waiting) if places.is_installed(name))
 
     def _is_own(self, name):
-        """Whether a module is the user's, or looked into as if it were."""
+        """Whether a module is the user's, or is examined like one."""
         return places.is_user_module(name) or (isinstance(name, str) and name.partition(".")[0] in self._packages)
 
     def _is_own_function(self, function):
@@ -385,20 +386,20 @@ _CODE = type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, t
 
 
 class _Collecting(pickle.Pickler):
-    """Notes what is in the pickle, but for plain values."""
+    """Notes the values in the pickle, except plain ones."""
 
     def __init__(self, file):
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.values = []
 
     def persistent_id(self, value):
-        """Asked for everything in the pickle."""
+        """Called for every value in the pickle."""
         if type(value) not in PLAIN:
             self.values.append(value)
 
 
 def is_of_python(name):
-    """Whether a class has a name by itself."""
+    """Whether Python defines this name in a class."""
     return name in _OF_PYTHON or name.startswith("_abc_")
 
 
@@ -415,12 +416,12 @@ def _is_submodule(value, module, name):
 
 
 def slots_of(value):
-    """Pairs of names and values of what is in the slots of a class of Python's."""
+    """Pairs of names and values of the slots of an object, from `__slots__` of its classes."""
     for base in type(value).__mro__:
         if "__slots__" in vars(base):
             for name, slot in sorted(vars(base).items()):
                 if isinstance(slot, types.MemberDescriptorType):
-                    # One without a value raises.
+                    # A slot without a value raises.
                     with contextlib.suppress(AttributeError):
                         yield name, slot.__get__(value, type(value))
 
@@ -429,7 +430,7 @@ _NOTHING = ()
 
 
 def _contents_of(value):
-    """What a container holds, by which it is made; nothing of an object that is none."""
+    """The contents from which a container is made; nothing for an object that is no container."""
     import numpy
 
     if isinstance(value, dict):
@@ -444,7 +445,7 @@ def _contents_of(value):
 
 
 def _packages_of(dataset):
-    """The names of the installed packages that a data set's class is of, but for those of frameworks."""
+    """The names of the installed packages that define the class of a data set or its bases, except frameworks."""
     names = {base.__module__ for base in type(dataset).__mro__ if isinstance(base.__module__, str)}
     packages = {name.partition(".")[0] for name in names if places.is_installed(name)}
     return frozenset(packages) - places.COUNTING

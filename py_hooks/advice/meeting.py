@@ -1,19 +1,19 @@
-"""Where ranks meet that no framework brings together before they train: rank 0, and a connection of each other one to it.
+"""Connects ranks that no framework connects before they train: every other rank has a connection to rank 0.
 
-Rank 0 listens where the others look for it until all have come. After that every exchange is a line of JSON from each of
-them to rank 0, and one with all of them back. A connection that ends means a rank that is lost: a thread waits for that, and
-tells it, since whoever is in the midst of a computation with it may wait for ever.
+Rank 0 listens at its address until all others have connected. After that every exchange is a line of JSON from each of them
+to rank 0, and one line with all of them back. If a connection ends, its rank is lost. A thread waits for that and reports it,
+because a process in the middle of a computation with the lost rank may wait for ever.
 
     rank 0                            rank N
-    listens at the address            connects, again and again, until it is there
+    listens at the address            connects, again and again, until it succeeds
                                  <--  {"rank": N, "size": SIZE}
-    has all of them, and listens
-    no more                      -->  []         the others begin
-                                 <--  what N tells
-    has the lines of all         -->  [what rank 0 tells, ..., what N tells, ...]
+    has all of them, and stops
+    listening                    -->  []         the others begin
+                                 <--  the message of N
+    has the lines of all         -->  [the message of rank 0, ..., of N, ...]
 
-A rank that dies before all have come may come again. Children that are forked let go of the connections, so that these end
-with the process.
+A rank that dies before all have connected may connect again. Forked children close the connections, so that these end with
+the process.
 """
 import contextlib
 import json
@@ -24,50 +24,50 @@ import socket
 import threading
 from time import monotonic, sleep
 
-# How long one waits until all have come, in seconds: ranks may be started one after another, and import a framework first.
+# How long a rank waits until all have connected, in seconds: ranks may be started in turn, and import a framework first.
 PATIENCE_SECONDS = 300
 
-# How long another process may still hold the address, in seconds: the rank 0 that was killed before.
+# How long another process, the earlier rank 0 that was killed, may still hold the address, in seconds.
 _HELD_SECONDS = 30
 
 # Between two attempts to connect, or to listen, in seconds.
 _PAUSE_SECONDS = 0.1
 
-# How long who connects may take to tell its rank, in seconds. Anybody may connect.
+# How long a process that connects may take to send its rank, in seconds. Anybody may connect.
 _GREETING_SECONDS = 5
 
-# Bytes of the line with which a rank greets.
+# Maximum size of the line that a rank sends first, in bytes.
 _GREETING_BYTES = 100
 
-# How long one whose peer is gone may go on, in seconds: who comes to the same end by itself, such as a mistake in the model
-# definition, says more of it.
+# How long a rank whose peer is lost may continue, in seconds. If the same error, such as a mistake in the model definition,
+# ends it too, that error says more.
 _GRACE_SECONDS = 1
 
-# A machine that is gone without a word is noticed after 10 + 3 * 5 seconds.
+# The loss of a machine that closes no connection is noticed after 10 + 3 * 5 seconds.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
 _BYTES = 1 << 16
 
-# What a rank tells that is lost.
+# In place of the message of a rank that is lost.
 _GONE = object()
 
 
 class Lost(Exception):
-    """Another rank is lost, or has not come."""
+    """Another rank is lost, or has not connected."""
 
 
 class Meeting:
-    """The connections of one rank. Made once all ranks have come.
+    """The connections of one rank. The constructor returns when all ranks have connected.
 
     Args:
         rank: of this process.
-        size: how many there are.
+        size: the number of ranks.
         address: `(host, port)` of rank 0.
-        lost: called with a text, in a thread, when another rank is lost while nobody waits for it.
+        lost: called with a text, in a thread, when another rank is lost; not within `undisturbed` or after `close`.
 
     Raises:
-        Lost: some have not come.
-        OSError: the address is none, or another program has it.
+        Lost: some have not connected.
+        OSError: the address is invalid, or another program has it.
     """
 
     def __init__(self, rank, size, address, lost):
@@ -88,7 +88,7 @@ class Meeting:
         else:
             self._take(0)
 
-    # -- coming together -----------------------------------------------------------------------------------------------
+    # -- connecting ----------------------------------------------------------------------------------------------------
 
     def _received(self, address):
         peers = {}
@@ -106,13 +106,13 @@ class Meeting:
                     connection.close()
                     continue
                 if other in peers:
-                    # The one that came before has died, and was started again.
+                    # The rank had connected before, has died, and was started again.
                     peers[other].close()
                 peers[other] = connection
         return peers
 
     def _greeted(self, connection):
-        """The rank of who connects; None for others."""
+        """The rank of the process that connects; None if it is no rank of this trial."""
         connection.settimeout(_GREETING_SECONDS)
         try:
             line = b""
@@ -129,14 +129,14 @@ class Meeting:
         return told["rank"] if is_one else None
 
     def _connected(self, address):
-        """The connection to rank 0, which has greeted back once all have come."""
+        """The connection to rank 0, once rank 0 has answered, which it does when all have connected."""
         until, problem = monotonic() + PATIENCE_SECONDS, ""
         while monotonic() < until:
             try:
                 connection = socket.create_connection(address, timeout=_GREETING_SECONDS)
                 connection.settimeout(max(until - monotonic(), _PAUSE_SECONDS))
                 connection.sendall(_line({"rank": self._rank, "size": self._size}))
-                # Looked at, and left there for who listens.
+                # Only a peek: the thread that listens reads the line.
                 if connection.recv(1, socket.MSG_PEEK) == b"[":
                     connection.settimeout(None)
                     return connection
@@ -150,10 +150,10 @@ class Meeting:
     # -- exchanges -----------------------------------------------------------------------------------------------------
 
     def gather(self, own):
-        """What all ranks tell, by rank: anything that JSON knows.
+        """The messages of all ranks, by rank: any value that JSON can represent.
 
         Raises:
-            Lost: one of them is not there any more.
+            Lost: one of them is lost.
         """
         if self._rank:
             self._send(own)
@@ -164,7 +164,7 @@ class Meeting:
 
     @contextlib.contextmanager
     def undisturbed(self):
-        """Within it nobody is told of a rank that is lost but who waits for it, and who comes out of it.
+        """Within it, the loss of a rank is reported only to a caller that waits for the rank, and at the end of the block.
 
         Raises:
             Lost: one was lost meanwhile.
@@ -180,13 +180,13 @@ class Meeting:
             raise Lost(self._gone)
 
     def wait_for_loss(self, seconds):
-        """Waits whether another rank is lost, which is told by `lost` then."""
+        """Waits, so that the loss of another rank can be noticed, and reported by `lost`."""
         until = monotonic() + seconds
         while monotonic() < until:
             sleep(_PAUSE_SECONDS)
 
     def close(self):
-        """There are no more exchanges: whoever leaves now is not lost."""
+        """There are no more exchanges: a rank that closes its connection now is not lost."""
         with self._lock:
             self._patience += 1
         self._gone = None
@@ -227,7 +227,7 @@ class Meeting:
                         self._notice(other)
 
     def _notice(self, other):
-        """A rank is gone."""
+        """A rank is lost."""
         with self._lock:
             self._gone = self._gone or f"the connection to rank {other} has ended"
             is_told = not self._patience
@@ -253,12 +253,12 @@ def _line(message):
 
 
 def _listening(address):
-    """A socket that listens at the port of an address, on all interfaces, as the server of a framework does later."""
+    """A socket that listens at the port of an address, on all interfaces, as the server of a framework will."""
     family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
     until = monotonic() + _HELD_SECONDS
     while True:
         listener = socket.socket(family, socket.SOCK_STREAM)
-        # The framework has the port to itself once all have come.
+        # The framework uses the port alone once all have connected.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("", address[1]))

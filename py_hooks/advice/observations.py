@@ -1,27 +1,27 @@
-"""What the script learns of the world outside while it trains: a replay learns the same.
+"""Records what the script reads of the file system while it trains, so that a replay returns the same.
 
-A script looks for a file `STOP` after each epoch, or reads its learning rate from `lr.txt`. Somebody else makes these files,
-and in a replay they are other ones. So from the first training call on the answers to the user's own code are noted, and a replay
-gives them again: `os.stat` and what asks it (`os.path.exists`, `Path.is_file`), `os.access`, `os.listdir`, `os.scandir` (with
-`glob` and `os.walk`), `os.readlink`, and `open` for reading files of up to `MAX_FILE_BYTES`. Of `os.remove`, `os.rename`,
-`os.mkdir`, and the like the outcome is noted: what is done already, because somebody else's file is not there again, counts as
-done.
+A script looks for a file `STOP` after each epoch, or reads its learning rate from `lr.txt`. Another program makes these files,
+and they may differ in a replay. So from the first training call on, the answers to user code are recorded, and a replay returns
+them again: `os.stat` and its callers (`os.path.exists`, `Path.is_file`), `os.access`, `os.listdir`, `os.scandir` (with
+`glob` and `os.walk`), `os.readlink`, and `open` for reading files of up to `MAX_FILE_BYTES`. For `os.remove`, `os.rename`,
+`os.mkdir`, and the like the outcome is recorded: in a replay, an operation that fails because it was already done (another
+program's file does not come back) counts as done.
 
-`observations.jsonl` in the trial directory has them, by the line that asks, the function and the path. They seldom change, so
-only changes are kept: after which recorded call, and how many other answers since that call. A replay that asks oftener or
-less often, because it goes by a timer, gets the answer of that time. If there is none, the world is asked.
+`observations.jsonl` in the trial directory has the answers, by the calling line, the function and the path. They seldom change,
+so only changes are kept, each with its time: the recorded call before it, and the number of other answers since that call.
+A replay that asks more or less often, because it uses a timer, gets the answer of that time. Without one, the system is asked.
 
     {"at": [position, m], "of": question, "answer": answer}
-    {"from": [position, m]}              a start answers anew from here on: what stands above and is later does not count
+    {"from": [position, m]}              a start records new answers from this time on: earlier lines of later times do not count
 
-From the resume point on the world is asked. Only as far as commands are answered behind it (`commands.py`), so is this: what
-they made may have been moved on before the kill.
+From the resume point on, the system is asked. Behind it, recorded answers are used only as far as commands are answered too
+(`commands.py`): before the kill, the script may have moved what the commands had made.
 
-A larger file that was made or changed after the trial began, and that the script did not write, is a cause: there are no
-checkpoints behind it. Files that recorded calls have saved are not looked at here (`files.py`).
+If a larger file was made or changed after the trial began, and the script did not write it, that is a cause: no checkpoints
+are taken after it is read. Files that recorded calls have saved are not handled here (`files.py`).
 
-Not seen: what libraries ask of their own accord, but for files that they open on behalf of the script; other threads, what C
-code reads, and what builds items of a data set.
+Not seen: what libraries ask for themselves, except files that they open on behalf of the script; other threads, what C
+code reads, and the code that builds items of a data set.
 """
 import _io
 import io
@@ -37,31 +37,31 @@ from py_hooks.advice.files import DRAWN_PATHS
 # A larger file is not kept in checkpoints.
 MAX_FILE_BYTES = 64 << 10
 
-# Of answers that changed.
+# The most changed answers that are kept.
 MAX_CHANGES = 100_000
 
-# Of what the script reads of files that it writes itself. Beyond that a replay reads what it has written again.
+# The most that is kept of files that the script writes itself and reads. Beyond it, a replay reads what it has written again.
 MAX_OWN_BYTES = 16 << 20
 
-# Modules that ask on behalf of who calls them.
+# Modules that ask on behalf of their callers.
 _ASKERS = frozenset(["os", "posixpath", "genericpath", "pathlib", "pathlib._local", "pathlib._abc", "glob", "io"])
-# `shutil` compares what it is told of a folder with what it opens, so it is told the truth.
+# `shutil` compares the `stat` of a folder with what it opens, so its questions are not answered from records.
 _DOERS = _ASKERS | {"shutil"}
 
-# Of a `stat` that only tells what kind of thing is there.
+# Functions that need only the kind of file from a `stat`.
 _KIND_ONLY = frozenset(["exists", "lexists", "isfile", "isdir", "islink", "is_file", "is_dir", "is_symlink"])
 
 _DONE = "done"
 
-# What of a failure says that something is done already.
+# Errors which say that an operation was already done.
 _DONE_BEFORE = (FileNotFoundError, FileExistsError)
 
 
 class _Question:
-    """What one line was answered.
+    """The answers to one question of one line.
 
     Attributes:
-        changes: `(at, answer)`: from when on, as `Observations.now` has it.
+        changes: `(at, answer)`: the time from which on the answer holds, as of `Observations.now`.
     """
 
     __slots__ = ("changes", "_next")
@@ -71,7 +71,7 @@ class _Question:
         self._next = 0
 
     def answer(self, at):
-        """The answer of that time; None if there is none."""
+        """The answer at that time; None without one."""
         while self._next < len(self.changes) and self.changes[self._next][0] <= at:
             self._next += 1
         return self.changes[self._next - 1][1] if self._next else None
@@ -81,13 +81,13 @@ class _Question:
         return bool(self.changes) and self.changes[-1][1] == answer
 
     def forget_from(self, at):
-        """Forgets what comes later than that."""
+        """Forgets the answers after that time."""
         while self.changes and self.changes[-1][0] > at:
             self.changes.pop()
 
 
 class Observations:
-    """What this process was answered.
+    """The questions of this process, and their answers.
 
     Args:
         calls: the recorder.
@@ -104,18 +104,18 @@ class Observations:
         self._questions = {}
         self._path = self._file = None
         self._count = self._own_bytes = 0
-        # Where the last answer of earlier starts is, and where this one asks.
+        # The time of the last answer of earlier starts, and the time of this start.
         self._horizon = self._at = (-1, 0)
         # When the trial began, in seconds since 1970.
         self._began = None
         self._is_told = False
-        # Nothing is asked of the world by what asks the world.
+        # While this class asks the system, its own calls are not recorded.
         self._is_asking = False
 
     # -- the life of a trial -----------------------------------------------------------------------------------------
 
     def begin(self, directory):
-        """The trial has begun, in that directory: reads what was noted."""
+        """The trial has begun, in that directory: reads what was recorded."""
         import json
         from calendar import timegm
         from time import strptime
@@ -143,10 +143,10 @@ class Observations:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def asker(self, depth, through=_ASKERS):
-        """The frame of the user's line that asks; None if what asks is not to be noted.
+        """The frame of the user's line that asks; None if the question is not recorded.
 
         Args:
-            depth: how many frames are between.
+            depth: the number of frames between.
             through: modules that ask on its behalf; None for any library.
         """
         calls = self._calls
@@ -162,14 +162,14 @@ class Observations:
         return frame if places.is_user_file(frame.f_code.co_filename) else None
 
     def now(self):
-        """Where the run is: the number of recorded calls so far, and of what was asked since the last of them."""
+        """The time of the run: the number of recorded calls so far, and the number of questions since the last of them."""
         position, count = self._at
         now = self._calls.position()
         self._at = (now, 0) if now != position else (now, count + 1)
         return self._at
 
     def recorded(self, frame, function, path, at):
-        """What was answered then; None if the world is to be asked."""
+        """The recorded answer at that time; None if the system is to be asked."""
         calls = self._calls
         if not calls.replaying and (calls.causes or at > self._horizon or at[0] > self._commands.last_position):
             return None
@@ -177,7 +177,7 @@ class Observations:
         return None if question is None else question.answer(at)
 
     def note(self, frame, function, path, at, answer):
-        """Notes what the world has answered; in a replay nothing, which only asks it what was not asked before."""
+        """Records an answer of the system; not in a replay, which asks only what was not asked before."""
         if self._calls.replaying:
             return
         key = _key(frame, function, path)
@@ -186,7 +186,7 @@ class Observations:
             question = self._questions[key] = _Question()
         if question.is_last(answer):
             if answer == _DONE and self._commands.has_any():
-                # It was done again: an answered command, behind the checkpoint, makes nothing that it could be done to.
+                # It was done again. Behind the checkpoint, an answered command makes no file that it could be done to.
                 self._lines(at).add({"at": at})
             return
         lines = self._lines(at)
@@ -197,7 +197,7 @@ class Observations:
             self._say_unkept(causes.LEARNS_MUCH())
 
     def _lines(self, at):
-        """The file of what was answered; what earlier starts noted from here on does not count."""
+        """The file of the answers; what earlier starts recorded from this time on does not count."""
         if self._file is None:
             self._file = kept.Lines(self._path, self._calls)
             self._file.add({"from": at})
@@ -206,7 +206,7 @@ class Observations:
         return self._file
 
     def keep(self, path, data):
-        """Keeps what a file holds; returns its hash, or None if that is left out."""
+        """Keeps the content of a file; returns its hash, or None if it is not kept."""
         if self._files.writes(path):
             self._own_bytes += len(data)
             if self._own_bytes > MAX_OWN_BYTES:
@@ -217,7 +217,7 @@ class Observations:
         return self._kept.keep(data)
 
     def read(self, name):
-        """What was kept."""
+        """The content that was kept."""
         return self._kept.read(name)
 
     def _say_unkept(self, cause):
@@ -226,19 +226,19 @@ class Observations:
             self._calls.refuse_exactness(cause)
 
     def asking(self):
-        """`with observations.asking()`: nothing is noted."""
+        """`with observations.asking()`: nothing is recorded."""
         return _Asking(self)
 
     def is_left_out(self, path):
-        """Whether what is read of a file is noted elsewhere, or is nobody's business."""
+        """Whether reads of a file are recorded elsewhere, or need no record."""
         return self._files.has_saved(path) or inputs.is_left_out(path) or path in DRAWN_PATHS
 
     def bring_back(self, path):
-        """What a replay counts as done is as it was left."""
+        """Restores the file of an operation that a replay counts as done, as it was left."""
         self._files.bring_back(path)
 
     def refuse_newer(self, path, found):
-        """A file that is too large to be kept is read: whether it was there before the trial is looked at."""
+        """A file is read that is too large to be kept: refuses exactness if the file is newer than the trial."""
         if found.st_mtime > self._began and not self._files.writes(path):
             self._say_unkept(causes.READS_LARGE(path=places.display_path(path), kibibytes=MAX_FILE_BYTES >> 10))
 
@@ -261,7 +261,7 @@ def _key(frame, function, path):
 
 
 def _named(path):
-    """A path as it is in keys. Names that `tempfile` makes are others each time."""
+    """A path as it is in keys. `tempfile` makes other names each time, so they are replaced."""
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     elif hasattr(path, "__fspath__"):
@@ -275,21 +275,21 @@ def _named(path):
     return re.sub(r"\btmp[a-z0-9_]{8}\b", "tmp*", path)
 
 
-# -- what stands in the place of functions of `os` ----------------------------------------------------------------------
+# -- what replaces functions of `os` ------------------------------------------------------------------------------------
 
 
 def install(observations, in_place):
-    """Has the script answered by `observations`.
+    """Routes the script's questions through `observations`.
 
     Args:
-        observations: of this process.
-        in_place: what `files.py` has put in the place of builtin functions (`src/native/in_place.rs`).
+        observations: those of this process.
+        in_place: what `files.py` has replaced builtin functions with (`src/native/in_place.rs`).
     """
     for name, (encode, decode) in _CODECS.items():
         _, original = functions_of_os.replaced(name)
         functions_of_os.ask_first(name, in_place, _question(observations, name, original, encode, decode))
     for name in ("remove", "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"):
-        # What is in its place notes what is done. While that is called nobody is asked first.
+        # The replacement, which notes what is done. While it is called from here, it does not ask first again.
         original, _ = functions_of_os.replaced(name)
         functions_of_os.ask_first(name, in_place, _deed(observations, name, original))
     functions_of_os.ask_first("io.open", in_place, _opening(observations))
@@ -297,7 +297,7 @@ def install(observations, in_place):
 
 
 def _rebind_pathlib():
-    """Before Python 3.10 `pathlib` holds functions of `os` in a class of its own, and may be imported before we are."""
+    """Before Python 3.10 `pathlib` holds functions of `os` in a class, and may be imported before this package."""
     accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
     for name in () if accessor is None else [*_CODECS, "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"]:
         if name in vars(accessor):
@@ -305,7 +305,7 @@ def _rebind_pathlib():
 
 
 def _question(observations, name, original, encode, decode):
-    """What is called before a function that asks something."""
+    """Makes the hook of a function that asks something."""
 
     def before(*args, **kwargs):
         frame = observations.asker(1)
@@ -337,7 +337,7 @@ def _question(observations, name, original, encode, decode):
 
 
 def _deed(observations, name, original):
-    """What is called before a function that changes something: if it is done already, it counts as done."""
+    """Makes the hook of a function that changes something: if the change is already made, it counts as done."""
 
     def before(*args, **kwargs):
         frame = observations.asker(1, _DOERS)
@@ -355,7 +355,7 @@ def _deed(observations, name, original):
                 if recorded is not None and isinstance(error, _DONE_BEFORE):
                     observations.bring_back(args[-1])
                     return None
-                # It fails again, without us between.
+                # It fails again, without this function in the traceback.
                 observations.note(frame, name, path, at, _failure(error))
                 return NotImplemented
         observations.note(frame, name, path, at, _DONE)
@@ -365,7 +365,7 @@ def _deed(observations, name, original):
 
 
 def _opening(observations):
-    """What is called before `open`."""
+    """Makes the hook of `open`."""
 
     def before(file=None, mode="r", *args, **kwargs):
         if not _is_read(mode) or len(args) > 4 or not functions_of_os.is_plain(kwargs.pop("opener", None)):
@@ -388,7 +388,7 @@ def _opening(observations):
             observations.note(frame, "open", file, at, answer)
             if not isinstance(answer, str):
                 return NotImplemented
-            # Not by what compares files that are read with those of the checkpoint: this one may be another each time.
+            # Bypasses the check that compares read files with those of the checkpoint: this file may differ each time.
             return _io.open(file, mode, *args, **kwargs)
 
     return before
@@ -399,7 +399,7 @@ def _is_read(mode):
 
 
 def _path(file):
-    """The absolute path of what is to be opened; None if it has none."""
+    """The absolute path of a file to be opened; None without one."""
     if isinstance(file, int):
         return None
     try:
@@ -409,7 +409,7 @@ def _path(file):
 
 
 def _read(observations, path):
-    """The hash of what a file holds; None if it is not noted."""
+    """The hash of a file's content; None if that is not recorded."""
     found = os.stat(path)
     if not stat.S_ISREG(found.st_mode):
         return None
@@ -421,7 +421,7 @@ def _read(observations, path):
 
 
 def _reopened(observations, recorded, file, mode, args, kwargs):
-    """A file with what it held the first time."""
+    """Opens a file with the content that it had in the recorded run."""
     if not isinstance(recorded, str):
         raise _error(recorded)
 
@@ -437,7 +437,7 @@ def _reopened(observations, recorded, file, mode, args, kwargs):
 
 
 def _content(path):
-    """What a file holds; None if it is larger than its size says, as files of the kernel are, or too large."""
+    """The content of a file; None if it is too large, even if its size does not say so (files of the kernel)."""
     with io.FileIO(path) as file:
         data = file.read(MAX_FILE_BYTES + 1)
     return data if len(data) <= MAX_FILE_BYTES else None
@@ -457,11 +457,11 @@ def _told(recorded, decode, path):
     return decode(recorded, path)
 
 
-# -- how answers are noted ------------------------------------------------------------------------------------------------
+# -- how answers are recorded ---------------------------------------------------------------------------------------------
 
 
 def _stat_noted(found):
-    # When it was read last is nobody's business, and changes by being asked.
+    # The access time is left out: reading the file changes it.
     numbers, more = found.__reduce__()[1]
     numbers = list(numbers)
     numbers[7] = numbers[8]
@@ -500,7 +500,7 @@ def _names_told(recorded, path):
 
 
 class _Entries:
-    """What `os.scandir` returns."""
+    """The iterator that `os.scandir` returns."""
 
     def __init__(self, entries):
         self._entries = iter(entries)
@@ -518,7 +518,7 @@ class _Entries:
         self.close()
 
     def close(self):
-        """Nothing more comes."""
+        """Drops the entries that are left."""
         self._entries = iter(())
 
 
@@ -580,7 +580,7 @@ def _entries_told(recorded, path):
     return _Entries([_Entry(name, folder, isinstance(folder, bytes), mode, inode) for name, mode, inode in recorded])
 
 
-# By function: what of an answer is noted, with the answer to be given, and the answer of what was noted.
+# By function: an encoder, which returns the record of an answer and the answer to return; and a decoder of records.
 _CODECS = {
     "stat": (_stat_noted, _stat_told),
     "lstat": (_stat_noted, _stat_told),

@@ -1,19 +1,19 @@
-"""stdout and stderr once: what the world has seen is not printed again by a replay.
+"""Prints stdout and stderr once: a replay does not print again what was already printed.
 
-The two streams have a raw layer of ours below python's own text and buffer layers (`raw_streams.py`), so that whoever
-holds one of these, from before, prints through the layer too. From the first import of a framework on it
+Both streams get a raw layer of pedl-run below Python's text and buffer layers (`raw_streams.py`), so that code which already
+holds one of these prints through the layer too. From the first import of a framework on, the layer
 
 - copies what the script prints into `stdout.log` and `stderr.log` of the trial directory, once the trial has begun;
 - drops everything while a replay runs;
 - after the resume point drops what repeats the copy (printed between the checkpoint and the crash), up to the first
-  line that differs: progress bars hold times, so a count of bytes would not do;
-- where the process ends in its replay, prints by the same rule what it dropped: that is where the reason stands;
-- on a terminal tells our own line there to make way for what it prints;
-- lets everything pass while the script has led the descriptor elsewhere (`os.dup2`, into a file of its own): that file is written
-  again by a replay, as all its files are.
+  line that differs: progress bars contain times, so counting bytes is not enough;
+- if the process ends in its replay, prints by the same rule what it dropped, because that contains the reason;
+- on a terminal clears pedl-run's status line before it prints;
+- passes everything on while the script has redirected the descriptor (`os.dup2`) to one of its files: a replay writes that
+  file again, as it does all files of the script.
 
 A checkpoint flushes the streams and stores the lengths of the copies. What C code and child processes print does not
-come through here and is printed again.
+pass through the layer and is printed again.
 """
 import contextlib
 import io
@@ -28,16 +28,16 @@ _NAMES = ("stdout", "stderr")
 
 _TRACEBACK = b"Traceback (most recent call last):\n"
 
-# Of what is dropped, so much is kept for the case that there is no replay after all, or that it does not end well.
+# The most that is kept of dropped output, in case that there is no replay after all, or that it fails.
 _MOST_HELD_BYTES = 1 << 20
 
 
 class _Stream(raw_streams.RawStream):
-    """The raw layer of one stream. It is never made: a layer that is there becomes one (`take`)."""
+    """The raw layer of one stream. It is never constructed: an existing layer becomes one (`take`)."""
 
     @classmethod
     def take(cls, raw):
-        """Makes a raw layer one of these, at once for all threads; returns it."""
+        """Changes the class of a raw layer to this one, at once for all threads; returns the layer."""
         cls._prepare(raw)
         raw.__class__ = cls
         return raw
@@ -54,16 +54,16 @@ class _Stream(raw_streams.RawStream):
         self._expected = b""
         self._line = b""
         self._length = 0
-        # Whether all that was printed since the resume point had been printed before.
+        # Whether everything printed since the resume point had been printed before.
         self.only_repeats = False
 
-    # -- what becomes of written bytes ---------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------------
 
     def write(self, data):
         """Prints, copies or drops bytes; always takes all of them."""
         data = bytes(data)
         if not data:
-            # As Python does where it has no buffer; it is nothing that was printed.
+            # Python writes this if it has no buffer. Nothing was printed.
             return 0
         if self._is_led_away or (self._pid != os.getpid() and not self._dropping):
             _write_all(self.fileno(), data)
@@ -78,7 +78,7 @@ class _Stream(raw_streams.RawStream):
         return len(data)
 
     def _hold(self, data):
-        """Keeps what is dropped, the last of it."""
+        """Keeps the end of what is dropped."""
         held = self._held + data
         self._held = held[-_MOST_HELD_BYTES:]
         self._forgotten += len(held) - len(self._held)
@@ -95,7 +95,7 @@ class _Stream(raw_streams.RawStream):
             self._held += data
 
     def _copy_all(self, data):
-        """Appends to the copy. A disk that is full there is not the doing of the script's `print`."""
+        """Appends to the copy. If its disk is full, `print` in the script does not fail: the run is stopped."""
         try:
             _write_all(self._copy, data)
         except OSError as error:
@@ -118,17 +118,17 @@ class _Stream(raw_streams.RawStream):
         self._print(line + data[same:])
 
     def look_where_it_leads(self):
-        """The descriptor may lead elsewhere than it did when the process began, or there again."""
+        """Checks whether the descriptor refers to another file than it did when the process began."""
         self._is_led_away = raw_streams.leads_to(self.fileno()) != self.leads_to
 
     # -- the life of a trial ---------------------------------------------------------------------------------------
 
     def drop(self):
-        """From here on nothing is printed; what was, is held back in case there is no replay after all."""
+        """From here on nothing is printed; output is held back in case that there is no replay after all."""
         self._dropping = True
 
     def begin(self, path, replaying, make_way):
-        """The trial has begun: opens the copy; prints what was held back where nothing is replayed."""
+        """The trial has begun: opens the copy; prints what was held back if nothing is replayed."""
         self._path = path
         if os.isatty(self.fileno()):
             self._make_way = make_way
@@ -145,7 +145,7 @@ class _Stream(raw_streams.RawStream):
             self._length = len(held)
 
     def resume(self, length):
-        """The replay is over: what follows is dropped as far as the copy has it after `length` bytes."""
+        """The replay is over: drops what follows as far as the copy contains it after `length` bytes."""
         self._dropping = False
         self._held = b""
         self._length = length
@@ -159,7 +159,7 @@ class _Stream(raw_streams.RawStream):
             return
         self._dropping = False
         if self._copy is not None:
-            # What comes later, from other threads and destructors, is none of the trial's.
+            # What other threads and destructors print later is not part of the trial.
             os.close(self._copy)
             self._copy = None
         copied = _read_file(path)[self._forgotten :]
@@ -168,7 +168,7 @@ class _Stream(raw_streams.RawStream):
             _write_all(self.fileno(), self._held[self._held.rfind(b"\n", 0, same) + 1 :])
 
     def cut_copy(self):
-        """The script has ended: the traceback of a failure that did not come again is no part of what it has printed."""
+        """The script has ended: removes from the copy the traceback of a failure that did not happen again."""
         is_left = self._expected.startswith(_TRACEBACK) and not hasattr(sys, "last_value")
         if is_left and self._copy is not None and self._pid == os.getpid():
             os.ftruncate(self._copy, self._length)
@@ -194,10 +194,10 @@ class Output:
             self._texts += [weakref.ref(text) for text in own if isinstance(text, io.TextIOWrapper)]
 
     def watch_descriptors(self, in_place):
-        """The script may lead its descriptors elsewhere.
+        """Notices if the script redirects its descriptors.
 
         Args:
-            in_place: makes what stands in the place of a builtin function (`src/native/in_place.rs`).
+            in_place: makes the replacement of a builtin function (`src/native/in_place.rs`).
         """
         original = os.dup2
 
@@ -207,7 +207,7 @@ class Output:
             try:
                 answer = original(fd, fd2, *args, **kwargs)
             except (OSError, TypeError):
-                # It fails again, without us between.
+                # It fails again, without this function in the traceback.
                 return NotImplemented
             self._look_where_they_lead()
             return answer
@@ -228,7 +228,7 @@ class Output:
         """The trial has begun.
 
         Args:
-            directory: where it is kept.
+            directory: the trial directory.
             replaying: whether there is a replay.
             make_way: called before anything is printed on a terminal, with whether that ends its line.
         """
@@ -236,15 +236,15 @@ class Output:
             stream.begin(os.path.join(directory, name + ".log"), replaying, make_way)
 
     def end(self, directory):
-        """The process ends: what a replay that is not over has dropped is printed, as far as it is new."""
+        """The process ends: prints what an unfinished replay has dropped, as far as it is new."""
         self._flush()
         for name, stream in self._streams.items():
             stream.end(os.path.join(directory, name + ".log"))
 
     def give_back(self):
-        """The layers do nothing any more, with nothing left in them. What destructors print after this is not copied.
+        """Flushes the layers and turns them into plain ones. What destructors print after this is not copied.
 
-        The last thing to do before python takes its modules apart: then no code of ours can run any more.
+        This is the last thing to do before Python clears its modules: after that, no code of this package can run.
         """
         self._flush()
         for stream in self._streams.values():
@@ -252,7 +252,7 @@ class Output:
             stream.__class__ = raw_streams.RawStream
 
     def only_repeats(self, name):
-        """Whether a stream got nothing since the resume point that had not been printed before."""
+        """Whether everything that a stream got since the resume point had been printed before."""
         return name in self._streams and self._streams[name].only_repeats
 
     def capture(self):
@@ -267,18 +267,18 @@ class Output:
             stream.resume((state or {}).get(name, 0))
 
     def _flush(self):
-        """Everything printed so far gets to the raw layers: also where the script put a stream of its own above them."""
+        """Flushes everything printed so far to the raw layers, also if the script put another stream above them."""
         recorder.flush_streams()
         for text in self._texts:
-            # A stream that is closed, or gone, has nothing left to flush.
+            # A closed or deleted stream has nothing to flush.
             with contextlib.suppress(ValueError, OSError, RuntimeError, AttributeError):
                 text().flush()
 
 
 def _raw_layer(name, descriptor):
-    """The raw layer below what writes to the process's descriptor 1 or 2; None without one."""
+    """The raw layer below the stream that writes to descriptor 1 or 2 of the process; None without one."""
     text = getattr(sys, name)
-    # A stream that the script has made for the same descriptor. A thread that prints must not meet it half made.
+    # The script has made this stream for the same descriptor. A thread that prints must not see it half made.
     if raw_streams.is_plain(text, descriptor) and len(sys._current_frames()) == 1:
         return raw_streams.put_below(text)
     raw = raw_streams.PUT.get(name)
@@ -292,7 +292,7 @@ def _write_all(descriptor, data):
 
 
 def _read_file(path):
-    """The bytes of a file; none where it is not there."""
+    """The bytes of a file; none if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,14 +1,14 @@
-"""Random generators that a data set draws from by itself, besides the global ones: `self.rng`, or a `rng` of the script.
+"""Finds the random generators that a data set draws from besides the global ones: `self.rng`, or a `rng` of the script.
 
-An item that only an answered call would have seen is not built in a replay, and so does not draw. For the items after
-it to be the same, the generators are keyed for each item: set to a state of the item's key before it is built, and back
-to where they were afterwards. So they are where they would be if items drew nothing, whichever items were built. What an item
-draws from one of them follows from the state that this one had when it was met first, and from no other generator.
+A replay does not build an item that only an answered call would have used, so that item does not draw. To keep later items
+the same, the generators are keyed for each item: set to a state derived from the item's key before it is built, and set back
+afterwards. So their state is as if items drew nothing, whichever items were built. What an item draws from a generator
+depends on the state that this generator had when it was found first, and on no other generator.
 
-Found are generators of python's, numpy's and torch's that can be reached from the data set: through attributes, containers and
-objects of the script's own classes, and through the names that the methods of these classes, and the functions of the
-script that they call, use (globals and closures). So are those that the modules of installed packages hold which these
-name: in variables, containers, classes and objects of the package's own, and closures. Not found are those that only C code
+The search finds generators of Python, numpy and torch that can be reached from the data set: through attributes, containers
+and objects of classes of the script, and through the names that methods of these classes, and the functions of the script that
+they call, use (globals and closures). It also finds generators in modules of installed packages that these name: in
+variables, containers, classes and objects of the package, and closures. It does not find generators that only C code
 holds.
 """
 import contextlib
@@ -20,17 +20,17 @@ import types
 from py_hooks.advice import places
 from py_hooks.advice.random_streams import hash_of, mix, without_roots
 
-# Of objects that are looked at. A data set that holds a million objects of the script's own keeps its generator above
+# The most objects that are searched. A data set that holds a million objects of the script keeps its generator above
 # them.
 _MAX_OBJECTS = 20000
-# Of one container that begins with data: a generator does not stand in the middle of a list of file names.
+# The most elements of one container that begins with data: a list of file names has no generator in its middle.
 _MAX_ELEMENTS = 100
-# Of containers in what a decorator holds.
+# The deepest nesting of containers in what a decorator holds.
 _MAX_DEPTH = 3
 
-# Of what packages hold.
+# The most objects of packages that are searched.
 _MAX_OF_PACKAGES = 500_000
-# Where classes of generators are: of most objects that decides it.
+# The modules that classes of generators are in: for most objects that decides it.
 _OF_GENERATORS = frozenset(
     ["random", "torch", "torch._C", "numpy.random.mtrand", "mtrand", "numpy.random._generator", "numpy.random.generator"]
 )
@@ -41,7 +41,7 @@ _LEAVES = (*PLAIN, types.ModuleType)
 
 
 def is_generator(value):
-    """Whether a value is a random generator of python's, numpy's or torch's."""
+    """Whether a value is a random generator of Python, numpy or torch, and none of their global ones."""
     import random
 
     import numpy
@@ -51,13 +51,13 @@ def is_generator(value):
         return not is_global(value)
     kinds = (random.Random, numpy.random.RandomState, getattr(numpy.random, "Generator", random.Random))
     if isinstance(value, random.SystemRandom):
-        # It has no state; what it draws nobody can draw again.
+        # It has no state, so its draws cannot be repeated.
         return False
     return isinstance(value, kinds) and not is_global(value)
 
 
 def is_global(value):
-    """Whether it is python's, numpy's or torch's own generator, which streams are for."""
+    """Whether it is the global generator of Python, numpy or torch, which streams handle."""
     import random
 
     import numpy
@@ -76,12 +76,12 @@ def reached(roots):
     """What some objects can reach.
 
     Returns:
-        The generators, each once, in an order that is the same in every process; and all that was looked at.
+        The generators, each once, in an order that is the same in every process; and all objects that were searched.
     """
     found, seen, waiting, named = [], {}, list(roots), set()
-    # Breadth first, so that what is near is found whatever lies behind it.
+    # Breadth first, so that near objects are found however many are behind them.
     for value in waiting:
-        # What stands for another object, and has none, raises whatever it is asked.
+        # A proxy without an object raises on every access.
         with contextlib.suppress(Exception):
             if id(value) in seen or type(value) in PLAIN:
                 continue
@@ -98,7 +98,7 @@ def reached(roots):
 
 
 def _held_by_packages(names):
-    """The generators that modules of packages hold, each once, by the order of the modules' names."""
+    """The generators that modules of packages hold, each once, ordered by the modules' names."""
     packages = {name.partition(".")[0] for name in names} - places.COUNTING
     if not packages:
         return []
@@ -109,7 +109,7 @@ def _held_by_packages(names):
         kind = type(value)
         if kind in PLAIN or id(value) in seen or len(seen) > _MAX_OF_PACKAGES:
             continue
-        # With the value, so that none gives its place to another.
+        # Keeps the value alive, so that no other value gets its id.
         seen[id(value)] = value
         with contextlib.suppress(Exception):
             if kind.__module__ in _OF_GENERATORS and is_generator(value):
@@ -120,7 +120,7 @@ def _held_by_packages(names):
 
 
 def _held_in_package(value, kind, packages):
-    """What an object of a package's own holds."""
+    """What an object of a package holds."""
     if issubclass(kind, dict):
         return list(dict.values(value))
     if issubclass(kind, (list, tuple, set, frozenset)):
@@ -143,7 +143,7 @@ def _reached_from(value):
     if isinstance(value, dict):
         return _elements(list(value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):
-        # The order of a set is that of its hashes, which the trial fixes.
+        # A set is ordered by its hashes, which the trial fixes.
         return _elements(list(value))
     if isinstance(value, types.MethodType):
         return [value.__self__, value.__func__]
@@ -154,13 +154,13 @@ def _reached_from(value):
     if isinstance(value, type):
         return _methods_of(value)
     held = (value.func, value.args) if isinstance(value, functools.partial) else ()
-    # In one step: workers may bind attributes meanwhile.
+    # Copied in one step, because workers may bind attributes meanwhile.
     attributes = dict(getattr(value, "__dict__", ()))
     return [*attributes.values(), *held, *_methods_of(type(value))]
 
 
 def module_of(value):
-    """The name of a module; of a function, a class or an object that of the module which it, or its class, is of."""
+    """The name of a module; for a function, a class or an object, the name of the module that defines it or its class."""
     if isinstance(value, types.ModuleType):
         return places.names_of(value).get("__name__")
     is_code = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
@@ -177,20 +177,20 @@ def _is_data(value):
 
 
 def _methods_of(cls):
-    """The functions in a class of the script's own, and in its bases."""
+    """The functions in a class of the script, and in its bases."""
     found = []
     for base in cls.__mro__:
         functions = [getattr(value, "__func__", value) for value in vars(base).values()]
         functions = [function for function in functions if isinstance(function, types.FunctionType)]
         if str(base.__module__).partition(".")[0] in places.COUNTING:
-            # A tensor has hundreds.
+            # A tensor has hundreds of methods.
             functions = [function for function in functions if _leads_on(function, base)]
         found.extend(functions)
     return found
 
 
 def _leads_on(function, owner):
-    """Whether a function in a class of a framework may reach anything: it is not of there, or holds something."""
+    """Whether a function in a class of a framework may reach anything: it is from elsewhere, or holds something."""
     is_of_owner = function.__module__ == owner.__module__ and not places.is_user_file(function.__code__.co_filename)
     return not is_of_owner or function.__closure__ or function.__defaults__ or vars(function)
 
@@ -209,7 +209,7 @@ def used_by(function):
 
 
 def wrapped_by(function):
-    """What a function of a package holds of the user's: what it decorates, and what it was made with."""
+    """What a function of a package holds of user code: what it decorates, and what it was made with."""
     held = [value for value in vars(function).values() if isinstance(value, types.FunctionType)]
     held.extend(function.__defaults__ or ())
     for cell in function.__closure__ or ():
@@ -233,7 +233,7 @@ def _of_user(values, depth):
 
 
 def names_in(code):
-    """The names that code uses, and the functions within it: of globals, and of attributes."""
+    """The names of globals and attributes that code uses, with those of the functions within it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -243,10 +243,10 @@ def names_in(code):
 def names_read(dataset):
     """The names that building an item may use: those in `__getitem__`, and in the functions that it reaches by them.
 
-    Reached are methods of the data set and of objects that are its attributes, and functions of the user's modules.
+    It reaches methods of the data set and of objects that are its attributes, and functions of the user's modules.
 
-    None where it may use any: by `__dict__`, `vars`, `getattr`, or since what is reached is no function of Python's, or
-    is an object of a package that has the data set.
+    None if it may use any name: by `__dict__`, `vars`, `getattr`, or because it reaches something that is no Python
+    function, or an object of a package that holds the data set.
     """
     names, seen = set(), []
     waiting = _named(dataset, "__getitem__")
@@ -264,7 +264,7 @@ def names_read(dataset):
             waiting.extend(around)
             modules = [one for one in around if isinstance(one, types.ModuleType) and places.is_user_module(one.__name__)]
             held.extend(one for one in modules if one not in held)
-            # Whatever has such a name, whether it was met before or is met now.
+            # Everything with such a name, in objects that were found before or now.
             waiting.extend(one for owner in held for name in sorted(names) for one in _named(owner, name))
         elif _may_have_methods(value) and not any(value is one for one in held):
             if not places.is_user_module(type(value).__module__):
@@ -282,7 +282,7 @@ def _may_have_methods(value):
 
 
 def _has(value, dataset):
-    """Whether an object of a package reaches the data set."""
+    """Whether an object of a package can reach the data set."""
     seen, waiting = set(), [value]
     for one in waiting:
         if one is dataset:
@@ -294,19 +294,19 @@ def _has(value, dataset):
 
 
 def _named(owner, name):
-    """What an attribute's name stands for in an object, its class, and its bases; or in a module."""
+    """The values that a name has in an object, its class, and its bases; or in a module."""
     owners = (owner,) if isinstance(owner, types.ModuleType) else (owner, *type(owner).__mro__)
     return [vars(place)[name] for place in owners if name in getattr(place, "__dict__", ())]
 
 
 class Rooted:
-    """Generators, and what their streams grow from: for each a number of the state that it had when it was met first.
+    """Generators, and the roots of their streams: for each a hash of the state that it had when it was found first.
 
-    With slots, since what reaches this object is to reach no generators by it.
+    It has slots, so that an object which reaches this one does not reach the generators through it.
 
     Args:
         generators: what `find` returned.
-        before: those that were met before; None without.
+        before: the `Rooted` of the previous search; None without.
 
     Attributes:
         generators: as they were given.
@@ -324,13 +324,13 @@ class Rooted:
         return bool(self.generators)
 
     def adopt(self, roots):
-        """They are those of another process, where they were met first: in the same order."""
+        """Takes the roots from another process, which found the generators first, in the same order."""
         if len(roots) == len(self.roots):
             self.roots = list(roots)
 
 
 class Keyed:
-    """`with Keyed(owned, key)`: each generator draws from a state of its own, by its root and the key, and is then as it was.
+    """`with Keyed(owned, key)`: each generator draws from a state derived from its root and the key, and is then set back.
 
     Args:
         owned: the `Rooted`.
@@ -356,24 +356,24 @@ class Keyed:
 
 
 def _root(generator):
-    """A number of 64 bits of a generator's state."""
+    """A 64-bit hash of a generator's state."""
     try:
         state = _state(generator)
     except Exception:  # noqa: BLE001 - a class of the script's own; whoever draws by a key is told
         return 0
     if hasattr(state, "numpy"):
-        # A tensor of torch's.
+        # A torch tensor.
         return hash_of(state.numpy().tobytes())
-    # The second of these versions writes down nothing of who else holds a value.
+    # Version 2 of the format does not depend on who else holds a value.
     return hash_of(marshal.dumps(_plain(state), 2))
 
 
 def _plain(part):
-    """A state, or a part of it, without numpy's types."""
+    """A state, or a part of it, without numpy types."""
     if isinstance(part, dict):
         return [(name, _plain(value)) for name, value in part.items()]
     if isinstance(part, tuple):
-        # The words of python's generators are plain.
+        # The words of Python's generators are plain.
         return tuple([one if type(one) in PLAIN or type(one) is tuple else _plain(one) for one in part])
     if hasattr(part, "tobytes"):
         return part.tobytes()

@@ -1,6 +1,6 @@
-"""Where in the user's own files a call comes from.
+"""Finds the line in the user's files that a call comes from.
 
-A frame is the user's when its file lies neither in the interpreter's library, nor in `site-packages`, nor in ours, and
+A frame is the user's if its file is neither in the interpreter's library, nor in `site-packages`, nor in pedl-run, and
 was not written by TensorFlow, which runs a copy of a function that it traces from a file with a random name.
 Paths below the script's folder are given relative to it, so that a trial can move with its script.
 """
@@ -13,17 +13,17 @@ _GENERATED = "__autograph_generated_file"
 
 
 def _absolute(path):
-    """The absolute path; the path as it is where the current directory was removed."""
+    """The absolute path; the path unchanged if the current directory was removed."""
     try:
         return os.path.abspath(path)
     except OSError:
         return path
 
 
-# The directory that the process was started in; empty where that was removed.
+# The directory that the process was started in; empty if that was removed.
 STARTED_IN = _absolute("")
 
-# Whether files of code objects are the user's, as far as that was asked.
+# Whether files of code objects are the user's: the answers so far.
 KNOWN = {}
 
 
@@ -53,7 +53,7 @@ def is_in_standard_library(filename):
     return filename.startswith(("<frozen", _LIBRARY)) and not is_installed_file(filename)
 
 
-# Their modules count what they do, and are for what trains.
+# Frameworks: they train, and their modules change as they count what they do.
 FRAMEWORKS = frozenset(["tensorflow", "tensorflow_core", "torch", "jax", "jaxlib"])
 COUNTING = FRAMEWORKS | {"keras", "tf_keras", "numpy"}
 
@@ -80,7 +80,7 @@ def attributes_of(value):
 
 
 def names_of(module):
-    """What a module of `sys.modules` holds, without a question that one that loads on demand would load for."""
+    """The variables of a module of `sys.modules`, read without an access that would load a lazy module."""
     try:
         names = object.__getattribute__(module, "__dict__")
     except AttributeError:
@@ -102,7 +102,7 @@ def _is_generated(name):
 
 
 def note_generated(filename):
-    """Notes a file that a framework has written, and whose name does not tell: it is not the user's."""
+    """Notes that a file is not the user's: a framework has written it, and its name does not show that."""
     KNOWN[filename] = False
 
 
@@ -114,7 +114,7 @@ def user_frame(frame):
 
 
 def user_place(depth):
-    """`(file, line)` of the innermost frame of the user's code; `("?", 0)` where there is none."""
+    """`(file, line)` of the innermost frame of the user's code; `("?", 0)` without one."""
     frame = user_frame(sys._getframe(depth + 1))
     if frame is None:
         return "?", 0
@@ -122,14 +122,14 @@ def user_place(depth):
 
 
 def called_by_user(depth):
-    """Whether the frame `depth` above the caller is the user's own code."""
+    """Whether the frame `depth` above the caller is user code."""
     return is_user_file(sys._getframe(depth + 1).f_code.co_filename)
 
 
 def is_in_cache(path):
-    """Whether an absolute path lies below a hidden folder, as caches and downloads do (`~/.keras`, `~/.cache`).
+    """Whether an absolute path is below a hidden folder, as caches and downloads are (`~/.keras`, `~/.cache`).
 
-    What is there may be made anew or found, and nothing depends on it. Hidden folders around the script, or around the
+    Files there may be created again or found, and nothing depends on which. Hidden folders around the script, or around the
     directory it was started in, do not count.
     """
     for folder in (_absolute(sys.path[0]) if sys.path else "", STARTED_IN):
@@ -140,7 +140,7 @@ def is_in_cache(path):
 
 
 def display_path(filename):
-    """The path as it stands in records: relative to the script's folder where it lies below it."""
+    """The path as it is in records: relative to the script's folder if it is below that."""
     folder = sys.path[0] if sys.path else ""
     path = _absolute(filename) if not filename.startswith("<") else filename
     folder = _absolute(folder) + os.sep

@@ -1,7 +1,7 @@
-"""Pythons that the script starts before it trains: whether one of them imports a framework, which nothing intercepts there.
+"""Detects whether a Python process that the script starts before it trains imports a framework, which is not intercepted there.
 
-A driver script runs `python train.py` and trains nothing itself. Such a child boots by the site of pedl-run
-(`boot_site`), says by a file that it imports a framework, and is in all else the python that it would be.
+A driver script runs `python train.py` and trains nothing itself. Such a child starts with the site module of pedl-run
+(`boot_site`), reports by a file that it imports a framework, and otherwise behaves as an ordinary Python.
 """
 import os
 import sys
@@ -14,13 +14,13 @@ _BOOT_SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.pat
 
 
 class Children:
-    """Those of this process."""
+    """The Python children of this process."""
 
     def __init__(self):
         self._commands = {}
 
     def environment_of(self, command, environment):
-        """The environment for one of them."""
+        """The environment for one child."""
         import tempfile
 
         mark = os.path.join(tempfile.gettempdir(), f"pedl-child-{os.getpid()}-{len(self._commands)}")
@@ -29,7 +29,7 @@ class Children:
         return dict(environment, PYTHONPATH=os.pathsep.join(path for path in paths if path), **{VARIABLE: mark})
 
     def end(self):
-        """The first command that has imported a framework; None if none has."""
+        """The first command that imported a framework; None if none did."""
         found = [mark for mark in self._commands if os.path.exists(mark)]
         for mark in found:
             os.unlink(mark)
@@ -37,14 +37,14 @@ class Children:
 
 
 class _Finder:
-    """Finds nothing: sees what is imported."""
+    """An import finder that finds nothing: it only notices what is imported."""
 
     def __init__(self, mark):
         self._mark = mark
         self._pid = os.getpid()
 
     def find_spec(self, name, path=None, target=None):
-        """The import system's question."""
+        """Notices the import of a framework."""
         if name in _FRAMEWORKS:
             sys.meta_path.remove(self)
             if os.getpid() == self._pid:
@@ -52,7 +52,7 @@ class _Finder:
 
 
 def watch():
-    """In the child: has it said that a framework is imported."""
+    """In the child: has it report that a framework is imported."""
     mark = os.environ.pop(VARIABLE, None)
     if mark is not None:
         sys.meta_path.insert(0, _Finder(mark))

@@ -1,18 +1,18 @@
 """Random numbers: private streams for data workers, and global streams that repeat in a replay.
 
-The module-level functions of `random` and `numpy.random` are replaced by dispatchers: where the thread has a private
-stream, it draws from that; else from the global generator, as before. So every item a data worker builds draws from a
-stream of (trial seed, stream, epoch, index), whatever thread builds it, and the global streams of the main thread
-see only what the script itself draws.
+The module-level functions of `random` and `numpy.random` are replaced by dispatchers: if the thread has a private
+stream, they draw from that; else from the global generator, as before. So every item a data worker builds draws from a
+stream of (trial seed, stream, epoch, index), whatever thread builds it, and only the script itself draws from the global
+streams of the main thread.
 
-Each generator's streams follow from that generator's own state (`Roots`): a script that seeds numpy, and not `random`, gets
-the same of numpy in every trial, as it does under python.
+The streams of each generator depend on the state of that generator (`Roots`): a script that seeds numpy, and not `random`,
+gets the same numbers from numpy in every trial, as it does under Python.
 
-What is drawn from the operating system instead of a seed comes from the trial: the first state of the global
+Numbers that would be drawn from the operating system instead of a seed come from the trial: the first state of the global
 generators (torch's too, which it would draw when it is loaded), and the entropy of generators made or seeded without a
 seed (`default_rng()`, `RandomState()`, `Random()`, `torch.seed()`). It is chosen at random once for each trial, so a
-script without seeds stays as random as it is under python, and repeats in a replay. A forked child draws other entropy
-than its parent and its siblings. What `os.urandom` gives the script's own files is told again in a replay (`clock.py`).
+script without seeds stays as random as it is under Python, and repeats in a replay. A forked child draws other entropy
+than its parent and its siblings. What `os.urandom` returns to files of the script is returned again in a replay (`clock.py`).
 """
 import contextlib
 import functools
@@ -32,7 +32,7 @@ class _Thread(threading.local):
     stream = None
 
 
-# This thread.
+# The values of the current thread.
 THREAD = _Thread()
 _PYTHON_NAMES = (
     "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits", "getstate",
@@ -43,23 +43,23 @@ _PYTHON_NAMES = (
 
 
 def mix(*key):
-    """A 64-bit number of a key: the same for equal keys, on every machine and Python."""
+    """A 64-bit hash of a key: the same for equal keys, on every machine and Python."""
     return hash_of(repr(key).encode())
 
 
 def hash_of(data):
-    """A 64-bit number of bytes."""
+    """A 64-bit hash of bytes."""
     return struct.unpack("<Q", hashlib.sha256(data).digest()[:8])[0]
 
 
 class Roots:
-    """In a key: what each generator's streams grow from, its own state as it was when the key was made.
+    """The part of a key from which each generator's streams are derived: a hash of its state when the key was made.
 
     Attributes:
         python: of the state of `random`.
-        numpy: of that of numpy's global generator.
-        torch: of that of torch's.
-        entropy: of the trial: of generators that are made without a seed.
+        numpy: of the state of numpy's global generator.
+        torch: of the state of torch's global generator.
+        entropy: of the trial, for generators that are made without a seed.
     """
 
     __slots__ = ("python", "numpy", "torch", "entropy")
@@ -78,27 +78,27 @@ class Roots:
 
 
 def seed_of(name, key):
-    """A 64-bit number of a key for the generator of this name, of whose state alone it takes the roots in the key."""
+    """A 64-bit hash of a key for the generator of this name. Of `Roots` in the key, it uses only that generator's root."""
     return mix(name, *[getattr(part, name) if type(part) is Roots else part for part in key])
 
 
 def without_roots(key):
-    """A key for a generator that has a root of its own."""
+    """A key without `Roots`, for a generator whose root is added separately."""
     return [part for part in key if type(part) is not Roots]
 
 
-# Between one seed of a row and the next: odd, so that all are different.
+# The distance between seeds of a row: odd, so that all are different.
 _STRIDE = 0x9E3779B97F4A7C15
 _64_BITS = (1 << 64) - 1
 
 
 def in_row(first, number):
-    """A 64-bit number of a row that begins with `first`; much quicker than `mix`."""
+    """A 64-bit number of a row that begins with `first`; much faster than `mix`."""
     return first + number * _STRIDE & _64_BITS
 
 
 class PrivateStream:
-    """`with PrivateStream(key...)`: this thread's draws from the global functions come from a stream of the key."""
+    """`with PrivateStream(key...)`: in this thread, the global functions draw from a stream of the key."""
 
     __slots__ = ("key", "_numpy", "_python", "_entropy", "_outer")
 
@@ -110,7 +110,7 @@ class PrivateStream:
         self._outer = None
 
     def begin(self, key):
-        """It is the stream of another key from now on."""
+        """Becomes the stream of another key."""
         self.key = key
         self._numpy = self._python = self._entropy = None
 
@@ -124,7 +124,7 @@ class PrivateStream:
 
     @property
     def is_drawn_from(self):
-        """Whether anybody has drawn from it."""
+        """Whether anything was drawn from it."""
         return not (self._numpy is self._python is self._entropy is None)
 
     @property
@@ -133,7 +133,7 @@ class PrivateStream:
         if self._numpy is None:
             import numpy
 
-            # It asks for entropy before it is seeded, which is not to come from this stream.
+            # It asks for entropy before it is seeded, which must not come from this stream.
             with PrivateStream("entropy"):
                 self._numpy = numpy.random.RandomState(self._seed("numpy") % (1 << 32))
         return self._numpy
@@ -149,7 +149,7 @@ class PrivateStream:
 
     @property
     def entropy(self):
-        """What generators are seeded from that are made without a seed: it takes nothing from those that have one."""
+        """Seeds generators that are made without a seed. Its draws do not change those of seeded generators."""
         if self._entropy is None:
             import random
 
@@ -161,9 +161,9 @@ class PrivateStream:
 
 
 class CallStream(PrivateStream):
-    """A private stream of one call: what it draws goes by the global generators too, which stand still meanwhile.
+    """A private stream of one call: its draws depend on the global generators too, which do not change meanwhile.
 
-    They are looked at only where something draws, since that takes longer than a small call.
+    The generators are read only if something draws, because that takes longer than a small call.
     """
 
     __slots__ = ()
@@ -173,14 +173,14 @@ class CallStream(PrivateStream):
 
 
 def _root_of_python():
-    """A number of 64 bits of the state of `random`."""
+    """A 64-bit hash of the state of `random`."""
     import random
 
     return mix(random._inst.getstate())
 
 
 def _root_of_numpy():
-    """That of the state of numpy's global generator."""
+    """A 64-bit hash of the state of numpy's global generator."""
     import numpy
 
     _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
@@ -188,13 +188,13 @@ def _root_of_numpy():
 
 
 def root_of_torch():
-    """That of the state of torch's; None while it is not imported."""
+    """A 64-bit hash of the state of torch's global generator; None if torch is not imported."""
     generator = _generator_of_torch()
     return None if generator is None else hash_of(generator.get_state().numpy().tobytes())
 
 
 def _root_of_entropy():
-    # Without a key of the trial: both have to be as they were, and one that has no seed is the trial's.
+    # No key of the trial is needed: both states must repeat, and an unseeded generator has the trial's state.
     return _root_of_python(), _root_of_numpy()
 
 
@@ -217,32 +217,32 @@ def _python_of(stream):
     return stream.python
 
 
-# Of a seed that torch draws, on a GPU; on the CPU it has 64, of which its generator uses 32.
+# The bits of a seed that torch draws on a GPU; on the CPU it has 64, of which its generator uses 32.
 # Source: torch 2.6, c10/core/GeneratorImpl.cpp, `getNonDeterministicRandom`.
 _BITS_OF_TORCH = 53
 
 
 class WorkerStream(PrivateStream):
-    """A private stream in a worker process: numpy's global generator itself is what draws from it.
+    """A private stream in a worker process: numpy's global generator itself is set to the stream.
 
-    So what goes past the dispatchers, as libraries do that ask for `numpy.random.mtrand._rand`, draws from the stream
-    too. Of `random` there is nothing but its functions, so its generator is made when one of them is called.
+    So code that bypasses the dispatchers, such as libraries that use `numpy.random.mtrand._rand`, draws from the stream
+    too. Code can use `random` only by its functions, so its generator is made when one of them is called.
 
-    To set the generator takes longer than to build a small item, and few data sets draw. So it is set for the first item,
-    and from the first one on that draws; an item that has drawn before it was set (`catch_up`) is built again.
+    Setting the generator takes longer than building a small item, and few data sets draw. So it is set for the first item,
+    and for all items from the first that draws; an item that has drawn before it was set (`catch_up`) is built again.
 
-    The global generator of torch is set for each item, once that is imported.
+    The global generator of torch is set for each item, once torch is imported.
     """
 
     __slots__ = ("_mark", "_is_late", "_torch", "_of_torch")
 
-    # Of this process: tells where numpy's global generator is; None where every stream sets it.
+    # Of this process: returns the position of numpy's global generator; None if every stream sets it.
     _where = None
     _is_known = False
 
     def __init__(self):
         super().__init__()
-        # All of a key but the index of the item, and the hash of that.
+        # A key without the index of the item, and the hash of that.
         self._of_torch = None, 0
 
     def begin(self, key):
@@ -269,10 +269,10 @@ class WorkerStream(PrivateStream):
         return self._numpy
 
     def catch_up(self):
-        """Sets the generator, if something has drawn from it that was not the stream.
+        """Sets the generator, if an item has drawn from it before it was set.
 
         Returns:
-            Whether what was built has to be built again.
+            Whether the item has to be built again.
         """
         where = WorkerStream._where
         if where is not None and where() != self._mark:
@@ -282,7 +282,7 @@ class WorkerStream(PrivateStream):
             self._set()
         is_late, self._is_late = self._is_late, False
         if self._torch is None and "torch" in sys.modules:
-            # The item has imported it.
+            # The item has imported torch.
             self._torch = _generator_of_torch()
             is_late = is_late or self._torch is not None
         if is_late:
@@ -292,7 +292,7 @@ class WorkerStream(PrivateStream):
         return is_late
 
     def _set_torch(self):
-        # A hash for each item takes as long as to set the generator.
+        # A hash for each item would take as long as setting the generator.
         if self._of_torch[0] != self.key[:-1]:
             self._of_torch = self.key[:-1], seed_of("torch", self.key[:-1])
         self._torch.manual_seed(in_row(self._of_torch[1], self.key[-1]) >> 1)
@@ -307,15 +307,15 @@ class WorkerStream(PrivateStream):
 
 
 def _generator_of_torch():
-    """The global generator of torch; None where that is not imported."""
+    """The global generator of torch; None if that is not imported."""
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
 def _position_of(generator):
-    """A function that tells where a `RandomState` is, much faster than its state does; None where there is none.
+    """A function that returns the position of a `RandomState`, much faster than reading its state; None if there is none.
 
-    What it returns is another value after anything was drawn but a second gaussian, which the seed takes away: the
-    generator's position in its 624 words, and the first of them, which is another one when they are through (numpy,
+    The function returns another value after every draw, except that of a second gaussian, which seeding drops. The value is
+    the generator's position in its 624 words, and the first of them, which changes when all are used (numpy,
     `mt19937_state` in mt19937.h).
     """
     try:
@@ -327,7 +327,7 @@ def _position_of(generator):
         return None
     if kind != "MT19937" or len(words) != 624:
         return None
-    # They lie there as long as the generator lives, which is as long as this process does.
+    # The memory is valid as long as the generator lives, which is as long as this process.
     state = memoryview((ctypes.c_uint32 * 625).from_address(address)).cast("B").cast("I")
     if state.tolist() != [*words.tolist(), position]:
         return None
@@ -343,8 +343,8 @@ class Streams:
 
     Attributes:
         draws: calls of the global functions by the main thread so far; part of every record's identity.
-        drawn_elsewhere: those by other threads, but where they draw from a private stream.
-        passes: passes over data pipelines that were asked for, so far.
+        drawn_elsewhere: the calls by other threads, except draws from a private stream.
+        passes: the number of passes over data pipelines that were asked for, so far.
         in_array_pipeline: a pipeline over arrays is being built.
         at_pass: called with the number of a pass when its pipeline begins.
     """
@@ -369,9 +369,9 @@ class Streams:
         """Gives `random` a first state of the trial. Runs right after its import."""
         random.seed(mix(self.seed, "start", "python", *self._forks.descent))
         self._replace_entropy(random.Random)
-        # Bound when `random` was imported, to what drew from the operating system.
+        # `random` bound it, when it was imported, to the method that draws from the operating system.
         random.seed = random._inst.seed
-        # After the handler of `random` itself, which gives the child a state that only the operating system knows.
+        # Runs after the handler of `random` itself, which seeds the child from the operating system.
         os.register_at_fork(after_in_child=lambda: self._after_fork(random))
 
     def _after_fork(self, random):
@@ -390,12 +390,12 @@ class Streams:
 
         Args:
             torch: the module.
-            seed: of that state, where it is a given one.
+            seed: of that state, if it is given.
         """
         torch.manual_seed(mix(self.seed, "start", "torch", *self._forks.descent) >> 1 if seed is None else seed)
 
     def seeding_from_trial(self, original):
-        """What stands for `torch.Generator.seed`, which `torch.seed` calls too.
+        """The replacement of `torch.Generator.seed`, which `torch.seed` calls too.
 
         Args:
             original: the method, which draws a seed from the operating system.
@@ -418,9 +418,9 @@ class Streams:
         generator_class.seed = seed_from_trial
 
     def entropy(self, bits):
-        """Entropy for a generator made without a seed: of the trial, the place in the code, and how often it was there.
+        """Entropy for a generator made without a seed: a hash of the trial, the line in the code, and the line's draws so far.
 
-        By place, because calls that a replay does not make (saving a model) draw entropy too, for temporary names.
+        The line is part of it because calls that a replay does not make (saving a model) draw entropy too, for temporary names.
         """
         stream = THREAD.stream
         if stream is not None:
@@ -437,20 +437,20 @@ class Streams:
         return value & ((1 << bits) - 1)
 
     def new_key(self):
-        """The key of a new private stream: `Roots` of the generators as they are, and the number of streams before.
+        """The key of a new private stream: `Roots` of the generators as they are, and the number of the stream.
 
-        So a script that seeds one gets the same of it in every trial, and of one that it does not seed it gets the trial's.
+        So a script gets the same numbers in every trial from a generator that it seeds, and the trial's from one it does not.
         """
         self._keys += 1
         self._has_given_keys = True
         torch = root_of_torch()
-        # What it is seeded by when it is imported.
+        # The seed that torch gets when it is imported.
         torch = mix(self.seed, "start", "torch") if torch is None else torch
         return Roots(_root_of_python(), _root_of_numpy(), torch, mix(self.seed, "entropy")), self._keys
 
     @contextlib.contextmanager
     def aside(self):
-        """For passes over data that the script did not ask for: what comes after them is numbered as without them."""
+        """For passes over data that the script did not ask for: later passes and streams are numbered as without them."""
         numbered = self._keys, self.passes
         try:
             yield
@@ -463,14 +463,14 @@ class Streams:
         return mix(self.seed, "op", self._op_seeds)
 
     def begin_pass(self, ordinal):
-        """Tells the shuffles inside pipelines which pass begins."""
+        """Calls the shuffles inside pipelines with the number of the pass that begins."""
         for step in self.at_pass:
             step(ordinal)
 
     # -- dispatchers -------------------------------------------------------------------------------------------
 
     def install(self):
-        """Replaces the global functions by dispatchers, also where other modules bound them by name before."""
+        """Replaces the global functions by dispatchers, also in modules that bound them by name before."""
         import random
 
         import numpy
@@ -520,7 +520,7 @@ class Streams:
     # -- state in a checkpoint -----------------------------------------------------------------------------------
 
     def capture(self):
-        """The global generators as they are: part of a checkpoint."""
+        """The state of the global generators: part of a checkpoint."""
         import random
 
         import numpy
@@ -545,12 +545,12 @@ class Streams:
                 raise StreamDiffers(name, self.draws, state["draws"])
 
 
-# Which way streams follow from the generators: a trial goes on in the way in which it began.
+# The way in which streams are derived from the generators: a trial continues with the one it began with.
 _SCHEME = 2
 
 
 class OtherScheme(Refusal):
-    """The checkpoint is of a trial whose items drew from streams that were made in another way."""
+    """The checkpoint is from a trial whose items drew from streams that were derived in another way."""
 
     exit_code = 76
 
@@ -565,7 +565,7 @@ class OtherScheme(Refusal):
 
 
 class StreamDiffers(Refusal):
-    """At the resume point a global generator is not where the recorded run left it."""
+    """At the resume point, the state of a global generator differs from the recorded run."""
 
     exit_code = 76
 
@@ -583,7 +583,7 @@ class StreamDiffers(Refusal):
 
 
 def _rebind(replaced):
-    """Replaces functions that modules bound by name (`from numpy.random import rand`) before the dispatchers came."""
+    """Replaces functions that modules bound by name (`from numpy.random import rand`) before the dispatchers existed."""
     by_id = {id(function): dispatch for function, dispatch in replaced.items()}
     for module in list(sys.modules.values()):
         names = places.names_of(module)

@@ -1,11 +1,11 @@
-"""Several processes that train one model: each is a rank, with a trial of its own. What they do is the same for all frameworks.
+"""Coordinates several processes that train one model, for all frameworks: each process is a rank, and has a trial.
 
-What a rank has to do at the same batch as all others is agreed upon by one exchange at the end of each batch: whether a
-signal that asks for the end has come to any of them, and whether a checkpoint is to be taken (its time is that of rank 0).
-No rank takes one before all have written the one before: so there are always two moments of which all have a checkpoint,
-or one that they share and none is in the middle of. A replay exchanges nothing.
+Ranks agree by one exchange at the end of each batch on what all must do at the same batch: whether a signal that asks
+for the end has come to any of them, and whether a checkpoint is to be taken (rank 0 decides when).
+No rank takes a checkpoint before all have written the previous one: so there are always two moments of which all have a
+checkpoint, or one such moment while none is writing. A replay exchanges nothing.
 
-How ranks meet, exchange, and see that one of them is lost is for those who derive from `Ranks`: `torch/ranks.py` for
+Subclasses of `Ranks` define how ranks meet, exchange, and notice that one of them is lost: `torch/ranks.py` for
 PyTorch, `tensorflow/ranks.py` for TensorFlow.
 """
 import contextlib
@@ -15,10 +15,10 @@ import os
 from py_hooks import causes
 from py_hooks.advice import calls as recorder
 
-# What a process ends with that has lost another rank: the same command may go on.
+# The exit code of a process that has lost another rank: the same command may continue.
 _LOST = 75
 
-# What an exchange is for.
+# The purposes of an exchange.
 _BATCH, _SAVE, _END = 1, 2, 3
 
 # Fields of the launch message that are the same for all ranks.
@@ -35,20 +35,20 @@ _COMMON = (
 
 
 class One:
-    """One process, which has nobody to agree with. What its methods are: `Ranks`."""
+    """A single process, which has no other ranks. Its methods are those of `Ranks`."""
 
     size = 1
     rank = 0
     key = ()
 
     def compare(self, described):
-        """Nothing."""
+        """Does nothing."""
 
     def compare_resumption(self):
-        """Nothing."""
+        """Does nothing."""
 
     def guard(self):
-        """Nothing."""
+        """Does nothing."""
         return contextlib.nullcontext()
 
     def with_guard(self, function):
@@ -61,12 +61,12 @@ class Ranks:
 
     Args:
         calls: the recorder.
-        told: what the host says of them.
+        told: what the host reports about them.
 
     Attributes:
-        size: how many there are.
-        rank: which one this is.
-        key: what is added to keys of random streams that are not those of all ranks.
+        size: the number of ranks.
+        rank: the number of this one.
+        key: what is added to keys of random streams that differ between ranks.
     """
 
     def __init__(self, calls, told):
@@ -77,18 +77,18 @@ class Ranks:
         self._join(told)
         calls.agreement = self
 
-    # -- what frameworks have ways of their own for --------------------------------------------------------------------
+    # -- what each framework defines -----------------------------------------------------------------------------------
 
     def _join(self, told):
         """Waits until all ranks have come."""
         raise NotImplementedError
 
     def _gathered(self, own):
-        """Such lists of whole numbers of all ranks, by rank."""
+        """The lists of integers of all ranks, by rank."""
         raise NotImplementedError
 
     def _gathered_objects(self, own):
-        """Such dicts of texts of all ranks, by rank."""
+        """The dicts of texts of all ranks, by rank."""
         raise NotImplementedError
 
     def _leave(self):
@@ -96,7 +96,7 @@ class Ranks:
         raise NotImplementedError
 
     def guard(self):
-        """`with`: within it, a rank that is lost ends this one too, with a message."""
+        """`with`: if a rank is lost within it, this one ends too, with a message."""
         raise NotImplementedError
 
     def with_guard(self, function):
@@ -109,11 +109,11 @@ class Ranks:
         return call
 
     def _undisturbed(self):
-        """`with`: another rank that ends meanwhile does not end this one before it has come through."""
+        """`with`: if another rank ends meanwhile, this one ends only after the block."""
         return contextlib.nullcontext()
 
     def _order_of_data(self):
-        """A number that stands for the order of the running pass over the training data, of all ranks."""
+        """A number that identifies the order of the training data in the running pass, which all ranks must share."""
         return 0
 
     def _lose(self, what):
@@ -129,10 +129,10 @@ class Ranks:
     # -- before the first batch ----------------------------------------------------------------------------------------
 
     def compare(self, described):
-        """Ends the process where ranks do not train the same.
+        """Ends the process if the ranks do not train the same.
 
         Args:
-            described: texts by what they describe, which are the same for all.
+            described: texts by what they describe, which must be the same for all.
         """
         launch = json.loads(self._calls.trial.launch)
         mine = {f"`{name}`": json.dumps(launch.get(name), sort_keys=True) for name in _COMMON}
@@ -141,7 +141,7 @@ class Ranks:
         self._compare({**mine, **described})
 
     def compare_resumption(self):
-        """Ends the process where ranks do not go on from the same call."""
+        """Ends the process if the ranks do not resume from the same call."""
         self._compare({"the calls before the checkpoint": str(self._calls.trial.resume_call)})
 
     def _compare(self, mine):
@@ -165,7 +165,7 @@ class Ranks:
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def of_batch(self, due):
-        """A batch ended, after which so much is due to this rank. Returns what is due to all."""
+        """A batch ended, after which `due` is to be done by this rank. Returns what is to be done by all."""
         calls, trial = self._calls, self._calls.trial
         is_due = self.rank == 0 and due & recorder.CHECKPOINT_DUE
         wanted = bool(due & recorder.CHECKPOINT_WANTED)
@@ -180,7 +180,7 @@ class Ranks:
         return due if calls.takes_checkpoints else due & ~recorder.CHECKPOINT_DUE
 
     def heed_signal(self):
-        """A signal came to this rank, or to another, which end at one batch."""
+        """Ends this rank if a signal came to it or to another: all end at the same batch."""
         calls = self._calls
         with self._undisturbed():
             if not calls.trial.pending_signal and self._signal:
@@ -190,7 +190,7 @@ class Ranks:
             calls.heed_signal()
 
     def may_save(self):
-        """A checkpoint is to be taken: waits until all ranks have written the one before. Whether all of them take it."""
+        """A checkpoint is to be taken: waits until all ranks have written the previous one. Returns whether all take it."""
         self._calls.guarded(self._calls.trial.wait_saved)
         self._exchanged(_SAVE)
         return self._calls.takes_checkpoints
@@ -203,7 +203,7 @@ class Ranks:
             self._leave()
 
     def _exchanged(self, purpose, *told):
-        """What all ranks tell, by rank."""
+        """The values of all ranks, by rank."""
         calls = self._calls
         common = [purpose, calls.batches, self._order_of_data()]
         with self._undisturbed():

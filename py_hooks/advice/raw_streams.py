@@ -1,22 +1,22 @@
-"""The raw layers of stdout and stderr, put below python's own text and buffer layers before the script runs.
+"""Puts raw layers below Python's text and buffer layers of stdout and stderr before the script runs.
 
-Nothing is another behaviour than before: they are files as those in whose place they are. When a framework is imported,
-`output.py` makes more of them by another class. That is one assignment, so a thread that prints meanwhile prints as before
-or as after; to put a layer in, which makes the layers above anew, is only done while there is no other thread.
+They behave as the files that they replace. When a framework is imported, `output.py` gives them another class, which does
+more. That is one assignment, so a thread that prints meanwhile uses either the old class or the new one. A layer is put in
+only while there is no other thread, because this initialises the layers above again.
 
-Imports nothing that python has not imported before any script.
+This module imports only what Python has imported before any script.
 """
 import io
 import os
 import sys
 
-# Those that were put, by the stream's name. Whoever holds layers above them for good holds them in a cycle, since these have
-# a class: at the end of the process the cycle is taken apart in any order, and what is left in the layers above is lost.
+# The layers that were put in, by the stream's name. Do not keep references to the layers above them: these would be in a
+# cycle with the class of the raw layers, which Python clears in any order at the end of the process, losing buffered output.
 PUT = {}
 
 
 class RawStream(io.FileIO):
-    """A raw layer in the place of `replaced`, which keeps the descriptor open."""
+    """A raw layer that takes the place of `replaced`, which keeps the descriptor open."""
 
     def __init__(self, replaced):
         io.FileIO.__init__(self, replaced.fileno(), "w", closefd=False)
@@ -26,13 +26,13 @@ class RawStream(io.FileIO):
 
 
 def leads_to(descriptor):
-    """What a descriptor leads to: two that lead to the same have the same numbers."""
+    """Identifies the file that a descriptor refers to: equal for descriptors of the same file."""
     found = os.fstat(descriptor)
     return found.st_dev, found.st_ino, found.st_rdev
 
 
 def put_below_own():
-    """Puts layers below `sys.stdout` and `sys.stderr`, as far as they are python's own."""
+    """Puts layers below `sys.stdout` and `sys.stderr`, if these are Python's original streams."""
     for descriptor, name in enumerate(("stdout", "stderr"), 1):
         text = getattr(sys, name)
         if is_plain(text, descriptor):
@@ -40,7 +40,7 @@ def put_below_own():
 
 
 def is_plain(text, descriptor):
-    """Whether a stream is a text layer of python's, with nothing of anybody's below it, that writes to this descriptor."""
+    """Whether a stream is Python's text layer, with only Python's layers below it, that writes to this descriptor."""
     try:
         if type(text) is not io.TextIOWrapper or type(text.buffer) not in (io.BufferedWriter, io.FileIO):
             return False
@@ -51,9 +51,9 @@ def is_plain(text, descriptor):
 
 
 def put_below(text):
-    """Puts a raw layer below a text layer and its buffer, and returns it; these are made anew, as the objects they are.
+    """Puts a raw layer below a text layer and its buffer, and returns it. These stay the same objects, initialised again.
 
-    A newline that `reconfigure` was given cannot be asked for, and is lost.
+    A newline that `reconfigure` has set cannot be read, and is lost.
     """
     text.flush()
     raw = buffer = RawStream(_raw(text))

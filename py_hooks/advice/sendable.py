@@ -1,14 +1,14 @@
-"""Whether a data set can be sent to a process that is no copy of the one that trains, and be the same there.
+"""Decides whether a data set can be sent to a process that is no copy of the training process, and be the same there.
 
-It is pickled, which refers to classes and functions by their modules. So these are imported again where it is read, and
-what the script has done since it imported them is not there. A data set is sent only where nothing of that shows:
+It is pickled, and a pickle refers to classes and functions by their modules. The receiver imports these modules again,
+without what the script has changed since it imported them. A data set is sent only if this makes no difference:
 
-- nothing in it is of the script itself (`__main__`), which is not imported again;
-- modules of the user's that its classes need do nothing but define (`definitions.py`). A module that loads data, prints
-  or sets something does so once only;
+- nothing in it is from the script itself (`__main__`), which is not imported again;
+- user modules that its classes need only define things (`definitions.py`). A module that loads data, prints
+  or sets something must do so only once;
 - nothing in it is also held by these modules, or by those of libraries: it would be another object there (`sharing.py`);
 - everything that it reaches, and everything that is bound in these modules, has the same marks there (`marks.portable`);
-- the packages that it uses, and the process, are set to the same (`settings.py`).
+- the packages that it uses, and the process, have the same settings (`settings.py`).
 
 Source of what a pickle holds: cpython 3.13, Lib/pickle.py, `_Pickler.save`.
 """
@@ -19,27 +19,27 @@ import types
 from py_hooks.advice import places, settings
 from py_hooks.advice.dataset_state import Pickler
 
-# What is larger stays where it is: forked processes share it without a copy.
+# A larger data set is not sent: forked processes share it without a copy.
 _MAX_BYTES = 64 << 20
 
 
-# Stands for no data set, where the data set itself is pickled.
+# Used instead of a data set if the data set itself is pickled.
 _NOT_THERE = object()
 
 
 class NotSendable(Exception):
-    """A data set has to stay where it is; the text says why."""
+    """A data set cannot be sent; the text says why."""
 
 
 class SendingPickler(Pickler):
-    """Pickles what refers to nothing of the script itself, and is not too large.
+    """Pickles a value that refers to nothing of the script itself, and is not too large.
 
     Args:
-        known: `globals` of the pickle that was compared in the other process; no others may come. None for any.
+        known: `globals` of the pickle that was compared in the other process; no others are allowed. None allows any.
 
     Attributes:
-        modules: names of those that it refers to.
-        globals: the module's and the own name of each class and function that it refers to.
+        modules: names of the modules that the pickle refers to.
+        globals: the module name and the qualified name of each class and function that the pickle refers to.
     """
 
     def __init__(self, file, dataset=_NOT_THERE, known=None):
@@ -50,7 +50,7 @@ class SendingPickler(Pickler):
         self._bytes = 0
 
     def persistent_id(self, value):
-        """Asked for everything in the pickle, before it is copied into it."""
+        """Checks each value of the pickle before it is copied."""
         size = len(value) if isinstance(value, (bytes, bytearray, str)) else getattr(value, "nbytes", 0)
         self._bytes += size if type(size) is int else 0
         if self._bytes > _MAX_BYTES:
@@ -69,7 +69,7 @@ class SendingPickler(Pickler):
 
 
 def pickled(dataset):
-    """A data set's pickle, and the `SendingPickler` that has made it.
+    """A data set's pickle, and the `SendingPickler` that made it.
 
     Raises:
         NotSendable: it cannot be pickled, or is too large; the text names the attribute.
@@ -86,7 +86,7 @@ def pickled(dataset):
         raise NotSendable(cause_in(dataset) or f"it cannot be pickled ({error})") from None
     framework = places.FRAMEWORKS.intersection(name.partition(".")[0] for name in pickler.modules)
     if framework:
-        # To read it would start the threads of the framework where workers are forked.
+        # Reading it would start the threads of the framework in the process that forks workers.
         raise NotSendable(f"it holds what is of `{min(framework)}`")
     if file.tell() > _MAX_BYTES:
         raise NotSendable(f"it has more than {_MAX_BYTES >> 20} MiB")
@@ -94,11 +94,11 @@ def pickled(dataset):
 
 
 def cause_in(dataset, dumps=None):
-    """Which attribute of a data set cannot be pickled, and why; None where each of them can.
+    """Which attribute of a data set cannot be pickled, and why; None if each of them can.
 
     Args:
-        dataset: its `__dict__` is looked through.
-        dumps: pickles a value; without it, as what is sent to a worker server is.
+        dataset: its `__dict__` is searched.
+        dumps: pickles a value; by default, as for a worker server.
     """
     dumps = dumps or (lambda value: SendingPickler(io.BytesIO(), dataset).dump(value))
     for name, value in sorted(getattr(dataset, "__dict__", {}).items()):
@@ -110,7 +110,7 @@ def cause_in(dataset, dumps=None):
 
 
 def refuse_shared(held, around, libraries):
-    """Raises `NotSendable` where what is sent is also held by a module, in which it would be another object.
+    """Raises `NotSendable` if a module also holds something that is sent: there it would be another object.
 
     Args:
         held: the `sharing.Held` of the pickle.

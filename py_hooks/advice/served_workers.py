@@ -1,11 +1,11 @@
-"""Worker processes that a server beside the process that trains starts for it: the side of the process that trains.
+"""Worker processes that a server starts for the training process: the side of the training process.
 
-A data set that can be sent (`sendable.py`) is read by a process of the server's, and what was read is compared with what
-was sent. Where anything differs, or cannot be done, `ServedPool` raises, and workers are forked, which is always right.
-What is sent later holds no class or function that was not compared then (`ServedPool.globals`).
+A process of the server reads a data set that can be sent (`sendable.py`), and what was read is compared with what
+was sent. If anything differs, or cannot be done, `ServedPool` raises, and workers are forked, which is always correct.
+What is sent later contains only classes and functions that were compared then (`ServedPool.globals`).
 
-The server is there once it was asked for. It is the supervisor that starts it, which this process rings by SIGURG; so
-none of its processes is a child of the script's. How it works is told in `worker_server.py`.
+The server starts when it is first needed. This process signals the supervisor by SIGURG, and the supervisor starts it; so
+none of its processes is a child of the script. `worker_server.py` describes how it works.
 """
 import contextlib
 import os
@@ -19,19 +19,19 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import definitions, marks, sendable, settings
 from py_hooks.advice.worker_messages import Connection, address
 
-# Seconds in which the server has to be there: Python starts in less than one. Then workers are forked.
+# Seconds that the server may take to start: Python starts in less than one. After that, workers are forked.
 _START_SECONDS = 20
-# In which it has to import what a data set needs, and read that: TensorFlow takes ten on a busy machine.
+# Seconds to import what a data set needs, and to read it: TensorFlow takes ten on a busy machine.
 _IMPORT_SECONDS = 120
-# After which a run says what it waits for.
+# Seconds after which a run says what it waits for.
 _SILENT_SECONDS = 20
 
 
 class ServerFailed(Exception):
-    """There are no worker processes of a server; the text says why."""
+    """A server cannot start worker processes; the text says why."""
 
 
-# What says itself why workers have to be forked. Whatever else is raised must not end the script's training.
+# Exceptions that say why workers have to be forked. Any other exception must not end the training of the script.
 NOT_SERVED = ServerFailed, sendable.NotSendable, definitions.DoesMore, marks.Unnamed, settings.TooMuch
 
 
@@ -43,7 +43,7 @@ class Server:
 
     @classmethod
     def start(cls):
-        """Asks the supervisor for one, and waits until it is there."""
+        """Asks the supervisor for a server, and waits until it connects."""
         supervisor = os.getppid()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             try:
@@ -57,7 +57,7 @@ class Server:
         return cls(connection)
 
     def open(self, request, descriptors):
-        """Has a pool process started for a data set. Returns the connection to it."""
+        """Has the server start a pool process for a data set. Returns the connection to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -73,7 +73,7 @@ class Server:
 
 
 _SERVER = None
-# Why there is none, and will be none.
+# The reason why there is no server, and will be none.
 _FAILED = None
 _STARTING = threading.Lock()
 
@@ -102,7 +102,7 @@ def _accept(listener, supervisor):
         pid, user = connection.peer()
         if user == os.getuid() and _parent_of(pid) == supervisor:
             return connection
-        # Anybody on this machine may knock.
+        # Any process on this machine may connect.
         connection.close()
 
 
@@ -121,7 +121,7 @@ class ServedPool:
         update: the file of the `dataset_state.Update`.
 
     Raises:
-        NOT_SERVED: the workers have to be forked. No other `Exception` comes out.
+        NOT_SERVED: the workers have to be forked. No other `Exception` is raised.
 
     Attributes:
         globals: names of the classes and functions that were compared (`SendingPickler.globals`).
@@ -136,7 +136,7 @@ class ServedPool:
             if self._connection is not None:
                 self._connection.close()
             if isinstance(error, Exception) and not isinstance(error, NOT_SERVED):
-                # There is no current directory, no room for descriptors, or something that cannot be told the server.
+                # There is no current directory, no room for descriptors, or something that cannot be sent to the server.
                 raise ServerFailed(f"the worker server cannot be asked ({error})") from None
             raise
 
@@ -184,7 +184,7 @@ class ServedPool:
                 self._connection.send(question)
             return self._receive()
         except (OSError, EOFError) as error:
-            # What may come later is the answer to no question.
+            # An answer that comes later would belong to no question.
             self._connection.close()
             raise ServerFailed(f"the process that starts them is gone ({error or type(error).__name__})") from None
 
@@ -202,12 +202,12 @@ class ServedPool:
                 )
 
     def start(self, number):
-        """Starts a worker. Returns what stands for it."""
+        """Starts a worker. Returns an object that represents it."""
         return ServedProcess(self._ask, number)
 
     def close(self):
         """There will be no more workers."""
-        # Children of the script may have the connection, too.
+        # Children of the script may have the connection too, so closing it is not enough.
         with contextlib.suppress(OSError):
             self._connection.send((None, "close"))
         self._connection.close()
@@ -220,7 +220,7 @@ class ServedProcess:
         self._ask = ask
         self._number = number
         self.pid = ask(number, "start")
-        # The kernel has descriptors of processes, or there is no server.
+        # Not needed: a kernel without descriptors of processes has no server.
         self.sentinel = -1
 
     def _tell(self, method):
@@ -230,21 +230,21 @@ class ServedProcess:
             return "ended with the process that had started it" if method == "wait" else ""
 
     def abort(self):
-        """It takes too long: it writes down where it is, and ends."""
+        """The worker takes too long: has it write its traceback, and end."""
         self._tell("abort")
 
     def wait(self):
-        """It has ended. Returns how, in words."""
+        """The worker has ended. Returns how, in words."""
         return self._tell("wait")
 
     def traceback(self):
-        """What it wrote when it crashed, to stand behind a sentence."""
+        """What the worker wrote when it crashed, to be appended to a sentence."""
         return self._tell("traceback")
 
     def end(self):
-        """It was told to end: waits until it has, and ends it where that takes long."""
+        """The worker was asked to end: waits until it has, and ends it if that takes long."""
         self._tell("end")
 
     def forget(self):
-        """It has ended, and nobody asks for it any more."""
+        """The worker has ended, and is not needed any more."""
         self._tell("forget")

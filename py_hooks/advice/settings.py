@@ -1,13 +1,13 @@
-"""What a script can set in installed packages and in its process, as marks that are equal where all of it is the same.
+"""Computes marks of the settings that a script can change in installed packages and in its process: equal if these are.
 
-Worker processes are compared by it with the process that trains: those of the server before anything is built
-(`served_workers.py`), and forked ones at the begin of each pass (`dataset_state.py`). Where a mark differs, workers are
-forked anew, which is always right; so what a package counts or keeps for itself does no harm but the time that takes.
+Worker processes are compared with the training process by these marks: those of the server before anything is built
+(`served_workers.py`), and forked ones at the beginning of each pass (`dataset_state.py`). If a mark differs, workers are
+forked again, which is always correct; so a package that counts or caches something costs only the time of that.
 
-A package is looked through from the names of its modules: values, containers, the attributes of its classes and of
-objects, and which functions and classes are bound. Of what is not its own (Python's library, the script) only the name is
-noted, or the text that it shows itself as. Not looked through are frameworks and numpy, which count what they do
-(`places.COUNTING`); of Keras's there are the three settings that it has.
+A package is searched from the names of its modules: values, containers, the attributes of its classes and of
+objects, and which functions and classes are bound. For objects from elsewhere (Python's library, the script), the mark has
+only the name, or the `repr`. Frameworks and numpy are not searched, because they count what they do
+(`places.COUNTING`); the marks include the three settings of Keras.
 """
 import collections
 import contextvars
@@ -24,15 +24,15 @@ import types
 from py_hooks import own_account
 from py_hooks.advice import fingerprint, marks, places
 
-# What Keras is set to, in the module that has them (keras 2.3.1, keras/backend/common.py; 3.0, keras/src/backend/config.py).
+# The settings of Keras, in the module that has them (keras 2.3.1, keras/backend/common.py; 3.0, keras/src/backend/config.py).
 _OF_KERAS = "_FLOATX", "_EPSILON", "_IMAGE_DATA_FORMAT"
 
-# More objects than this take longer to look at than copies of the process do to make.
+# Searching more objects than this takes longer than forking the process.
 _MAX_OBJECTS = 500_000
 
 _CONTAINERS = list, tuple, set, frozenset, collections.OrderedDict, dict, collections.deque
 
-# What these are made of.
+# The attributes that hold the parts of these objects.
 _PARTS = {
     classmethod: ["__func__"],
     functools.partial: ["func", "args", "keywords"],
@@ -41,12 +41,12 @@ _PARTS = {
     types.MethodType: ["__self__", "__func__"],
 }
 
-# Where an object is, which is another place in each process.
+# The address of an object, which differs in each process.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class TooMuch(Exception):
-    """There is more in packages than can be compared; the text says in which."""
+    """A package has too many objects to compare; the text says which."""
 
 
 def of_packages(libraries):
@@ -71,7 +71,7 @@ def of_packages(libraries):
 
 
 def packages_of(libraries):
-    """The names of the packages that modules belong to, without those of Python itself and those that count what they do."""
+    """The names of the packages that modules belong to, except those of Python itself and those that count what they do."""
     return {name.partition(".")[0] for name in libraries} - places.COUNTING - _of_python()
 
 
@@ -80,7 +80,7 @@ def _modules():
 
 
 def _of_python():
-    """The names of the modules of Python's own library."""
+    """The names of the modules of Python's standard library."""
     known = getattr(sys, "stdlib_module_names", None)
     if known is not None:
         return known
@@ -93,7 +93,7 @@ def _of_python():
 
 
 class _Look:
-    """One look at the modules of packages. What was met is not looked at again.
+    """One search of the modules of packages. Each object is searched once.
 
     Args:
         packages: their names.
@@ -101,15 +101,15 @@ class _Look:
 
     def __init__(self, packages):
         self._packages = packages
-        # Of whose objects attributes are not looked at, and those that show as a text what they are.
+        # Packages whose objects' attributes are not searched, and packages whose objects are marked by their `repr`.
         self._named_only = places.COUNTING | _of_python()
         self._shown = self._named_only - places.COUNTING | {"numpy"}
         self._digest = self._waiting = None
-        # With the values, so that none gives its place to another.
+        # Keeps the values alive, so that no other value gets the same id.
         self._seen = {}
 
     def mark(self, module, names):
-        """A mark of what these names stand for in a module."""
+        """A mark of the values of these names in a module."""
         self._digest = hashlib.blake2b(digest_size=8)
         self._waiting = [dict(sorted(names.items()))]
         while self._waiting:
@@ -134,7 +134,7 @@ class _Look:
             self._note(f"seen {self._seen[id(value)][0]}")
             return
         self._seen[id(value)] = len(self._seen), value
-        # By its type: what an object says of itself may be made up, or cost something.
+        # By its type, because `__class__` of an object may be false, or slow to get.
         self._note(_name_of(kind))
         if issubclass(kind, type):
             self._look_at_class(value)
@@ -164,7 +164,7 @@ class _Look:
         elif base is not None:
             self._look_at_container(value, base)
         elif _top(kind) in self._shown:
-            # A path, a pattern, a number of numpy's; a logger with its level.
+            # A path, a pattern, a numpy number; a logger with its level.
             self._note(_ADDRESS.sub("", repr(value)))
             self._waiting.append(_held_by(value, kind))
         if _top(kind) not in self._named_only:
@@ -186,18 +186,18 @@ def _cells_of(function):
 
 
 def _held_by(value, kind):
-    """What an object of Python's library holds for the package, besides the text that it shows itself as."""
+    """What an object of Python's library holds for the package, besides what its `repr` shows."""
     if issubclass(kind, logging.Logger):
-        # It is bound to all others, and remembers what it was asked.
+        # Its attributes lead to all other loggers, and include a cache.
         return [value.propagate, value.disabled, [type(handler).__name__ for handler in value.handlers]]
     if kind is contextvars.ContextVar:
         return value.get(None)
-    # Of `threading.local` only it itself knows what is this thread's.
+    # Only a `threading.local` itself can return the attributes of this thread.
     return vars(value) if issubclass(kind, threading.local) else places.attributes_of(value)
 
 
 def _text_of(element):
-    """By which the elements of a set are in order, as far as they are of a kind that has one."""
+    """The sort key of an element of a set, if its kind has an order."""
     kind = type(element)
     if kind in marks.PLAIN or issubclass(kind, tuple):
         return _ADDRESS.sub("", repr(element))
@@ -217,7 +217,7 @@ def _name_of(named):
 
 
 def of_process():
-    """What a script may set in its process or thread, by what it is called."""
+    """The settings that a script may change in its process or thread, by name."""
     import decimal
     import locale
     import socket

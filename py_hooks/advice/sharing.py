@@ -1,7 +1,7 @@
-"""Whether what is copied by a pickle is one thing with something that is not: an object in two places, or one memory.
+"""Checks whether a pickle copies an object, or the memory of an array, that something outside the pickle also holds.
 
-A copy of an object, or of the memory of an array, does not see what happens to the other holder's. So what a pickle holds
-is noted, and compared with what else there is.
+The copy does not see later changes by the other holder. So the objects of a pickle are noted, and compared with
+all others.
 """
 import array
 import datetime
@@ -19,7 +19,7 @@ import uuid
 
 from py_hooks.advice import owned_generators
 
-# What never changes, or is pickled as the name by which it is found again.
+# Types whose objects never change, or are pickled as a name.
 _EXACTLY = frozenset([type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range, slice])
 _WITHOUT_IDENTITY = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, types.CodeType, enum.Enum,
@@ -31,7 +31,7 @@ _MEMORY = bytearray, array.array
 
 
 def has_identity(value):
-    """Whether it matters which of two equal objects it is."""
+    """Whether an object differs from an equal one by its identity."""
     if type(value) in _EXACTLY or isinstance(value, _WITHOUT_IDENTITY):
         return False
     numpy = sys.modules["numpy"]
@@ -39,10 +39,10 @@ def has_identity(value):
 
 
 class Held:
-    """What a pickle holds a copy of.
+    """The objects that a pickle copies.
 
     Attributes:
-        values: those that have an identity, by their ids. They live as long as this, so that the ids are theirs.
+        values: those that have an identity, by their ids. This object keeps them alive, so that the ids stay theirs.
     """
 
     def __init__(self):
@@ -52,7 +52,7 @@ class Held:
         """Notes a value.
 
         Raises:
-            pickle.PicklingError: no copy can be the same.
+            pickle.PicklingError: a copy cannot be the same.
         """
         if type(value) in _SETS:
             _check_order(value)
@@ -68,7 +68,7 @@ class Held:
         self.values[id(value)] = value
 
     def refuse_overlap(self):
-        """Raises `pickle.PicklingError` where two of the values have the same memory."""
+        """Raises `pickle.PicklingError` if two of the values share memory."""
         end = 0
         for begin, next_end in sorted(filter(None, map(_memory_of, self.values.values()))):
             if begin < end:
@@ -76,7 +76,7 @@ class Held:
             end = max(end, next_end)
 
     def is_shared_with(self, others):
-        """Whether any of these values, or its memory, is one of the others, too."""
+        """Whether any of these values, or its memory, is shared with one of the others."""
         others = [value for value in others if has_identity(value)]
         if any(id(value) in self.values for value in others):
             return True
@@ -92,7 +92,7 @@ class Held:
 
 def _check_array(value):
     if not (value.flags.c_contiguous or value.flags.f_contiguous):
-        # It would have its elements in another order in memory, by which sums have other bits.
+        # The copy would have another order of elements in memory, so its sums would have other bits.
         raise pickle.PicklingError("an array that is not contiguous")
     numpy = sys.modules["numpy"]
     owner = value.base
@@ -108,13 +108,13 @@ def _check_array(value):
 
 
 def _check_order(value):
-    """Elements of a set come in an order that may depend on how it was filled."""
+    """Refuses a set whose copy has another order of elements: the order may depend on how a set was filled."""
     if len(value) > 1 and list(type(value)(list(value))) != list(value):
         raise pickle.PicklingError("a set whose copy would have its elements in another order")
 
 
 def _memory_of(value):
-    """The addresses of the first byte of a value's memory, and of that behind the last one; None where it has none."""
+    """The addresses of the first byte of a value's memory, and of the byte after the last; None if it has no memory."""
     numpy = sys.modules["numpy"]
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):

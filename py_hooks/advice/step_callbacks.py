@@ -1,16 +1,16 @@
-"""Callbacks of the steps of a script (`pedl.callbacks`, `entrypoint.callbacks` of the configuration).
+"""Calls the step callbacks of a script (`pedl.callbacks`, `entrypoint.callbacks` of the configuration).
 
-Steps and their metrics are those that the recorder counts, whatever trains. A replay calls the hooks again, with what was
-recorded, as it runs all else of the script again: so each is called once in each process, and what they keep, print and write
-is as it was. They are called between two recorded calls, in the same order in a replay:
+The recorder counts the steps and their metrics, whatever framework trains. A replay calls the hooks again, with what was
+recorded, as it runs everything else in the script again: so each hook is called once in each process, and what it keeps,
+prints and writes is the same. Hooks are called between two recorded calls, in the same order in a replay:
 
     a training call is about to be made     on_trial_begin, on_train_step_begin
     the call that ends a step is recorded   on_train_step_end, before a checkpoint of that moment
     the first test call of a fit            on_validation_step_begin
-    the fit's validation is told            on_validation_step_end, before a checkpoint of that moment
+    the fit reports its validation          on_validation_step_end, before a checkpoint of that moment
 
-A hook that calls the framework, whose calls are recorded, would stand between a record and its checkpoint: from then on none
-is taken. Within a fit, where the loop holds the values of variables elsewhere (Keras 3 on JAX), it ends the run.
+A hook that calls the framework would insert a recorded call between a record and its checkpoint: from then on no checkpoint
+is taken. Within a fit, where the loop holds the values of variables elsewhere (Keras 3 on JAX), such a hook ends the run.
 """
 import atexit
 import contextlib
@@ -35,7 +35,7 @@ def register(process, callbacks):
         callbacks: `pedl._callbacks.Callbacks`.
 
     Raises:
-        DefinitionError: it is too late, or not for a script to do.
+        DefinitionError: it is too late, or not allowed in this script.
     """
     from pedl.errors import DefinitionError
 
@@ -61,13 +61,13 @@ def register(process, callbacks):
 
 
 def attach(process, calls):
-    """Has the callbacks of the script called by the recorder, and at the beginning those of the configuration."""
+    """Has the recorder call the callbacks of the script, and at the beginning those of the configuration."""
     if process.callbacks is not None and calls.steps is None:
         calls.steps = ScriptSteps(calls, process.callbacks)
 
 
 def tell_if_uncalled(process):
-    """At the end of the script it is told where its callbacks were not called, since nothing trained that is intercepted."""
+    """At the end of the script, prints a message if its callbacks were not called, because no intercepted training ran."""
     pid = os.getpid()
 
     def tell():
@@ -83,7 +83,7 @@ def tell_if_uncalled(process):
 
 
 def load_configured(process, calls):
-    """Training is about to begin: the callbacks that the configuration names are imported.
+    """Training is about to begin: imports the callbacks that the configuration names.
 
     Args:
         process: what `boot` knows of this process.
@@ -112,12 +112,12 @@ def configured():
 
 
 def _known():
-    """What `pedl` knows of the trial, which need not have been imported."""
+    """What `pedl` knows of the trial, without importing `pedl`."""
     return json.loads(os.environ.get("PEDL_CONTEXT", "{}"))
 
 
 def _made(calls, name):
-    """The object that `module:object` names; of a class, one of it."""
+    """The object that `module:object` names; an instance if that is a class."""
     module_name, _, path = name.partition(":")
     try:
         value = importlib.import_module(module_name)
@@ -144,7 +144,7 @@ class ScriptSteps:
         callbacks: `pedl._callbacks.Callbacks`.
 
     Attributes:
-        is_in_fit: a fit is under way, whose test calls are a validation.
+        is_in_fit: a fit is running, whose test calls are a validation.
     """
 
     def __init__(self, calls, callbacks):
@@ -156,7 +156,7 @@ class ScriptSteps:
         calls.keep_batches()
 
     def call_begins(self, kind):
-        """A call of this kind is to be made, or answered."""
+        """A call of this kind is about to be made, or answered."""
         if self._calls.in_step_callback:
             refuse(self._calls)
         elif kind == recorder.TRAIN and self._begun == self._ended:
@@ -172,7 +172,7 @@ class ScriptSteps:
             self._callbacks.call("on_train_step_begin", self._begun)
 
     def step_ended(self):
-        """The last batch of a step was trained, and its record is appended or answered."""
+        """The last batch of a step was trained, and its record was appended or answered."""
         if self._begun == self._ended:
             # One call has made the batches of several steps.
             self._begin_step()
@@ -181,7 +181,7 @@ class ScriptSteps:
             self._callbacks.call("on_train_step_end", self._ended, self._calls.of_step)
 
     def validation_begins(self):
-        """The model is to be validated."""
+        """Validation of the model begins."""
         if self._is_validating:
             return
         self._is_validating = True
@@ -189,7 +189,7 @@ class ScriptSteps:
             self._callbacks.call("on_validation_step_begin", self._ended)
 
     def validated(self, metrics):
-        """The model was validated, with such pairs of names and values."""
+        """The model was validated, with these pairs of names and values."""
         self.validation_begins()
         self._is_validating = False
         with self._aside():
@@ -197,7 +197,7 @@ class ScriptSteps:
 
     @contextlib.contextmanager
     def _aside(self):
-        """Within it the script's own code runs, as between two calls."""
+        """Within it, code of the script runs as it does between two calls."""
         calls = self._calls
         depth, calls.depth = calls.depth, 0
         calls.in_step_callback = True
@@ -209,7 +209,7 @@ class ScriptSteps:
 
 
 def refuse(calls):
-    """A callback of steps makes a call that is to be recorded."""
+    """A step callback makes a call that is to be recorded: ends the run within a fit, else refuses exactness."""
     if calls.entries:
         recorder.stop(
             calls,

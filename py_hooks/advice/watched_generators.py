@@ -1,9 +1,9 @@
-"""The random generators that some objects of the script's own can reach, while the script may replace them.
+"""Keeps track of the random generators that some objects of the script can reach, while the script may replace them.
 
-To look for them takes milliseconds (`owned_generators.py`), which is too much for every batch. So it is noted what the
-objects that were met on the way hold: the attributes of those of the script's own, the globals that its functions
-name, and the containers that a generator stands in. They are looked for anew once one of these holds something else,
-which takes microseconds to see. Numbers, texts and arrays do not count: they hold no generator.
+A search for them takes milliseconds (`owned_generators.py`), which is too much for every batch. So the search notes what
+it passes: the attributes of objects of the script, the globals that its functions name, and the containers that hold a
+generator. The search is repeated once one of these holds something else, and checking that takes microseconds.
+Numbers, texts and arrays do not count: they hold no generator.
 """
 import itertools
 import operator
@@ -13,7 +13,7 @@ from py_hooks.advice import owned_generators, places
 
 
 class _Kinds(dict):
-    """Whether objects of a class hold no generator, by class."""
+    """By class: whether its objects hold no generator."""
 
     def __missing__(self, kind):
         is_array = kind.__module__.partition(".")[0] in ("numpy", "torch") and hasattr(kind, "__array__")
@@ -29,14 +29,14 @@ _CONTAINERS = (dict, list, tuple, set, frozenset)
 class WatchedGenerators:
     """The generators that roots can reach.
 
-    A class with slots: what reaches this object, such as a model, reaches nothing through it. It holds generators that
-    were found once, and are no more those of the script.
+    It has slots, so that an object which reaches this one, such as a model, reaches nothing through it: it may hold
+    generators that the script does not use any more.
 
     Args:
         find_roots: returns the roots, a list, as they are now.
 
     Attributes:
-        found: the generators, as of the last look; each once, in an order that is the same in every process.
+        found: the generators of the last search; each once, in an order that is the same in every process.
     """
 
     __slots__ = ("found", "_find_roots", "_attributes", "_globals", "_held")
@@ -46,7 +46,7 @@ class WatchedGenerators:
         self.found, self._attributes, self._globals, self._held = [], [], [], None
 
     def look(self):
-        """Finds the generators anew where that is due. Returns whether there are any that were not there before."""
+        """Searches again if something has changed. Returns whether there are generators that were not found before."""
         now = self._holds()
         if self._held is not None:
             if _are_same(now, self._held):
@@ -54,7 +54,7 @@ class WatchedGenerators:
             held, self._held = self._held, now
             if _are_same(_without_data(now), _without_data(held)):
                 return False
-        # Held meanwhile, so that none gives its place to another.
+        # Kept alive meanwhile, so that no other generator gets the same id.
         before = self.found
         known = set(map(id, before))
         self._find()
@@ -79,7 +79,7 @@ class WatchedGenerators:
         self._held = self._holds()
 
     def _holds(self):
-        """What the places that are watched hold now."""
+        """The values in the watched containers and variables now."""
         held = list(itertools.chain.from_iterable(map(_elements_of, self._attributes)))
         for variables, names in self._globals:
             held.extend(map(variables.get, names))
@@ -95,5 +95,5 @@ def _without_data(values):
 
 
 def _elements_of(container):
-    # In one step: a thread may change it meanwhile.
+    # Copied in one step, because a thread may change it meanwhile.
     return list(container.values() if isinstance(container, dict) else container)

@@ -1,7 +1,7 @@
-"""What the process that trains and a worker server say to each other, and how they find each other.
+"""Messages between the training process and a worker server, and the address at which they connect.
 
-A message is a value and file descriptors. The value goes by a file in memory, whose descriptor is the first one, so that
-it may be of any size.
+A message is a value and file descriptors. The value is sent in a file in memory, whose descriptor is the first one, so that
+it may have any size.
 """
 import array
 import os
@@ -9,7 +9,7 @@ import pickle
 import socket
 import struct
 
-# In one message, besides that of the value.
+# The most descriptors in one message, besides that of the value.
 _MOST_DESCRIPTORS = 4
 
 
@@ -18,7 +18,7 @@ class Connection:
 
     Args:
         trial: the `_pedl.Trial` of this process.
-        end: the socket, which is this object's from now on.
+        end: the socket, which this object owns from now on.
     """
 
     def __init__(self, trial, end):
@@ -26,15 +26,15 @@ class Connection:
         self._end = end
 
     def fileno(self):
-        """Of the socket."""
+        """The descriptor of the socket."""
         return self._end.fileno()
 
     def settimeout(self, seconds):
-        """How long it may take to send, and to wait for what is sent; None for ever."""
+        """Sets the seconds that sending, and waiting for a message, may take; None for no limit."""
         self._end.settimeout(seconds)
 
     def close(self):
-        """Nothing more is sent or received."""
+        """Closes the socket."""
         self._end.close()
 
     def peer(self):
@@ -45,11 +45,11 @@ class Connection:
         """Sends a value, and file descriptors.
 
         Args:
-            message: what can be pickled.
+            message: a value that can be pickled.
             descriptors: numbers of open files, which stay open here.
 
         Raises:
-            OSError: the other side is gone or takes too long, or there is no room for what is sent.
+            OSError: the other side is gone or takes too long, or there is no room for the message.
             Exception: whatever the value raises when it is pickled. Nothing was sent then.
         """
         with os.fdopen(self._memory_file(), "wb") as file:
@@ -59,7 +59,7 @@ class Connection:
             self._end.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
 
     def receive(self):
-        """What was sent: a value, and a list of file descriptors.
+        """Receives a value, and a list of file descriptors.
 
         Raises:
             EOFError: the other side is gone, or there is no room for file descriptors.
@@ -70,7 +70,7 @@ class Connection:
         space = socket.CMSG_SPACE((1 + _MOST_DESCRIPTORS) * received.itemsize)
         text, ancillary, flags, _ = self._end.recvmsg(1, space, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         if not text or flags & socket.MSG_CTRUNC:
-            # Nobody is there any more, or there is no room for file descriptors.
+            # The other side is gone, or there is no room for file descriptors.
             raise EOFError
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -82,5 +82,5 @@ class Connection:
 
 
 def address(trainer):
-    """The name of the socket at which a trial process waits, in no file system."""
+    """The name of the socket at which a trial process waits; it is in no file system."""
     return f"\0pedl-workers-{trainer}-{os.readlink('/proc/self/ns/pid')}"

@@ -1,17 +1,17 @@
 """Worker processes that build the items of a data set, each under the stream of its key.
 
-They start when the first item is asked for, all at once: from a clean process where the data set can be sent there
-(`served_workers.py`), else as copies of the process that trains. They live until nobody takes items of the data set any
-more: a whole `fit`. What they build lies in memory that they share with the trainer
-(`Trial.pool`), where it is read. In a worker numpy's global generator is set to the stream of an item that draws, so that what
-goes past the dispatchers draws the same (`random_streams.WorkerStream`).
+They all start when the first item is asked for: from a clean process if the data set can be sent there
+(`served_workers.py`), else as forks of the training process. They live as long as items of the data set are taken:
+a whole `fit`. They build items in memory that they share with the trainer (`Trial.pool`), which reads them there. In a
+worker numpy's global generator is set to the stream of an item that draws, so that code which bypasses the dispatchers
+draws the same (`random_streams.WorkerStream`).
 
-What happens to the data set in the process that trains (`on_epoch_end`, a callback that sets an attribute) reaches the
-workers before they build the first item of the next pass: the attributes that changed are sent to them; where that
-cannot be, the workers are replaced by new copies (`dataset_state.py`).
+Changes to the data set in the training process (`on_epoch_end`, a callback that sets an attribute) reach the
+workers before they build the first item of the next pass: the attributes that changed are sent to them; if that
+is not possible, the workers are replaced by new forks (`dataset_state.py`).
 
-A worker that dies is replaced, and what it was building is built again, which gives the same, since an item depends on
-its key alone. An item that ends its worker again and again ends the pass, with the last worker's traceback.
+A worker that dies is replaced, and its item is built again, with the same result, because an item depends only on
+its key. If an item ends its worker repeatedly, the pass ends, with the last worker's traceback.
 """
 import collections
 import contextlib
@@ -31,26 +31,26 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import forks, sendable, served_workers
 from py_hooks.advice.dataset_state import DatasetState, Update
 
-# Names of worker processes, before their numbers, from 1 on: those of `multiprocessing.Pool`, which data sets know.
+# The prefix of worker process names, before the numbers from 1 on: that of `multiprocessing.Pool`, which data sets know.
 NAME = "ForkPoolWorker-"
 
-# How often an item may take its worker along.
+# How often an item may end its worker.
 MAX_DEATHS = 3
 
-# How many workers may die without having built anything, for each of them. One may be unlucky.
+# How many workers, for each of the pool, may die without having built anything. A single death may be bad luck.
 _MAX_IDLE_DEATHS = 10
 
-# Batches that may be held on to without being copied: the one that is computed on, and those that a framework has
-# put before its next ones.
+# Batches that may be held without a copy: the one that is computed on, and those that a framework has queued as its
+# next ones.
 _LEASES = 5
 
-# Seconds that workers which build something that nobody needs any more may take to end, and then to end by a signal.
+# Seconds that workers which build an unneeded item may take to end, and then to end by a signal.
 _GRACE_SECONDS = 1
 
-# How much more readily the kernel kills a worker than the process that trains: half of all memory counts for as much.
+# Added to a worker's OOM score, so that the kernel kills it before the training process: worth half of all memory.
 _OOM_SCORE = 500
 
-# Of what a worker wrote when it crashed.
+# The most that is read of what a worker wrote when it crashed.
 _MAX_TRACEBACK_BYTES = 1 << 16
 
 
@@ -65,12 +65,12 @@ class ItemProcesses:
     """The worker processes of one data set.
 
     Args:
-        workers: how many.
-        window: how many items may be under way.
-        limit_s: seconds that building an item may take; None for any time.
+        workers: the number of workers.
+        window: the number of items that may be under way.
+        limit_s: seconds that building an item may take; None for no limit.
 
     Attributes:
-        pool: what they share with the trainer; None where there are none.
+        pool: the memory that they share with the trainer; None without processes.
         limit_s: as it was given.
     """
 
@@ -78,24 +78,24 @@ class ItemProcesses:
         self._count = workers
         self._window = window
         self.limit_s = limit_s
-        # What there is while there are processes.
+        # These are None while there are no processes.
         self.pool = self._state = self._update = self._served = None
         self._workers = []
-        # Tasks that nobody waits for any more.
+        # Tasks that are not needed any more, but not finished.
         self._left = set()
         self._deaths = collections.Counter()
         self._idle_deaths = 0
-        # Whether items are built of the data set as it was when the pass began; else there is none, and it may have changed.
+        # Whether items are built from the data set as it was when the pass began; if not in a pass, it may have changed.
         self._is_in_pass = True
         self._process = os.getpid()
         # Passes of several threads may share the processes.
         self._lock = threading.RLock()
 
     def refresh(self, items):
-        """A pass begins: has the workers see the data set as it is now. Nothing of it is being built."""
+        """A pass begins: updates the workers to the data set as it is now. None of its items is being built."""
         with self._lock:
             if self._process != os.getpid():
-                # A forked child that goes on with the script has no workers.
+                # A forked child that continues the script has no workers.
                 self.__init__(self._count, self._window, self.limit_s)
             if self.pool is not None:
                 self._is_in_pass = False
@@ -111,7 +111,7 @@ class ItemProcesses:
 
     @property
     def state(self):
-        """The number of the state of the data set in which items are built."""
+        """The number of the state of the data set from which items are built."""
         return self._update.number
 
     def submit(self, items, epoch, indices):
@@ -123,11 +123,11 @@ class ItemProcesses:
                 tasks.extend(range(first, end))
                 if len(tasks) == len(indices):
                     return tasks
-                # One that was left while it was being built.
+                # Frees the slot of a task that was cancelled while it was being built.
                 self._discard(items, end - self._window)
 
     def take(self, items, task):
-        """Waits for the item that is built for a task."""
+        """Waits for the item of a task, and returns it."""
         with self._lock:
             pool, limit_s = self.pool, self.limit_s
             if pool is None or not pool.is_under_way(task):
@@ -153,10 +153,10 @@ class ItemProcesses:
             self._left.add(task)
 
     def release(self, waits):
-        """A pass is over; the processes are there for the next one."""
+        """A pass is over; the processes stay for the next one."""
 
     def close(self):
-        """Lets the processes go, once what they build now is built. What is under way is not needed any more."""
+        """Ends the processes, once they have built their current items. What is under way is not needed any more."""
         if self._process == os.getpid():
             with self._lock:
                 self._end()
@@ -191,7 +191,7 @@ class ItemProcesses:
             self._state = DatasetState(items.dataset, pickler, self._served.modules)
 
     def _serve(self, items):
-        """The server's side of it, where the data set can be sent; else None."""
+        """The pool of the worker server if the data set can be sent; else None."""
         what, log = f"worker processes of the data set `{type(items.dataset).__name__}`", recorder.CALLS.trial.log_debug
         try:
             served = served_workers.ServedPool(items, self.pool, self._update.descriptor)
@@ -213,7 +213,7 @@ class ItemProcesses:
             else:
                 return worker
         if self._state is not None and self._is_in_pass:
-            # It replaces one that had the data set as it was at the begin of the pass.
+            # The worker that it replaces had the data set as it was at the beginning of the pass.
             items.notice_differences(self._state.differences(), self._state.untold)
         worker = WorkerProcess(items, self.pool, number, self._update)
         self.pool.watch(number, worker.pid, worker.sentinel)
@@ -260,7 +260,7 @@ class ItemProcesses:
 
 
 def opened(items, sent):
-    """The item of what a worker has sent."""
+    """The item in what a worker has sent; raises the worker's exception."""
     item, changed, error = sent
     if error is not None:
         raise _received(*error)
@@ -274,13 +274,13 @@ def _memory_file():
 
 
 class WorkerProcess:
-    """One worker process, as the process that has started it sees it.
+    """One worker process, in the process that started it.
 
     Args:
-        items: what it builds.
+        items: the items that it builds.
         pool: has the method `worker` of a `_pedl.Pool`.
         number: of the worker.
-        update: what has changed in the data set.
+        update: the changes of the data set.
 
     Attributes:
         pid: of the process.
@@ -303,9 +303,9 @@ class WorkerProcess:
         self._is_stuck = False
 
     def abort(self):
-        """It takes too long: it writes down where it is, and ends."""
+        """The worker takes too long: has it write its traceback, and end."""
         if self._is_stuck:
-            # It did not.
+            # It did not end.
             self._process.kill()
             return
         self._is_stuck = True
@@ -313,7 +313,7 @@ class WorkerProcess:
         self._process.join(_GRACE_SECONDS)
 
     def wait(self):
-        """It has ended. Returns how, in words."""
+        """The worker has ended. Returns how, in words."""
         self._process.join()
         code = self._process.exitcode
         if self._is_stuck:
@@ -325,7 +325,7 @@ class WorkerProcess:
         return f"was ended by signal {-code}"
 
     def traceback(self):
-        """What it wrote when it crashed, to stand behind a sentence."""
+        """What the worker wrote when it crashed, to be appended to a sentence."""
         text = os.pread(self._crash.fileno(), _MAX_TRACEBACK_BYTES, 0).decode("utf-8", "replace").rstrip()
         if text:
             return ":\n" + _of_the_script(text)
@@ -333,7 +333,7 @@ class WorkerProcess:
         return "; the kernel's log tells whether memory was short" if is_killed else ""
 
     def end(self):
-        """It was told to end: waits until it has, and ends it where that takes long."""
+        """The worker was asked to end: waits until it has, and ends it if that takes long."""
         for end in (self._process.terminate, self._process.kill, None):
             self._process.join(_GRACE_SECONDS)
             if self._process.exitcode is not None:
@@ -342,12 +342,12 @@ class WorkerProcess:
                 end()
 
     def forget(self):
-        """It has ended, and nobody asks for it any more."""
+        """The worker has ended, and is not needed any more."""
         self._crash.close()
 
 
 def _of_the_script(text):
-    """What `faulthandler` has written, without our frames below those of the script."""
+    """The output of `faulthandler`, without the frames of this package below those of the script."""
     kept, is_ours = [], False
     for line in text.splitlines():
         is_frame = line.startswith("  File ")
@@ -361,7 +361,7 @@ def _of_the_script(text):
 
 
 def end_process():
-    """Ends this process, and what it does; what is printed so far is."""
+    """Flushes stdout and stderr, and ends this process at once."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.flush()
@@ -369,7 +369,7 @@ def end_process():
 
 
 def _work(items, pool, number, parent, update, crash):
-    # Ctrl-C is for the process that trains, which lets its workers go; what the script handles is not for them either.
+    # Ctrl-C is for the training process, which ends its workers; signal handlers of the script do not run in them either.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGABRT, signal.SIG_DFL)
@@ -386,7 +386,7 @@ def _work(items, pool, number, parent, update, crash):
 
 
 def _be_killed_first():
-    """Where memory is short: a worker is replaced, and what it was building is built again."""
+    """If memory is short, the kernel should kill a worker: that is replaced, and its item is built again."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
         score = int(file.read())
         file.seek(0)
@@ -394,14 +394,14 @@ def _be_killed_first():
 
 
 def _run_as_batch():
-    """A worker that gets a task does not take the processor from the process that trains."""
+    """Keeps a worker that gets a task from preempting the training process."""
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _sendable(error):
-    """The exception, or None where it cannot be sent, and the worker's traceback."""
+    """The exception, or None if it cannot be sent, and the worker's traceback."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         pickle.loads(pickle.dumps(error))
@@ -415,7 +415,7 @@ def _received(error, text):
     if error is None:
         return RuntimeError(f"a worker process of the data set raised what cannot be sent:\n{text}")
     if hasattr(error, "add_note"):
-        # Keras 3 takes causes away.
+        # Keras 3 removes the `__cause__`.
         error.add_note(f"in a worker process:\n{text}")
     else:
         from multiprocessing.pool import RemoteTraceback
@@ -424,11 +424,11 @@ def _received(error, text):
     return error
 
 
-# -- pickles of what is no array ---------------------------------------------------------------------------------------
+# -- pickles without arrays --------------------------------------------------------------------------------------------
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves arrays out, and tensors of torch's, and counts them."""
+    """Leaves out arrays and torch tensors, and numbers them."""
 
     def __init__(self, file):
         import numpy
@@ -452,7 +452,7 @@ _TENSOR = "torch"
 
 
 def _array_of_tensor(value):
-    """The memory of a tensor of torch's as an array; None for anything else."""
+    """The memory of a torch tensor as an array; None for anything else."""
     torch = sys.modules.get("torch")
     if torch is None or type(value) is not torch.Tensor:
         return None
@@ -462,12 +462,12 @@ def _array_of_tensor(value):
     try:
         return value.numpy()
     except (TypeError, RuntimeError):
-        # Numbers that numpy does not know, such as bfloat16.
+        # A number type that numpy does not have, such as bfloat16.
         return None
 
 
 def _is_of_other_numbers(tensor):
-    """Whether a tensor's numbers are others than those in its memory. Before torch 1.10 there are no such tensors."""
+    """Whether a tensor's numbers differ from those in its memory. Before torch 1.10 there are no such tensors."""
     return hasattr(tensor, "is_neg") and (tensor.is_conj() or tensor.is_neg())
 
 
@@ -478,13 +478,13 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, place):
         if type(place) is tuple:
-            # Of two, the worker alone may have imported it.
+            # Perhaps only the worker has imported torch.
             return import_module("torch").from_numpy(self._arrays[place[1]])
         return self._arrays[place]
 
 
 def dumps(value):
-    """The pickle of a value, and the arrays in it, which it leaves out."""
+    """The pickle of a value without its arrays, and these arrays."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
@@ -492,5 +492,5 @@ def dumps(value):
 
 
 def loads(text, arrays):
-    """The value of such a pickle."""
+    """The value of a pickle by `dumps`, with its arrays."""
     return _Unpickler(io.BytesIO(text), arrays).load()

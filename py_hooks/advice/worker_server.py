@@ -1,17 +1,18 @@
-"""A process beside the one that trains, from which worker processes start clean: without its threads, and its memory.
+"""The worker server: a process beside the trial process that starts workers without the trial process's threads and memory.
 
 ```text
-supervisor ─┬─ trial process        asks for what is to be built, and takes it (`worker_processes.py`)
+supervisor ─┬─ trial process        asks for items, and takes them (`worker_processes.py`)
             └─ worker server        has imported the libraries of the data sets
                  └─ pool process    one for each pool: has read the data set, starts and waits for its workers
                       └─ workers
 ```
 
-The supervisor starts the server when the first data set is to have worker processes that can be sent
-(`sendable.py`): the trial process rings it by SIGURG, and waits for the server at a socket. No process of these is a
-child of the script's. They end with the trial process: by the end of their sockets, which nobody else has.
+The supervisor starts the server when worker processes are needed for the first data set that can be sent
+(`sendable.py`): the trial process signals it by SIGURG, and waits for the server at a socket. None of these processes is a
+child of the script. They end with the trial process: by the end of their sockets, which no other process has.
 
-What a data set looks like that was read is told to the trial process, which compares it (`served_workers.py`).
+A pool process reports the marks of the data set that it read to the trial process, which compares them
+(`served_workers.py`).
 """
 import contextlib
 import os
@@ -25,12 +26,12 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import dataset_state, marks, settings
 from py_hooks.advice.worker_messages import Connection, address
 
-# What is for the script, and by which the server does not end: it ends with the trial process.
+# Signals for the script, which do not end the server: it ends with the trial process.
 _OF_SCRIPT = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT,
     signal.SIGWINCH,
 )
-# Of this process, which is a server.
+# The `_pedl.Trial` of this process, which is a server.
 _TRIAL = None
 
 
@@ -48,14 +49,14 @@ def main(trial):
     _TRIAL = trial
     trial.die_with_parent()
     for number in _OF_SCRIPT:
-        # Not ignored: what a worker starts would ignore them too.
+        # Not ignored: processes that a worker starts would ignore them too.
         signal.signal(number, _do_nothing)
     try:
         end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         end.connect(address(trial.serves))
         connection = Connection(trial, end)
         if connection.peer() != (trial.serves, os.getuid()):
-            # Anybody on this machine may have taken the name, and what is received is unpickled.
+            # Any process on this machine may have taken the name, and messages are unpickled.
             return
         with _Silence() as silence:
             _serve(connection, silence)
@@ -66,7 +67,7 @@ def main(trial):
 
 
 class _Silence:
-    """`with`: what is printed is nobody's: it was printed in the trial process."""
+    """`with`: discards what is printed, because the trial process has printed it."""
 
     def __enter__(self):
         self._saved = [os.dup(1), os.dup(2)]
@@ -79,7 +80,7 @@ class _Silence:
         self._redirect(self._saved)
 
     def end(self):
-        """In a worker: what is printed is the script's."""
+        """In a worker: output goes to the script's streams again."""
         self._redirect(self._saved)
 
     @staticmethod
@@ -111,7 +112,7 @@ def _serve(connection, silence):
 
 
 def _await(connection):
-    """Waits for a message, or for the end of the trial process, which other processes may not notice by the socket."""
+    """Waits for a message, or for the end of the trial process, which the socket may not show."""
     waiting = select.poll()
     waiting.register(connection, select.POLLIN)
     pause = None
@@ -127,7 +128,7 @@ def _await(connection):
             raise EOFError
 
 
-# Of the trial process.
+# The process descriptor of the trial process.
 _PIDFD = None
 
 
@@ -138,7 +139,7 @@ def _open_pidfd():
 
 
 def _prepare(request):
-    """Makes this process what the trial process is, as far as what is imported next may ask, and imports the libraries."""
+    """Gives this process the environment, directory, path and arguments of the trial process, and imports the libraries."""
     import importlib
 
     os.environ.clear()
@@ -147,7 +148,7 @@ def _prepare(request):
     sys.path[:] = request["path"]
     sys.argv[:] = request["arguments"]
     for name in request["libraries"]:
-        # Where that cannot be, the data set cannot be read, which is told.
+        # If an import fails, the data set cannot be read, which is reported.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
 
@@ -164,7 +165,7 @@ class _Pool:
         self._workers = {}
 
     def serve(self):
-        """Does what the trial process asks for, until it is gone."""
+        """Answers the requests of the trial process, until that is gone."""
         from py_hooks.advice.worker_processes import end_process
 
         try:
@@ -181,14 +182,14 @@ class _Pool:
             end_process()
 
     def _open(self):
-        """Reads the data set. Returns what it is made of, or why it cannot be used."""
+        """Reads the data set. Returns its marks and the settings, or why it cannot be used."""
         import importlib
 
         from py_hooks.advice.data import Items
 
         try:
             for name in self._request["modules"]:
-                # Which the process that trains has imported, and which do nothing but define.
+                # The training process has imported these modules, and they only define things.
                 importlib.import_module(name)
             dataset = pickle.loads(self._request.pop("dataset"))
             if recorder.CALLS is None:
@@ -216,7 +217,7 @@ class _Pool:
         return worker.pid
 
     def worker(self, number, parent):
-        """In a worker: its side of the pool."""
+        """In a worker: the worker's side of the pool."""
         from py_hooks.advice.worker_processes import dumps, loads
 
         self._connection.close()

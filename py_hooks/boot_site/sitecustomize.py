@@ -1,14 +1,14 @@
-"""Boots pedl inside a python that the host started but does not embed; then steps out of the way.
+"""Boots pedl inside a python that the host started but does not embed; then leaves no trace.
 
 The host puts this directory first on PYTHONPATH, so `site` imports this file before the script. It
 
-(A python that the script starts is booted by it too, only to see what it imports.)
-
 1. takes the launch message out of the environment, and itself out of `sys.path` and PYTHONPATH, so
-   that no child process boots a trial of its own;
+   that no child process boots another trial;
 2. starts the interceptions;
-3. imports the `sitecustomize` that python would have found without us. Where there is none, the
-   ImportError reaches `site`, which expects exactly this one and says nothing.
+3. imports the `sitecustomize` that python would have found without us. If there is none, the
+   ImportError reaches `site`, which expects exactly this one and prints nothing.
+
+(A python that the script starts imports it too, only so that pedl-run sees what it imports.)
 """
 
 import os

@@ -1,12 +1,12 @@
-"""The border between code of ours and the script: an exception that nobody foresaw does not end a script that python runs.
+"""The border between pedl-run's code and the script: an unforeseen exception does not end a script that python would run.
 
-Advice, the callbacks of imports and compute functions are entered through here. What the script, or the library, raised passes
-untouched. For what code of ours raised by mistake (`is_ours`) the process leaves the recorder behind (`step_aside`): one line
-says so, no checkpoint is taken from there on, and the call goes on as if it had never been intercepted. It is not made twice:
-whether the original was entered is counted, and what it returned is kept until the advice returns.
+Advice, callbacks of imports and compute functions are entered through here. An exception of the script or of the library
+passes unchanged. If pedl-run's code raised by mistake (`is_ours`), the process abandons the recorder (`step_aside`): one line
+reports it, no checkpoint is taken from there on, and the call continues as if it had never been intercepted. The call is not
+made twice: whether the original was entered is counted, and what it returned is kept until the advice returns.
 
-Three cases cannot go on, and end with exit code 70: `--exact` was given; calls of a replay were answered, so that the models
-do not hold what they should; or the mistake has ended the library's own loop, as one in an iterator of ours does.
+Three cases cannot continue, and end with exit code 70: `--exact` was given; calls of a replay were answered, so that the
+models do not hold what they should; or the mistake has ended the library's loop, as one in an iterator of pedl-run does.
 """
 import os
 
@@ -16,36 +16,36 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
-# What is never a mistake of ours: the end of an iterator, and what the machine is short of.
+# Never a mistake of pedl-run: the end of an iterator, and exhausted memory or stack.
 _PASS = (StopIteration, StopAsyncIteration, MemoryError, RecursionError)
 
-# Lines of ours that call what is the script's, or the library's on its behalf: what comes out of them is theirs.
+# Lines of pedl-run that call the script, or the library on its behalf: exceptions from these calls are theirs.
 _CALLS_THEIRS = (
     r"\b(next|iter|original|live|function|source|build|_do_call|_?callback|generator|method)\(|"
     r"\b(dataset|sequence|self\._source)\[|\byield from\b|\bgetattr\(callback"
 )
 _RAISES = ("raise", "assert")
 
-# Modules of the exceptions that mistakes raise: Python's own, and a panic of the extension module.
+# Modules of the exceptions that mistakes raise: those of Python, and a panic of the extension module.
 _OF_MISTAKES = ("builtins", "pyo3_runtime")
 
 # Up to Python 3.7 the number of a statement's line may be that of its last one.
 _LINES_OF_RAISE = 6
 
-# What stands for the result of an original that was entered and has not returned.
+# Represents the result of an original that was entered and has not returned.
 UNFINISHED = object()
 
-# What `boot` knows of this process; None where nothing was booted.
+# What `boot` knows of this process; None if nothing was booted.
 PROCESS = None
 
 PASSES = object()
 
-# Of the exception that was let through last: the guards around do not look at it again.
+# The id of the exception that was let through last: the guards around do not check it again.
 _PASSED = None
 
 
 def caught():
-    """What guards catch: exceptions, and a panic of the extension module, which is none of `Exception`."""
+    """What guards catch: exceptions, and a panic of the extension module, which is not an `Exception`."""
     try:
         from _pedl import Panic
     except ImportError:
@@ -57,11 +57,11 @@ CAUGHT = caught()
 
 
 def watched(original, kept):
-    """Stands in the place of an original, and keeps how often it was entered and what it returned last.
+    """Replaces an original, and keeps how often it was entered and what it returned last.
 
     Args:
         original: the function.
-        kept: a list of these two.
+        kept: a list of these two values.
     """
 
     def called(*args, **kwargs):
@@ -77,14 +77,14 @@ _WATCHED = watched(None, []).__code__
 
 
 def outcome(error, entered, kept, again, original):
-    """What a call gives whose advice has raised: `PASSES`, and the exception is raised again, or the call's result.
+    """The result of a call whose advice has raised: `PASSES`, if the exception is to be raised again, or the call's result.
 
     Args:
         error: the exception.
         entered: how often the original had been entered before the call.
         kept: the list of `watched`.
-        again: makes the call once more, through the advice, which lets everything through by then.
-        original: makes it without any advice.
+        again: makes the call once more, through the advice, which by then lets everything through.
+        original: makes the call without any advice.
     """
     global _PASSED  # noqa: PLW0603 - the last one
     if PROCESS is None or id(error) == _PASSED:
@@ -107,7 +107,7 @@ def outcome(error, entered, kept, again, original):
 
 
 def method(call):
-    """Guards `__call__` of a compute function, which keeps by itself what `watched` does; see `ComputeFunction`."""
+    """Guards `__call__` of a compute function, which does the work of `watched` itself; see `ComputeFunction`."""
     import functools
 
     @functools.wraps(call)
@@ -130,7 +130,7 @@ def method(call):
 
 
 def guarded(function):
-    """A function of ours behind which something of the script's may be; in the place of its mistakes nothing is done."""
+    """Guards one of our functions that may call the script; if the function fails by mistake, it does nothing."""
     import functools
 
     @functools.wraps(function)
@@ -148,7 +148,7 @@ def guarded(function):
 
 
 def run(function, *args):
-    """Calls a function of ours where nothing of the script's is behind it; steps aside for whatever it raises."""
+    """Calls one of our functions that does not call the script; steps aside for whatever it raises."""
     try:
         with own_account():
             return function(*args)
@@ -160,14 +160,14 @@ def run(function, *args):
 
 
 def is_ours(error):
-    """Whether an exception comes out of a mistake of ours, and not of the script or of a library that it called."""
+    """Whether an exception comes from a mistake of pedl-run, and not from the script or from a library that it called."""
     if isinstance(error, _PASS):
         return False
     if type(error).__module__ not in _OF_MISTAKES and not _is_of_process(error):
         # Of the script, or of a library (`OutOfRangeError` ends an epoch).
         return False
     frames = _frames(error)
-    # Below the innermost original that was entered, what is not ours belongs to it.
+    # Below the innermost original that was entered, frames that are not ours belong to it.
     for place in range(len(frames) - 1, -1, -1):
         if frames[place][0] is _WATCHED:
             frames = frames[place + 1:]
@@ -178,7 +178,7 @@ def is_ours(error):
     code, number = frames[last]
     line = _line(code.co_filename, number)
     if last == len(frames) - 1 and _is_raised(code.co_filename, number):
-        # On purpose; but for what only `stop_with` may see.
+        # Raised on purpose: a mistake only if it is an error that `stop_with` alone may see.
         return _is_of_process(error)
     import re
 
@@ -189,12 +189,12 @@ def is_ours(error):
 
 
 def _is_of_process(error):
-    """Whether it is one that ends the process with a message of ours."""
+    """Whether the exception ends the process with one of our messages."""
     return PROCESS is not None and isinstance(error, tuple(PROCESS.errors))
 
 
 def _is_raised(filename, number):
-    """Whether a line is one of a statement that raises."""
+    """Whether a line is part of a statement that raises."""
     if _line(filename, number).lstrip().startswith(_RAISES):
         return True
     lines = [_line(filename, each).rstrip() for each in range(number - 1, number - _LINES_OF_RAISE, -1)]
@@ -207,14 +207,14 @@ def _is_raised(filename, number):
 
 
 def _line(filename, number):
-    # Not at the head: with what it imports it takes longer than all the rest of the boot.
+    # Not imported at the top: with its own imports it takes longer than all the rest of the boot.
     import linecache
 
     return linecache.getline(filename, number)
 
 
 def looked(error):
-    """Whether what looks at a builtin's arguments, before it is called, has failed by a mistake of ours; steps aside then."""
+    """Whether our check of a builtin's arguments, which runs before the builtin, failed by mistake; steps aside then."""
     if PROCESS is None or not isinstance(error, CAUGHT) or not is_ours(error):
         return False
     step_aside(error)
@@ -243,7 +243,7 @@ def _is_of_us(code):
 
 
 def _is_users(code):
-    """Whether a code object is the script's: its file is neither ours, nor of a package, nor of the standard library."""
+    """Whether a code object belongs to the script: its file is not ours, nor of a package or the standard library."""
     name = code.co_filename
     if name.startswith(("<frozen", _OURS, _STANDARD)):
         return False
@@ -251,7 +251,7 @@ def _is_users(code):
 
 
 def _handles_signals(code):
-    """Whether a code object is that of a handler of the script's, which runs wherever python is."""
+    """Whether a code object is that of one of the script's signal handlers, which run wherever python is."""
     import signal
 
     handlers = [signal.getsignal(number) for number in range(1, signal.NSIG)]
@@ -259,7 +259,7 @@ def _handles_signals(code):
 
 
 def what(error):
-    """The exception and its place in code of ours, in one line."""
+    """The exception and its place in our code, in one line."""
     ours = [frame for frame in _frames(error) if _is_of_us(frame[0])]
     said = f"{type(error).__name__}: {error}".splitlines()[0]
     if not ours:
@@ -269,7 +269,7 @@ def what(error):
 
 
 def step_aside(error):
-    """Leaves the recorder behind: what follows runs as under python. Ends the process where that cannot be.
+    """Abandons the recorder: what follows runs as under python. Ends the process if that is impossible.
 
     Args:
         error: the exception.
@@ -287,7 +287,7 @@ def step_aside(error):
 
 
 def stop(error, why):
-    """Ends the process for a mistake of ours."""
+    """Ends the process for a mistake of pedl-run."""
     PROCESS.end_for_bug(
         f"a bug of pedl-run: {what(error)}\n  the script cannot run on as under python: {why}\n"
         "  the run was stopped; every checkpoint that was committed is kept",

@@ -1,7 +1,7 @@
 """Calls a function after a module was imported, without importing anything itself.
 
 A finder at the head of `sys.meta_path` lets the other finders find the module, and puts a loader around theirs that
-runs the callbacks once the module's own code has run. Modules that are there already get their callbacks at once.
+runs the callbacks once the module's code has run. Modules that are already imported get their callbacks at once.
 
 The callbacks run outside the import system's locks as far as the module's own lock allows: they may import submodules
 of the module, and modules it depends on.
@@ -12,7 +12,7 @@ from py_hooks.engine import guard
 
 
 class PostImportFinder:
-    """Finds nothing itself: wraps the loaders of the modules that somebody waits for."""
+    """Finds nothing itself: wraps the loaders of the modules that have callbacks."""
 
     def __init__(self):
         self._before = {}
@@ -20,7 +20,7 @@ class PostImportFinder:
         self._searching = set()
 
     def before_import(self, module_name, callback):
-        """Has `callback(module_name)` called once, before the module is looked for; never if it is there already."""
+        """Has `callback(module_name)` called once, before the module is looked for; never if it is already imported."""
         if module_name not in sys.modules:
             self._before.setdefault(module_name, []).append(callback)
 
@@ -33,7 +33,7 @@ class PostImportFinder:
         self._callbacks.setdefault(module_name, []).append(callback)
 
     def find_spec(self, name, path=None, target=None):
-        """The import system's question: answered by the other finders, and passed on with our loader."""
+        """Called by the import system: the other finders answer, and our loader is put around theirs."""
         for callback in self._before.pop(name, ()):
             guard.run(callback, name)
         if name not in self._callbacks or name in self._searching:
@@ -52,19 +52,19 @@ class PostImportFinder:
         return spec
 
     def _notify_without_loader(self, name):
-        """A package without an `__init__.py` has no loader that runs it: it counts when something in it is imported."""
+        """A package without `__init__.py` has no loader that runs it, so it counts when something in it is imported."""
         package = sys.modules.get(name)
         if package is not None and getattr(package, "__file__", None) is None and hasattr(package, "__path__"):
             self.notify(package)
 
     def notify(self, module):
-        """Runs the callbacks that wait for `module`."""
+        """Runs the callbacks that wait for a module."""
         for callback in self._callbacks.pop(module.__name__, ()):
             guard.run(callback, module)
 
 
 class _NotifyingLoader:
-    """The module's own loader, followed by our callbacks. Everything else is the loader's own answer."""
+    """The module's loader, followed by our callbacks. Everything else is the loader's answer."""
 
     def __init__(self, loader, finder):
         self._loader = loader
@@ -74,11 +74,11 @@ class _NotifyingLoader:
         return getattr(self._loader, name)
 
     def create_module(self, spec):
-        """As the module's own loader."""
+        """As the module's loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
-        """Runs the module, with its own loader visible in it, then the callbacks."""
+        """Runs the module, with the original loader visible in it, then the callbacks."""
         module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)

@@ -18,9 +18,9 @@ class PatchTargetMissing(Refusal):
 
 
 def binding(advice):
-    """Marks advice that is called once, with the original alone, and returns what stands in its place.
+    """Marks advice that is called once, with the original alone, and returns the function that replaces the target.
 
-    One Python call less each time: for targets that are reached several times a batch. What is called in its place finds its
+    This saves one Python call each time, for targets that are called several times per batch. The replacement finds its
     caller two frames above, as other advice does.
     """
     advice.is_binding = True
@@ -28,9 +28,9 @@ def binding(advice):
 
 
 def unguarded(advice):
-    """Marks advice of the same kind that is reached for each batch and nearly always does nothing.
+    """Marks advice of the same kind that is called for each batch and nearly always does nothing.
 
-    Nothing stands around it, so it has what it does guarded by itself (`guard.guarded`).
+    No guard is around it, so it must guard what it does itself (`guard.guarded`).
     """
     advice.is_unguarded = True
     return binding(advice)
@@ -42,7 +42,7 @@ class Patch:
     Args:
         module: module of the target, absolute.
         attribute: path of the target in it, dotted.
-        advice: `(original, *args, **kwargs)`, where the first of `args` is the target's `self` for methods; or what
+        advice: `(original, *args, **kwargs)`, where the first of `args` is the target's `self` for methods; or advice that
             `binding` marks.
         why: what it is for, in a few words; `pedl-run hooks` and errors print it.
     """
@@ -61,11 +61,11 @@ class Generation:
     """A version range of a library: its facts and its patches. See `py_hooks/__init__.py`.
 
     Args:
-        distribution, first, last: as the registry's row.
+        distribution, first, last: as in the registry's row.
         facts: the library's facts object, or None.
         patches: rows of `Patch` for every backend.
-        backends: rows of `Patch` by backend, where the library has several; others are refused.
-        prepare: `prepare(calls)`, called once the patches stand.
+        backends: rows of `Patch` by backend, if the library has several; others are refused.
+        prepare: `prepare(calls)`, called after the patches were installed.
     """
 
     def __init__(self, distribution, first, last, facts, patches, backends=None, prepare=None):
@@ -79,7 +79,7 @@ class Generation:
 
 
 class _Installed:
-    """What stood at a target before: enough to put the very same object back."""
+    """What was at a target before: enough to put the very same object back."""
 
     def __init__(self, owner, name, was_own, before):
         self.owner = owner
@@ -97,8 +97,8 @@ class _Installed:
 def install(generation, backend=None):
     """Patches every target of the generation, and those of its backend.
 
-    What another library's generation has put in the same place already stays as it is (Keras 2 and tf.keras both come
-    with `keras_preprocessing`).
+    If the generation of another library has already installed the same advice at a target, it is kept (Keras 2 and tf.keras
+    both come with `keras_preprocessing`).
 
     Args:
         generation: the `Generation`.
@@ -128,7 +128,7 @@ def install(generation, backend=None):
 
 
 def targets(generation, backend=None):
-    """`(row, error)` for every row of a generation; the error is None where the target is there."""
+    """`(row, error)` for every row of a generation; the error is None if the target exists."""
     found = []
     for patch in _rows(generation, backend):
         try:
@@ -160,9 +160,9 @@ def missing(generation, target, why, error):
 
     Args:
         generation: the `Generation`.
-        target: what is not there.
-        why: what it is for.
-        error: what came of looking for it.
+        target: what is missing.
+        why: what it is needed for.
+        error: the error of looking it up.
     """
     library = generation.distribution
     return PatchTargetMissing(

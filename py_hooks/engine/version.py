@@ -1,7 +1,7 @@
 """Compares version numbers, and chooses the generation of a library or refuses it.
 
-The registry's ranges are closed at both ends; a last version of `on` is open. A version inside no range is refused
-before training: an interception that is skipped would be a training run without checkpoints that looks healthy.
+The registry's ranges are closed at both ends; a last version of `on` is open. A version in no range is refused before
+training: without the interception, training would look healthy but take no checkpoints.
 """
 import os
 import re
@@ -10,7 +10,7 @@ from py_hooks.refusal import Refusal
 
 
 class UnsupportedVersion(Refusal):
-    """A library is there in a version that no generation covers."""
+    """A library has a version that no generation covers."""
 
     exit_code = 69
 
@@ -47,7 +47,7 @@ def of(module, generations):
     """The version text of a library, as the library itself states it.
 
     Raises:
-        UnsupportedVersion: it states none: it is half a library, or a module of the script's own with its name.
+        UnsupportedVersion: it states none: it is a part of a library, or a module of the script with its name.
     """
     found = getattr(module, "__version__", None)
     if isinstance(found, str):
@@ -77,7 +77,7 @@ def _known(distribution, generations):
 def parts(distribution, version, generations):
     """Names the generations of those parts of a distribution that are intercepted in this version.
 
-    Where none is, the part is another library by itself (from TensorFlow 2.16 on `tensorflow.keras` is Keras 3).
+    If there is none, the part is another library by itself (from TensorFlow 2.16 on `tensorflow.keras` is Keras 3).
 
     Returns:
         `(part, module of its generation)` for each.

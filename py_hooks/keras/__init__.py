@@ -19,11 +19,11 @@
         Model.evaluate, predict, *_on_batch the same way          -> test_function, predict_function
         reads outside of these                                    -> Variable.value (JAX), a resource read (TensorFlow)
 
-Files: `v*.py` are the generations (WHERE, data); `facts.py` names their differences; `advice.py` are the entry points
-of all generations, `functions.py` the compute functions below them; `compute.py`, `variables.py`, `passes.py` are those
-of Keras 3, of which Keras 2 on TensorFlow 2 uses a part, `loops.py` what becomes of loops of the script's own; `plan.py`
-and `validation.py` are how a configuration decides the length of a fit and its validations; `models.py` is what a
-checkpoint knows of models, for exports; `images.py` are Keras's image iterators; `graph.py` and `enqueuers.py` are what
-only Keras 2 on TensorFlow 1 has, and `packages.py` tells it from tf.keras; `eager.py` and `handlers.py` are what only
-Keras 2 on TensorFlow 2 has; `torch_backend.py` is what only Keras 3 on torch has.
+Files: `v*.py` are the generations (WHERE, data); `facts.py` names their differences; `advice.py` has the entry points of all
+generations, `functions.py` the compute functions below them; `compute.py`, `variables.py` and `passes.py` are for Keras 3,
+and Keras 2 on TensorFlow 2 uses a part of them; `loops.py` handles loops of the script; `plan.py` and `validation.py` apply
+a configuration's length of a fit and its validations; `models.py` has what a checkpoint contains of models, for exports;
+`images.py` is for Keras's image iterators; `graph.py` and `enqueuers.py` are only for Keras 2 on TensorFlow 1, and
+`packages.py` distinguishes it from tf.keras; `eager.py` and `handlers.py` are only for Keras 2 on TensorFlow 2;
+`torch_backend.py` is only for Keras 3 on torch.
 """

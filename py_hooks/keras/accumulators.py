@@ -1,19 +1,20 @@
-"""What a step has of metrics that Keras accumulates: from the sums at its two ends, not from what batches report.
+"""The metrics of a step that Keras accumulates: from the sums at its two ends, not from what batches report.
 
 Since Keras 2.3 a batch reports the running means of its epoch: `total / count`, sums of weighted values and of weights. A
-mean over these is neither the step's nor the epoch's. The step's own mean is the difference of the totals at its ends,
-divided by that of the counts. The sums are read at the end of a step, and before they are reset inside of it (an epoch ends):
-a step consists of the *pieces* between these points. Nothing is read in between, so no batch waits for a device.
+mean over these is neither the step's nor the epoch's. The step's mean is the difference of the totals at its ends, divided
+by the difference of the counts. The sums are read at the end of a step, and before they are reset inside it (at the end of
+an epoch): a step consists of the *pieces* between these points. Nothing is read in between, so no batch waits for a device.
 
     batch     1 2 3 4 5 6 7 | 1 2 3 ...          7 batches an epoch, 5 a step
     piece    |1 2 3 4 5|6 7 | 1 2 3|4 ...        the second step has two pieces
 
-A sum is one of 32 bits, as Keras has it: its last digit, and so that of a step's mean, is coarser the longer the epoch is.
-What is no mean (AUC, precision, a root of a mean) has no value of the step alone: it is told as that of the step's end. So is
-a mean if its sums were changed in an unknown way inside of the step (a test batch by hand), or do not give what was reported.
+A sum has 32 bits, as in Keras: the longer the epoch, the coarser is its last digit, and so that of a step's mean.
+A metric that is no mean (AUC, precision, a root of a mean) has no value of the step alone: the value at the step's end is
+reported for it. The same holds for a mean if its sums were changed in an unknown way inside the step (a test batch by hand),
+or do not give the reported value.
 
-With callbacks of steps, which are told the metrics of each batch, a copy of the sums is kept for each batch, on its device, and
-looked at when the step ends. What comes out is recorded with the step, 4 bytes a value, since a replay has no sums.
+Callbacks of steps get the metrics of each batch. For them a copy of the sums is kept for each batch, on its device, and read
+when the step ends. The result is recorded with the step, 4 bytes a value, because a replay has no sums.
 """
 import contextlib
 import weakref
@@ -21,13 +22,13 @@ import weakref
 from py_hooks.advice import calls as recorder
 from py_hooks.engine.patch import binding
 
-# How near the reported value of a mean has to be to the quotient of its sums, which may be one of 32 bits.
+# How near the reported value of a mean must be to the quotient of its sums, which may have 32 bits.
 _NEAR = 1e-5
 
-# The `Accumulators` by the identity of the training calls.
+# The `Accumulators` by the identities of the training calls.
 _HELD = {}
 
-# Models whose sums were set to 0 before they had a function that trains them, and not changed since.
+# Models whose sums were set to 0 before they had a function that trains them, and were not changed since.
 _RESET = weakref.WeakSet()
 
 
@@ -36,30 +37,30 @@ class Accumulators:
 
     Args:
         function: the compute function that trains the model.
-        number: of the model.
+        number: number of the model.
 
     Attributes:
         is_open: a batch was trained since that point.
-        has_own_values: the calls of the running step report values of one batch each.
+        has_own_values: each call of the running step reports values of its batch alone.
     """
 
     def __init__(self, function, number):
         self.number = number
-        # The sums behind the last batch, of a function that has them fetched; they outlive it.
+        # The sums after the last batch, for a function that has them fetched; they outlive the function.
         self.fetched = None
         self._function = weakref.ref(function)
         self.is_open = False
         self.has_own_values = False
         self._is_aside = False
-        # Sums at the last point, by the names of metrics; those that are not in it are 0. None: nobody knows.
+        # Sums at the last point, by the names of metrics; sums that are missing are 0. None: unknown.
         self._base = None
-        # Of the closed pieces of the step.
+        # Sums of the closed pieces of the step.
         self._pieces = {}
         self._is_known = True
-        # Of each batch of the step: the sums before it, a dict or what `snapshot` of the function returned, and behind it.
+        # For each batch of the step: the sums before it, as a dict or as `snapshot` of the function returned, and after it.
         self._batches = []
         self._previous = None
-        # Of the batches of the step before these: what `_own` returned.
+        # For the batches of the step before these: what `_own` returned.
         self._known_batches = []
         before = _HELD.get(function.identity)
         if before is not None:
@@ -67,7 +68,7 @@ class Accumulators:
         _HELD[function.identity] = self
 
     def _hand_over(self, successor):
-        """The model has another function from now on: `tf.keras` makes one anew when weights of samples appear."""
+        """The model has another function from now on: `tf.keras` makes one anew when sample weights appear."""
         if self.fetched is not None:
             self._close(recorder.CALLS)
         if not self.is_open and self._base == {}:
@@ -77,11 +78,11 @@ class Accumulators:
         successor._known_batches = self._own()
 
     def is_in_use(self):
-        """Whether the model is still there."""
+        """Whether the model still exists."""
         return self._function() is not None
 
     def begin(self):
-        """The function was made: what the sums are now is where they begin."""
+        """The function was made: the current sums are the base."""
         calls = recorder.CALLS
         if not calls.replaying:
             self._base = self._sums(calls)
@@ -92,7 +93,7 @@ class Accumulators:
             self._base = {}
 
     def _sums(self, calls):
-        """The sums now, as `{name: (total, count)}`; None where nobody knows."""
+        """The current sums, as `{name: (total, count)}`; None if they are unknown."""
         if self.fetched is not None:
             return self.fetched.accumulated()
         function = self._function()
@@ -118,14 +119,14 @@ class Accumulators:
         if self._is_aside or calls.replaying:
             return
         if calls.depth or calls.arguments:
-            # Within a call on one batch, which is told of that batch alone.
+            # Within a call on one batch, which reports values of that batch alone.
             self.has_own_values = True
             return
         self._close(calls)
         self._base, self._previous = {}, None
 
     def tested(self):
-        """Something else than training has changed the sums, or is about to."""
+        """Something other than training has changed the sums, or is about to."""
         is_noted = self._base is None and not self.is_open
         if is_noted or self._is_aside or recorder.CALLS.replaying:
             return
@@ -137,7 +138,7 @@ class Accumulators:
         self._base = self._previous = None
 
     def _close(self, calls):
-        """A piece of the step is over."""
+        """A piece of the step ends."""
         if not self.is_open:
             return
         self.is_open = False
@@ -155,12 +156,12 @@ class Accumulators:
     # -- a step ----------------------------------------------------------------------------------------------------
 
     def step_ends(self, calls, identity, reported):
-        """Tells the trial what the step has.
+        """Passes the metrics of the step to the trial.
 
         Args:
             calls: the recorder.
-            identity: of the training calls.
-            reported: what the last of them has returned: `{name: value}`.
+            identity: identity of the training calls.
+            reported: the result of the last of them: `{name: value}`.
         """
         function = self._function()
         if function is None:
@@ -177,7 +178,7 @@ class Accumulators:
         self._pieces, self._is_known = {}, True
 
     def _mean(self, name, reported, now):
-        """The mean of a metric over the step; None where that cannot be told, or is no such thing."""
+        """The mean of a metric over the step; None if it is unknown, or the metric is no mean."""
         total, count = self._pieces.get(name, (0.0, 0.0))
         if not self._is_known or not count > 0 or name not in (now or ()):
             return None
@@ -190,7 +191,7 @@ class Accumulators:
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def _own(self):
-        """The own values of each batch of the step so far, as far as they are known: `{name: value}`."""
+        """The separate values of each batch of the step so far, as far as they are known: `{name: value}`."""
         held = self._function() if self.fetched is None else self.fetched
         known = list(self._known_batches)
         for before, now in self._batches if held is not None else ():
@@ -198,7 +199,7 @@ class Accumulators:
         return known
 
     def take_own(self):
-        """The same of the whole step, which has ended."""
+        """The same for the whole step, which has ended."""
         own = self._own()
         self._known_batches, self._batches = [], []
         return own
@@ -206,7 +207,7 @@ class Accumulators:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def state(self):
-        """What a checkpoint has, for JSON."""
+        """The state in a checkpoint, for JSON."""
         function = self._function()
         return {
             "base": _packed(self._base),
@@ -220,7 +221,7 @@ class Accumulators:
         }
 
     def restore(self, state):
-        """Puts the state of a checkpoint in; None for one that has none."""
+        """Restores the state of a checkpoint; None if the checkpoint has none."""
         if state is None:
             self._base, self._is_known = None, False
             return
@@ -237,7 +238,7 @@ class Accumulators:
             self.fetched.put(_unpacked(state["last"]))
 
     def aside(self, is_aside):
-        """Whether what happens to the sums is taken back afterwards."""
+        """Sets whether changes of the sums are undone afterwards."""
         self._is_aside = is_aside
 
 
@@ -251,7 +252,7 @@ def _unpacked(sums):
 
 
 def _difference(before, now):
-    """Values of one batch, by the sums before and behind it."""
+    """Values of one batch, from the sums before and after it."""
     found = {}
     for name, (total, count) in (now or {}).items():
         if before is None:
@@ -263,22 +264,22 @@ def _difference(before, now):
 
 
 class _Batches:
-    """Whether sums are kept for each batch: somebody is told the metrics of batches."""
+    """Whether sums are kept for each batch, because something reads the metrics of batches."""
 
     are_kept = False
 
     def keep(self):
-        """They are, from now on."""
+        """Keeps them from now on."""
         self.are_kept = True
 
     def own_values(self, reported):
-        """What batches of a step have, in the place of what they report.
+        """The separate values of the batches of a step, in place of what they report.
 
         Args:
             reported: `(identity, {name: value})` of each training call of the step.
 
         Returns:
-            A list of numbers in the same order, NaN for those that are as they were reported; None if all are.
+            A list of numbers in the same order, NaN for those that are as reported; None if all are.
         """
         calls_of = {}
         for identity, _ in reported:
@@ -297,7 +298,7 @@ _BATCHES = _Batches()
 
 
 def _step_ends():
-    """The last batch of a step was trained: tells what it has of the metrics of each model."""
+    """The last batch of a step was trained: passes the metrics of each model to the trial."""
     calls = recorder.CALLS
     reported = {}
     for identity, name, value in calls.trial.last_values():
@@ -308,8 +309,8 @@ def _step_ends():
 
 
 def prepare(calls):
-    """Has the sums looked at when steps end, and their state kept in checkpoints."""
-    # Keras 2 and tf.keras may both be there.
+    """Has the sums read when steps end, and their state kept in checkpoints."""
+    # Keras 2 and tf.keras may both be imported.
     if _step_ends in calls.at_step_end:
         return
     calls.at_step_end.append(_step_ends)
@@ -325,14 +326,14 @@ _TRAIN_FUNCTIONS = ("train_function", "_fit_function")
 
 
 def of(model):
-    """The accumulators of a model, of each function that trains it."""
+    """The accumulators of a model, one for each function that trains it."""
     functions = [getattr(model, name, None) for name in _TRAIN_FUNCTIONS]
     held = [getattr(function, "accumulators", None) for function in functions]
     return [one for one in held if one is not None]
 
 
 def epoch_begins(model):
-    """An epoch of training begins, and so the sums are 0; where the reset itself is not seen."""
+    """An epoch of training begins, so the sums are 0; called if the reset itself is not seen."""
     found = of(model)
     for held in found:
         held.reset()
@@ -349,7 +350,7 @@ def tested(model):
 
 @binding
 def reset_metrics(original):
-    """`Model.reset_metrics`: a piece ends. The framework's writes are not the script's: nothing in it is recorded."""
+    """`Model.reset_metrics`: a piece ends. The framework's writes are not those of the script: nothing is recorded."""
 
     def reset(model, *args, **kwargs):
         for held in of(model):
@@ -365,7 +366,7 @@ def reset_metrics(original):
 
 @contextlib.contextmanager
 def aside(model):
-    """Within it what happens to the sums of a model is taken back at the end."""
+    """Within it, changes of a model's sums are undone at the end."""
     found = of(model)
     for held in found:
         held.aside(True)
@@ -377,13 +378,13 @@ def aside(model):
 
 
 class _State:
-    """A provider of state for checkpoints: that of all accumulators, by the numbers of their models."""
+    """The state provider of all accumulators, by the numbers of their models."""
 
     def capture(self):
-        """No tensors, and what belongs to the running steps."""
+        """No tensors; and the state of the running steps."""
         return [], {str(held.number): held.state() for held in _HELD.values() if held.is_in_use()}
 
     def restore(self, _tensors, state):
-        """Puts that back."""
+        """Restores that state."""
         for held in _HELD.values():
             held.restore((state or {}).get(str(held.number)))

@@ -1,7 +1,7 @@
-"""The entry points of Keras, all generations: where a user's call begins and ends, and what it was given.
+"""The entry points of Keras, all generations: where a user's call begins and ends, and its arguments.
 
-An entry is the outermost call of the script, or one that the script's own code (a callback, a custom loop) makes
-inside another. What the framework calls on its own behalf is let through.
+An entry is the outermost call of the script, or a call that code of the script (a callback, a custom loop) makes
+inside another. Calls that the framework makes for itself are let through.
 """
 import inspect
 import os
@@ -22,7 +22,7 @@ def _make(calls, original, model, args, kwargs, arguments):
 
 
 def _call(name, make=_make):
-    """The advice of an entry that is given all of its data; `make` makes the call."""
+    """The advice of an entry that gets all of its data; `make` makes the call."""
 
     @binding
     def advice(original):
@@ -57,19 +57,19 @@ def _call(name, make=_make):
 
 
 def _batch_call(name, attribute, keeping=None):
-    """The advice of an entry that is given one batch; `attribute` is where a model keeps what it runs.
+    """The advice of an entry that gets one batch; `attribute` is where a model keeps the function that runs it.
 
-    `compile` clears that, and the next such call makes it anew, and compares the model and the script.
+    `compile` clears that attribute. The next such call sets it again, and compares the model and the script.
 
     Args:
-        name: of the entry.
-        attribute: of the model.
-        keeping: that for calls which do not reset metrics, where it is another one (tf.keras of TensorFlow 1.13).
+        name: name of the entry.
+        attribute: attribute of the model.
+        keeping: the attribute for calls that do not reset metrics, if it is another one (tf.keras of TensorFlow 1.13).
     """
 
     @binding
     def advice(original):
-        # Runs once a batch, where each call of a function would be felt: those that are short are written out.
+        # Runs once per batch, where each function call costs noticeable time: short ones are written inline.
         def entry(model, *args, **kwargs):
             calls = recorder.CALLS
             if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
@@ -87,7 +87,7 @@ def _batch_call(name, attribute, keeping=None):
             try:
                 result = original(model, *args, **kwargs)
             except Exception:
-                # Made in a replay too, where it has to raise too.
+                # It is made in a replay too, and must raise there too.
                 arguments = calls.checksum_of(args, kwargs) | recorder.TRACED
                 calls.record(function.kind, function.identity, arguments, None, site)
                 raise
@@ -104,15 +104,15 @@ def _batch_call(name, attribute, keeping=None):
 
 
 def _resets(args, kwargs):
-    """Whether a `..._on_batch` of tf.keras resets the metrics: its last argument, unless it is told not to."""
+    """Whether a `..._on_batch` of tf.keras resets the metrics: its last argument decides, and the default is True."""
     given = args[-1] if args and isinstance(args[-1], bool) else True
     return kwargs.get("reset_metrics", given)
 
 
 def _not_recorded(calls, name, attribute, original, model, args, kwargs):
-    """A call that the framework's loop makes, in a replay: with a batch that was not built there is nothing to do.
+    """A call that the framework's loop makes, in a replay: for a batch that was not built nothing is computed.
 
-    And one in a forked child, which says that it trains.
+    Or a call in a forked child, which reports that it trains.
     """
     if calls.is_child:
         if name == "train_on_batch":
@@ -124,9 +124,9 @@ def _not_recorded(calls, name, attribute, original, model, args, kwargs):
 
 
 def _first_or_replayed(calls, name, original, model, args, kwargs, function):
-    """A call for one batch that the framework's own code takes to the compute function; and any in a replay."""
+    """A call for one batch that reaches the compute function through code of the framework; and any such call in a replay."""
     if not calls.begun:
-        # A batch is arrays, whatever it was made from.
+        # A batch consists of arrays, however it was made.
         entries.announce(calls, sources.causes(model, {}))
     if function is None and not sources.below.is_intercepted():
         return original(model, *args, **kwargs)
@@ -151,7 +151,7 @@ def _named(advice, name):
 
 
 def _arguments(original, model, args, kwargs):
-    """The call's arguments by name, defaults left out. Keras 2 also takes names of Keras 1, which stay as they are."""
+    """The call's arguments by name, without defaults. Keras 2 also takes names of Keras 1, which are kept."""
     signature = inspect.signature(original)
     try:
         arguments = dict(signature.bind(model, *args, **kwargs).arguments)
@@ -163,12 +163,12 @@ def _arguments(original, model, args, kwargs):
     return arguments
 
 
-# What a fit is given for the machine it runs on: it may be another one, and what is learned is the same.
+# Arguments of a fit that depend on the machine: another machine may have other values, and learns the same.
 _OF_THE_MACHINE = ("workers", "use_multiprocessing", "max_queue_size", "max_q_size", "nb_worker", "pickle_safe")
 
 
 def _compare_call(calls, name, model, arguments):
-    """Records, or compares, what a whole fit, evaluate or predict was given."""
+    """Records, or compares, the arguments of a whole fit, evaluate or predict."""
     callbacks = arguments.pop("callbacks", None)
     compared = sorted(set(arguments).difference(_OF_THE_MACHINE))
     described = {f"argument `{key}`": fingerprint.describe(arguments[key]) for key in compared}
@@ -207,9 +207,9 @@ def get_weights(original, model, *args, **kwargs):
 
 
 def save(original, model, filepath, *args, **kwargs):
-    """`Model.save`, `save_weights`: writes files that belong to the checkpoint; muted in a replay.
+    """`Model.save`, `save_weights`: writes files that belong to the checkpoint; writes nothing in a replay.
 
-    In a replay the weights of that moment do not exist; the file comes back as the checkpoint has it.
+    In a replay the weights of that moment do not exist; the file is restored from the checkpoint.
     """
     calls = recorder.CALLS
     if calls.depth or not calls.begun or not calls.recordable():
@@ -232,7 +232,7 @@ def save(original, model, filepath, *args, **kwargs):
 
 
 def _refuse_several_files(calls, path, options):
-    """Weights in several files whose names begin with the path, which checkpoints do not hold."""
+    """Refuses weights in several files whose names begin with the path, because checkpoints do not hold them."""
     if options.get("max_shard_size") is not None:
         calls.refuse_exactness(causes.SHARDS())
     elif entries.is_path(path) and os.path.exists(os.fsdecode(path) + ".index"):
@@ -240,7 +240,7 @@ def _refuse_several_files(calls, path, options):
 
 
 def load_weights(original, model, filepath, *args, **kwargs):
-    """`Model.load_weights`: made live, but in a replay past the first training call, where the file may be newer."""
+    """`Model.load_weights`: made live, except in a replay after the first training call, when the file may be newer."""
     calls = recorder.CALLS
     if calls.depth or not calls.begun or not calls.recordable():
         return original(model, filepath, *args, **kwargs)
@@ -257,7 +257,7 @@ def load_weights(original, model, filepath, *args, **kwargs):
 
 
 class _Loaded:
-    """Stands for what `load_weights` returns for a checkpoint of TensorFlow, where it was not read: it says it was.
+    """Replaces what `load_weights` returns for a checkpoint of TensorFlow that was not read: it says that it was.
 
     Source: tensorflow 2.15.1, tensorflow/python/checkpoint/checkpoint.py, `CheckpointLoadStatus`.
     """
@@ -270,7 +270,7 @@ class _Loaded:
 
 
 def load_model(original, filepath, *args, **kwargs):
-    """`load_model`: makes a model, in a replay too; but the file may be newer there, so its values are unknown."""
+    """`load_model`: makes a model, in a replay too; but then the file may be newer, so the values are unknown."""
     calls = recorder.CALLS
     if not calls.begun or not calls.recordable():
         return original(filepath, *args, **kwargs)

@@ -1,7 +1,7 @@
 """Keras 3: the compute functions of a model, recorded and answered.
 
-`make_train_function` and its siblings set a function on the model; it is wrapped here. On JAX it takes and returns
-the state of the model (lists of arrays), on TensorFlow it works on the variables.
+`make_train_function` and its siblings set a function on the model, which is wrapped here. On JAX it takes and returns
+the state of the model (lists of arrays); on TensorFlow it works on the variables.
 
 Source: keras 3.15.1, keras/src/backend/jax/trainer.py and keras/src/backend/tensorflow/trainer.py.
 """
@@ -60,20 +60,20 @@ make_predict_function = _maker("make_predict_function", "predict_function", reco
 
 
 def is_mean(metric):
-    """Whether the value of a metric is `total / count`: a `Mean`, or one that makes its value as that does."""
+    """Whether the value of a metric is `total / count`: a `Mean`, or a metric that computes its value as `Mean` does."""
     maker = next((kind for kind in type(metric).__mro__ if "result" in vars(kind)), None)
     is_keras = maker is not None and packages.is_frameworks(maker.__module__) and maker.__name__ in ("Mean", "Reduce")
     return is_keras and hasattr(metric, "total") and hasattr(metric, "count")
 
 
 def _compiled(metrics):
-    """The metrics that a model was compiled with, by their names in logs. They are named as their values are asked for.
+    """The metrics with which a model was compiled, by their names in logs. Keras names them when their values are requested.
 
     Source: keras 3.15.1, keras/src/trainers/compile_utils.py, `CompileMetrics.result`.
     """
     held = [*metrics._flat_metrics, *metrics._flat_weighted_metrics]
     leaves = [metric for one in held if one for metric in one.metrics]
-    # Past `__setattr__`, which looks for variables in what it is given.
+    # Not by `__setattr__`, which searches its argument for variables.
     for metric in leaves:
         vars(metric)["result"] = functools.partial(_itself, metric)
     try:
@@ -88,7 +88,7 @@ def _itself(metric):
 
 
 class VariableFunction(ComputeFunction):
-    """A compute function of Keras 3, whatever the backend."""
+    """A compute function of Keras 3, on any backend."""
 
     def __init__(self, model, kind, function):
         ComputeFunction.__init__(self, model, kind, function)
@@ -122,7 +122,7 @@ class VariableFunction(ComputeFunction):
         return self._running
 
     def accumulated(self):
-        """The sums now. None under a strategy, where each replica has its own, and while they are in nobody's hands."""
+        """The current sums. None under a strategy, where each replica has separate sums, and while they cannot be read."""
         values = self._sums()
         if values is None:
             return None
@@ -130,19 +130,19 @@ class VariableFunction(ComputeFunction):
         return {name: pair for (name, _), pair in zip(self._means, zip(numbers[::2], numbers[1::2]))}
 
     def snapshot(self):
-        """The sums now, in an array of the backend; None if there are none."""
+        """The current sums, in an array of the backend; None if there are none."""
         values = self._sums()
         return self._stacked(values) if values else None
 
     def sums_of(self, snapshot):
-        """The sums that were stacked."""
+        """The sums in a stacked snapshot."""
         if snapshot is None or isinstance(snapshot, dict):
             return snapshot
         numbers = [float(number) for number in self._array(snapshot)]
         return {name: pair for (name, _), pair in zip(self._means, zip(numbers[::2], numbers[1::2]))}
 
     def _sums(self):
-        """The values of the sums, total and count in turns."""
+        """The values of the sums, alternately total and count."""
         self._find_means()
         if recorder.CALLS.agreement is not None:
             return None
@@ -151,7 +151,7 @@ class VariableFunction(ComputeFunction):
 
     @staticmethod
     def _is_spread(_value):
-        """Whether a value has a part on each of several devices."""
+        """Whether a value has parts on several devices."""
         return False
 
     def _find_means(self):
@@ -183,13 +183,13 @@ class VariableFunction(ComputeFunction):
 
     @property
     def steps_per_execution(self):
-        """How many batches a call takes, unless the data end before."""
+        """How many batches a call takes, unless the data end earlier."""
         if self._steps_per_execution is None:
             self._steps_per_execution = sources.below.steps_per_execution(self.model())
         return self._steps_per_execution
 
     def record(self, calls, traced, result, batches):
-        """Records a call of the framework's loop that was made, and took so many batches."""
+        """Records a call that the framework's loop made, and that took `batches` batches."""
         calls.record(self.kind, self.identity, calls.arguments | traced, result)
         if not self._is_known:
             self._know(calls, result)
@@ -198,10 +198,10 @@ class VariableFunction(ComputeFunction):
     def replay(self, calls, live, iterator):
         """A call of the framework's loop in a replay: made if the record says so, else its batches are skipped.
 
-        `live` makes it; it returns what the call returned, and how many batches it took.
+        `live` makes it; it returns the result of the call, and how many batches it took.
 
         Returns:
-            What the call returned, or None; the recorded result; and the number of batches.
+            The result of the call, or None; the recorded result; and the number of batches.
         """
         made = None
         if self.must_be_made(calls):
@@ -219,11 +219,11 @@ class VariableFunction(ComputeFunction):
         return made[0]
 
     def result_of(self, returned):
-        """The part of what the framework's function returns that is recorded."""
+        """The recorded part of what the framework's function returns."""
         return returned
 
     def _know(self, calls, result):
-        """After the first call: everything is built, and the names of the metrics are known."""
+        """Called after the first call: everything is built, and the names of the metrics are known."""
         self._is_known = True
         self._means = None
         model = self.model()
@@ -234,7 +234,7 @@ class VariableFunction(ComputeFunction):
             calls.trial.metric_names(self.identity, self._metric_names(model, result))
 
     def _metric_names(self, model, result):
-        """Names of metrics in the order in which calls for one batch return them; alone, a value has no name."""
+        """Names of metrics in the order in which calls for one batch return them; a single value has no name."""
         names = model._flatten_metrics_in_order({name: name for name in result})
         return names if isinstance(names, list) else [names]
 
@@ -289,7 +289,7 @@ class JaxFunction(VariableFunction):
         return [in_flight.get(id(variable)) for variable in variables]
 
     def _stacked(self, values):
-        """A copy: the next training call takes the memory of the values over."""
+        """A copy: the next training call reuses the memory of the values."""
         if self._stack is None:
             import jax
 
@@ -297,7 +297,7 @@ class JaxFunction(VariableFunction):
         return self._stack(*values)
 
     def _groups(self):
-        """The model's variables in the order of the state's lists."""
+        """The model's variables in the order of the lists in the state."""
         model = self.model()
         groups = [model.trainable_variables, model.non_trainable_variables]
         if self.kind == recorder.TRAIN:
@@ -307,7 +307,7 @@ class JaxFunction(VariableFunction):
         return groups
 
     def values_in_flight(self):
-        """`id(variable)` -> value in the state of the running epoch, while a batch's checkpoint may be taken or put in."""
+        """`id(variable)` -> value in the running epoch's state, while a batch's checkpoint may be taken or restored."""
         return {
             id(variable): value
             for variables, values in zip(self._groups(), self._state)
@@ -315,7 +315,7 @@ class JaxFunction(VariableFunction):
         }
 
     def _restored(self, state):
-        """The state with the checkpoint's values in it."""
+        """The state with the values of the checkpoint."""
         restored, VARIABLES.restored = VARIABLES.restored, {}
         return tuple(
             [restored.get(id(variable), value) for variable, value in zip(variables, values)]
@@ -347,7 +347,7 @@ class TensorFlowFunction(VariableFunction):
         return result
 
     def _run(self, calls, iterator):
-        """Runs the framework's function; takes note of what it does to TensorFlow's variables.
+        """Runs the framework's function, and notes what it does to TensorFlow's variables.
 
         Returns:
             Its result, and how many batches it took.
@@ -384,7 +384,7 @@ class TensorFlowFunction(VariableFunction):
         return tensorflow.stack([value.read_value() for value in values])
 
     def answer(self, calls, arguments):
-        """Predict calls `.numpy()` on what it gets; the others only convert to floats."""
+        """The result. For predict it is tensors, on which Keras calls `.numpy()`; others are only converted to floats."""
         tensor = None
         if self.kind == recorder.PREDICT:
             from keras.src.backend import convert_to_tensor as tensor
@@ -392,7 +392,7 @@ class TensorFlowFunction(VariableFunction):
 
 
 def _live(iterator):
-    """What the framework's function works on: the pipeline's own iterator, or real elements."""
+    """What the framework's function works on: the iterator of the pipeline, or real elements."""
     if isinstance(iterator, DatasetPass):
         return iterator.live()
     if isinstance(iterator, list):
@@ -411,7 +411,7 @@ def metrics_result(original, model, logs):
 
 @binding
 def count_trace(original):
-    """`Layer.__call__`: a layer's Python ran. Inside a compute call that means that the call traced."""
+    """`Layer.__call__`: the Python code of a layer ran. Inside a compute call that means that the call traced."""
 
     def counted(*args, **kwargs):
         recorder.CALLS.traces += 1

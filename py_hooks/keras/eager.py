@@ -1,8 +1,8 @@
 """Keras 2 on TensorFlow 2: the compute functions of a model, recorded and answered.
 
 `make_train_function` and its siblings return a traced function of an iterator, and set it on the model; it is wrapped
-here. It works on plain variables of TensorFlow, which `py_hooks/tensorflow/eager.py` keeps; which of them it changes
-is told by the graph that was traced (`py_hooks/tensorflow/functions.py`), whatever a `train_step` does.
+here. It works on plain variables of TensorFlow, which `py_hooks/tensorflow/eager.py` keeps. The traced graph shows which of
+them it changes (`py_hooks/tensorflow/functions.py`), whatever a `train_step` does.
 
 Source: keras 2.15.0, keras/src/engine/training.py.
 """
@@ -24,13 +24,13 @@ _MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
 
 
 class _Package:
-    """The package of Keras that is intercepted."""
+    """The intercepted package of Keras."""
 
     name = None
 
     @classmethod
     def module(cls, path):
-        """A module of it."""
+        """A module of the package."""
         return importlib.import_module(f"{cls.name}.{path}")
 
 
@@ -38,14 +38,14 @@ class Preparation:
     """`prepare` of a generation.
 
     Args:
-        package: where its modules are, such as "keras.src".
+        package: the package of its modules, such as "keras.src".
     """
 
     def __init__(self, package):
         self._package = package
 
     def __call__(self, calls):
-        """Has the entry points look at weights and devices, and fits validate, in the way of this generation."""
+        """Has the entry points look at weights and devices, and fits validate, as this generation requires."""
         _Package.name = self._package
         sources.below = ResourceWeights()
         plan.prepare(calls, ResourceValidation())
@@ -57,7 +57,7 @@ prepare_keras_src = Preparation("keras.src")
 
 
 def prepare_tf_keras(calls):
-    """The same for the Keras that is a part of TensorFlow, and for TensorFlow itself."""
+    """The same for the Keras within TensorFlow, and for TensorFlow itself."""
     eager.prepare(calls)
     Preparation("tensorflow.python.keras")(calls)
 
@@ -104,7 +104,7 @@ class EagerFunction(TensorFlowFunction):
         return float(value.numpy())
 
     def answer(self, calls, arguments):
-        """The loop turns tensors into numbers of Python, and numbers of numpy into nothing else."""
+        """The result as tensors: the loop converts tensors, and not numbers of numpy, to numbers of Python."""
         import tensorflow
 
         return calls.answer(self.kind, self.identity, arguments, tensorflow.constant)
@@ -147,7 +147,7 @@ class ResourceWeights:
     """Weights that are variables of TensorFlow 2."""
 
     sources = frozenset([sources.GENERATORS, sources.PIPELINES, sources.PROCESSES])
-    # Of several steps in one execution it is not told how many there were.
+    # If one execution has several steps, it does not report how many there were.
     counts_steps = False
     trains_otherwise_without_workers = False
 
@@ -156,30 +156,30 @@ class ResourceWeights:
         return RESOURCE_VARIABLES.is_stale(weight)
 
     def steps_per_execution(self, model):
-        """How many batches a call of the model's training function takes: a variable, where there is more than one."""
+        """How many batches a call of the model's training function takes: a variable, if there is more than one."""
         steps = getattr(model, "_steps_per_execution", None)
         return 1 if steps is None else int(self.values(model, [steps])[0])
 
     def is_intercepted(self):
-        """Whether there are compute functions that are seen."""
+        """Whether there are compute functions, and they are intercepted."""
         return True
 
     def values(self, model, weights):
-        """The values of weights, read past the door."""
+        """The values of weights, read without being recorded."""
         calls = recorder.CALLS
         with calls.unrecorded():
             return [weight.numpy() for weight in weights]
 
     def loaded(self, model):
-        """Notes that a model's weights now hold what only a file knows."""
+        """Notes that a model's weights now have values that only a file has."""
         optimizer = getattr(model, "optimizer", None)
         held = [getattr(optimizer, name, ()) for name in ("_variables", "_weights")]
         RESOURCE_VARIABLES.mark_stale([*sources.weights_of(model), *held[0], *held[1]])
 
     def causes(self, model):
-        """What about the devices, and the way in which the model computes, cannot be resumed exactly."""
+        """Causes in the devices, and in the way the model computes, why it cannot be resumed exactly."""
         found = []
-        # Asked late: TensorFlow may import Keras before it is whole, and intercepted, itself.
+        # Checked late: TensorFlow may import Keras before it is completely imported, and intercepted, itself.
         if RESOURCE_VARIABLES not in [provider for _, provider in recorder.CALLS.state_providers]:
             found.append(table.NO_HOOKS_VARIABLES())
         found.extend(sources.distribution_causes(model.distribute_strategy))
@@ -199,7 +199,7 @@ class ResourceValidation(EagerValidation):
     """Keras 2 on TensorFlow 2. Source: keras 2.15.0, keras/src/engine/training.py, `Model.fit`."""
 
     def _metric_variables(self, model):
-        # Of a variable of a strategy each rank has a part.
+        # Each rank has a part of a variable of a strategy.
         variables = [variable for metric in model.metrics for variable in metric.variables]
         return [part for variable in variables for part in getattr(variable, "values", (variable,))]
 
@@ -215,7 +215,7 @@ class ResourceValidation(EagerValidation):
         if not split:
             return None
         whole = (given.get("x"), given.get("y"), given.get("sample_weight"))
-        # TensorFlow 2.2 shuffles unless it is told not to, as its `fit` does.
+        # TensorFlow 2.2 shuffles unless it is asked not to, as its `fit` does.
         can_shuffle = "shuffle" in inspect.signature(adapters.train_validation_split).parameters
         options = {"shuffle": False} if can_shuffle else {}
         return adapters.train_validation_split(whole, validation_split=split, **options)[1]

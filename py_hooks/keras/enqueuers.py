@@ -1,15 +1,15 @@
-"""Keras 2: what `fit_generator` and its siblings take batches from, with a position that a replay can skip to.
+"""Keras 2: the sources of batches of `fit_generator` and its siblings, with a position that a replay can skip to.
 
-The framework's `OrderedEnqueuer` has a thread that hands items to workers, and lets the data set's `on_epoch_end` run
-when it finds its queue empty. Here the consumer drives: workers build a few items ahead of it, and an epoch ends when
-the first item of the next one is asked for, or when `join_end_of_epoch` says so. So what a data set goes through
-depends on what was consumed, not on the clock.
+The framework's `OrderedEnqueuer` has a thread that hands items to workers, and calls the data set's `on_epoch_end` when it
+finds its queue empty. Here the consumer drives: workers build a few items ahead of it, and an epoch ends when the first item
+of the next one is requested, or when `join_end_of_epoch` says so. So the changes of a data set depend on what was consumed,
+not on the clock.
 
-In a replay an item that only an answered call would look into is not built: a `SkippedBatch` of its size stands in.
+In a replay an item that only an answered call would read is not built: a `SkippedBatch` of its size replaces it.
 
-A Python generator has one thread that draws ahead, however many workers are asked for. With worker processes each has a
-copy of it, which is a cause. But tf.keras makes a generator itself, of arrays that a fit on a `Sequence` is validated on: of
-its copies whichever is quicker would give batches twice, and others never. That one is drawn from here, in order.
+A Python generator has one thread that draws ahead, however many workers are requested. With worker processes each has a copy
+of it, which is a cause. But tf.keras itself makes a generator from the arrays on which a fit on a `Sequence` is validated. Its
+copies would yield some batches twice and others never, depending on their speed. That generator is drawn from here, in order.
 
 Source: keras 2.3.1, keras/utils/data_utils.py and keras/engine/training_generator.py.
 """
@@ -21,12 +21,12 @@ from py_hooks.advice.item_epochs import ItemEpochs
 from py_hooks.keras.packages import PACKAGES
 
 _LOOPS = tuple(package + ".engine.training_generator" for package in PACKAGES)
-# Whose `__iter__` goes through the items in their order, epoch after epoch. That of image iterators, too.
+# Their `__iter__` yields the items in their order, epoch after epoch. The one of image iterators does so, too.
 _SEQUENCES = tuple(package + ".utils.data_utils" for package in PACKAGES) + ("keras_preprocessing.image.iterator",)
 
 
 class SkippedBatch:
-    """Stands in for the arrays of a batch that nobody looks into: it has a size, and nothing else."""
+    """Replaces the arrays of a batch that nothing reads: it has a size, and nothing else."""
 
     def __init__(self, size):
         self.shape = (size,)
@@ -39,11 +39,11 @@ class _EmptyItems:
     """Items that were None, which enqueuers leave out. Part of a checkpoint: a replay does not build what it skips."""
 
     def __init__(self):
-        # Its keys, in the order in which they were found; it is asked for every item.
+        # Used as an ordered set, because it is searched for every item.
         self._found = {}
 
     def note(self, *place):
-        """An item was None: stream, epoch, and how many were taken before it in its epoch."""
+        """An item was None: its stream and epoch, and how many were taken before it in its epoch."""
         self._found[place] = None
 
     def has(self, *place):
@@ -54,7 +54,7 @@ class _EmptyItems:
         """The trial has begun.
 
         Args:
-            found: what `capture` returned for the checkpoint that is resumed; empty where there is none.
+            found: what `capture` returned for the checkpoint that is resumed; empty if there is none.
         """
         self._found.update((tuple(place), None) for place in found)
 
@@ -63,7 +63,7 @@ class _EmptyItems:
         return [], list(self._found)
 
     def restore(self, tensors, state):
-        """The replay is over; the places were needed in it."""
+        """Does nothing: the replay is over, and only it needs the places."""
 
 
 EMPTY_ITEMS = _EmptyItems()
@@ -90,10 +90,10 @@ class ItemStream(ItemEpochs):
 
 
 class GeneratorStream:
-    """What a Python generator yields, as an enqueuer yields it: without what is None.
+    """The values of a Python generator, as an enqueuer yields them: without those that are None.
 
     Args:
-        generator: has `__next__`.
+        generator: an object with `__next__`.
         ahead: how many batches may be drawn before they are asked for.
     """
 
@@ -114,12 +114,12 @@ class GeneratorStream:
         return batch
 
     def close(self):
-        """Nobody takes from it any more."""
+        """No more batches are taken from it."""
         self.closed = True
 
 
 def start_ordered(original, enqueuer, workers=1, max_queue_size=10):
-    """`OrderedEnqueuer.start`: the items of a stream of ours, but for worker processes that are not forked."""
+    """`OrderedEnqueuer.start`: the items of one of our streams, except for worker processes that are not forked."""
     in_processes, dataset = enqueuer.use_multiprocessing, enqueuer.sequence
     if in_processes and not worker_processes.are_forked():
         original(enqueuer, workers=workers, max_queue_size=max_queue_size)
@@ -128,8 +128,8 @@ def start_ordered(original, enqueuer, workers=1, max_queue_size=10):
 
 
 def start_generator(original, enqueuer, workers=1, max_queue_size=10):
-    """`GeneratorEnqueuer.start`: the batches of a stream of ours, but for worker processes with copies of the script's."""
-    # Keras before 2.2.3 has them under these names, which begin with an underscore.
+    """`GeneratorEnqueuer.start`: batches of one of our streams, except for worker processes with copies of the script's."""
+    # Keras before 2.2.3 has these names with an underscore.
     generator = getattr(enqueuer, "_generator", None) or enqueuer.sequence
     in_processes = getattr(enqueuer, "use_multiprocessing", getattr(enqueuer, "_use_multiprocessing", False))
     if in_processes and not _is_of_loop(generator):
@@ -139,7 +139,7 @@ def start_generator(original, enqueuer, workers=1, max_queue_size=10):
 
 
 def _is_of_loop(generator):
-    """Whether a generator is one that Keras's loop has made of arrays (`convert_to_generator_like`)."""
+    """Whether Keras's loop has made a generator from arrays (`convert_to_generator_like`)."""
     frame = getattr(generator, "gi_frame", None)
     return frame is not None and frame.f_globals.get("__name__") in _LOOPS
 
@@ -153,21 +153,21 @@ def _serve(enqueuer, stream, workers):
 
 
 def iter_sequence_infinite(original, seq):
-    """`iter_sequence_infinite`: items built by the consumer. A data set with an order of its own keeps it."""
+    """`iter_sequence_infinite`: items built by the consumer. A data set that defines its order keeps it."""
     if type(seq).__iter__.__module__ not in _SEQUENCES:
         return original(seq)
     return _consumed(seq)
 
 
 def iterate_sequence(original, seq):
-    """`Sequence.__iter__` of Keras before 2.2.3, where Keras's loop asks for it: items built by the consumer."""
+    """`Sequence.__iter__` of Keras before 2.2.3, if Keras's loop calls it: items built by the consumer."""
     if sys._getframe(2).f_globals.get("__name__") not in _LOOPS:
         return original(seq)
     return _consumed(seq)
 
 
 def _consumed(dataset):
-    """The items of a data set that the consumer builds. Keras's loop itself tells it of the end of an epoch."""
+    """The items of a data set that the consumer builds. Keras's loop itself signals the end of an epoch to the data set."""
     stream = ItemStream(dataset, workers=0, ahead=1, shuffle=False, notifies=False)
     stream.stand_in(_LOOPS)
     return stream

@@ -1,13 +1,13 @@
-"""A model's compute function, all generations of Keras: made, or answered from the log.
+"""A model's compute function, in all generations of Keras: called, or answered from the log.
 
-A compute function (`train_function` and its siblings) runs one batch. There are two ways to it:
+A compute function (`train_function` and its siblings) runs one batch. There are two ways to record it:
 
     the framework's loop calls it       the function itself is recorded and answered: the loop runs in a replay too
-    the script calls `train_on_batch`   the whole call is, with what the script gets from it: in a replay nothing of the
-                                        framework runs
+    the script calls `train_on_batch`   the whole call is recorded and answered, with its result for the script: in a replay
+                                        nothing of the framework runs
 
-The second way needs a function that was called before, so that everything is built, and a call in which none of the
-script's own code runs. Other such calls go the first way.
+The second way needs a function that was called before, so that everything is built, and a call that runs none of the
+script's code. Other such calls are recorded the first way.
 """
 import weakref
 
@@ -20,7 +20,7 @@ from py_hooks.keras.accumulators import Accumulators
 
 _NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
 
-# What a call for one batch does besides computing, and a model's class may do in its own way.
+# Parts of a call for one batch besides computing, which the class of a model may override.
 _OVERRIDABLE = (
     "reset_metrics", "_flatten_metrics_in_order", "_standardize_user_data",
     "make_train_function", "make_test_function", "make_predict_function",
@@ -29,11 +29,11 @@ _OVERRIDABLE = (
 
 
 class _Models:
-    """Models by number, in the order of their first compute call; never by address, which is used again.
+    """Models by number, in the order of their first compute call; never by address, because addresses are reused.
 
     Attributes:
-        describe: what checkpoints know of a model is told by this; None where there are no checkpoints of models.
-        descriptions: what it told, by model.
+        describe: returns what checkpoints contain of a model; None if there are no checkpoints of models.
+        descriptions: what `describe` returned, by model.
     """
 
     def __init__(self):
@@ -49,11 +49,11 @@ class _Models:
         return self._numbers[model]
 
     def in_use(self):
-        """`(number, model)` of those that computed and are still there, by number."""
+        """`(number, model)` of those that computed and still exist, by number."""
         return sorted(((number, model) for model, number in self._numbers.items()), key=lambda item: item[0])
 
     def computes(self, model):
-        """A compute function of the model was made: it is built, and is described the first time. Its number."""
+        """A compute function of the model was made, so the model is built. Describes it the first time; returns its number."""
         if self.describe is not None and model not in self.descriptions:
             self.descriptions[model] = self.describe(model)
         return self.number(model)
@@ -66,16 +66,16 @@ class ComputeFunction:
     """A compute function of one model.
 
     Args:
-        model: the model; held weakly, since it holds this object.
+        model: the model; held weakly, because it holds this object.
         kind: TRAIN, TEST or PREDICT.
-        function: what the framework made.
+        function: the function of the framework.
 
     Attributes:
         identity: its id in records.
         answers_batches: whether a call of the script for one batch can be answered whole, from now on.
         cleaned: the recorder's `cleaned` when the changes were noted last; None before the first call.
-        kept: how often it was entered, and what came of it last (`engine/guard.py`).
-        accumulators: the sums of the model's metrics (`accumulators.py`), of a function that trains.
+        kept: how often it was entered, and its last result (`engine/guard.py`).
+        accumulators: the sums of the model's metrics (`accumulators.py`); only of a function that trains.
     """
 
     accumulators = None
@@ -100,23 +100,23 @@ class ComputeFunction:
     # -- what the generations know ---------------------------------------------------------------------------------
 
     def changed(self, calls):
-        """Notes which variables a call changes: the first time, and when Python has written one since."""
+        """Notes which variables a call changes: the first time, and if Python has written one since."""
         raise NotImplementedError
 
     def running_names(self):
-        """Names of metrics that are accumulated: what a batch reports of them is of all since they were reset."""
+        """Names of accumulated metrics: what a batch reports of them covers all batches since they were reset."""
         return ()
 
     def accumulated(self):
-        """The sums of those that are means, now: `{name: (total, count)}`; None if they are not to be had."""
+        """The current sums of the metrics that are means: `{name: (total, count)}`; None if they cannot be read."""
         return {}
 
     def snapshot(self):
-        """The same, as it can be had without waiting for a device: for `sums_of`."""
+        """The same, in a form that needs no waiting for a device: for `sums_of`."""
         return self.accumulated()
 
     def sums_of(self, snapshot):
-        """What `accumulated` would have returned when the snapshot was made. It may be a dict of these, or None."""
+        """What `accumulated` would have returned when the snapshot was made. The snapshot may be a dict of these, or None."""
         return snapshot
 
     def answer(self, calls, arguments):
@@ -126,7 +126,7 @@ class ComputeFunction:
     # -- recording and answering -----------------------------------------------------------------------------------
 
     def pass_by(self, calls):
-        """A call that is not recorded: a part of another one, or made in a thread of the script's own."""
+        """A call that is not recorded: a part of another one, or made in a thread of the script."""
         if self.kind == recorder.TRAIN and calls.is_child:
             forks.trains(calls.trial)
         if self.kind != recorder.TRAIN or calls.is_child or calls.on_main_thread():
@@ -136,7 +136,7 @@ class ComputeFunction:
         calls.refuse_exactness(causes.THREAD_TRAINS_MODEL())
 
     def make(self, calls, live):
-        """Makes a call. Returns `TRACED` if it built something, else 0; and what the call returned."""
+        """Makes a call. Returns `TRACED` if it built something, else 0; and the result of the call."""
         traces, kept = calls.traces, self.kept
         kept[0] += 1
         kept[1] = guard.UNFINISHED
@@ -153,7 +153,7 @@ class ComputeFunction:
         return (recorder.TRACED if calls.traces > traces else 0), result
 
     def _failed(self, calls):
-        """A call on a batch of the script's own raised. It is made in a replay too, and has to raise there too."""
+        """A call on a batch that the script passed raised. A replay makes it too, and it must raise there too."""
         call = self.kind, self.identity, calls.arguments | recorder.TRACED, None
         if not calls.replaying:
             calls.record(*call)
@@ -162,11 +162,11 @@ class ComputeFunction:
         calls.answered()
 
     def result_of_made(self, made):
-        """What a call returns, of what `live` of `make` returned."""
+        """The result of a call, from what `live` of `make` returned."""
         return made
 
     def note_changes(self, calls):
-        """A call was made or answered: notes what it changed, where that is not noted."""
+        """A call was made or answered: notes what it changed, if that is not noted yet."""
         if self.cleaned != calls.cleaned:
             self.changed(calls)
             self.cleaned = calls.cleaned
@@ -183,14 +183,14 @@ class ComputeFunction:
             calls.called()
 
     def note_sums(self):
-        """A call was made: notes that the sums of metrics are others."""
+        """A call was made: notes that the sums of metrics have changed."""
         if self.accumulators is not None:
             self.accumulators.trained()
         elif self.kind == recorder.TEST:
             accumulators.tested(self.model())
 
     def count_answered(self, calls, batches=1):
-        """A call was answered: the same. Ends the replay if it was the last one, and returns whether it was."""
+        """The same for an answered call. Ends the replay if it was the last one, and returns whether it was."""
         self.note_changes(calls)
         if self.kind == recorder.TRAIN:
             calls.trained_before(batches)
@@ -201,7 +201,7 @@ class ComputeFunction:
         return calls.next_arguments() & recorder.TRACED
 
     def recorded(self, calls, arguments, result):
-        """The recorded result of a call that was made again. Its own is equal if nothing was skipped before it."""
+        """The recorded result of a call that was made again. The new result is equal if nothing was skipped before it."""
         if calls.skipped:
             recorded = self.answer(calls, arguments)
             if recorded is None:
@@ -210,7 +210,7 @@ class ComputeFunction:
         calls.check(self.kind, self.identity, arguments, result)
         return result
 
-    # -- one batch of the script's own -----------------------------------------------------------------------------
+    # -- one batch that the script passes --------------------------------------------------------------------------
 
     def answer_batch(self, calls, live):
         """A call of the script for one batch, in a replay: answered, or made by `live` if its record says so."""
@@ -240,13 +240,13 @@ class ComputeFunction:
 
 
 def runs_user_code(model):
-    """Whether a call for one batch runs code of the script besides what it computes: an own metric's, or an override."""
+    """Whether a call for one batch runs code of the script besides the computation: in a metric, or in an override."""
     own = [kind for kind in type(model).__mro__ if not packages.is_frameworks(kind.__module__)]
     return has_own_metrics(model) or any(name in vars(kind) for kind in own for name in _OVERRIDABLE)
 
 
 def has_own_metrics(holder):
-    """Whether any metric of a model, or within a metric, is not Keras's."""
+    """Whether any metric of a model, or within a metric, is not one of Keras."""
     return any(
         not packages.is_frameworks(type(metric).__module__) or has_own_metrics(metric)
         for metric in getattr(holder, "metrics", ())

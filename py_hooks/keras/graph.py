@@ -1,11 +1,11 @@
-"""Keras 2 on TensorFlow 1, and the one within TensorFlow 1: the compute functions of a model, recorded and answered.
+"""Keras 2 on TensorFlow 1, and the Keras within TensorFlow 1: a model's compute functions, recorded and answered.
 
 A model's `train_function` and its siblings are objects of `K.function`: a list of arrays goes in, a list of numbers
-comes out, and the variables of the session change. The object that `_make_train_function` sets on the model is
-wrapped here. Making it creates slots and ops in the graph, so it is made in a replay too. Where the framework's loop
-makes it with the first batch, or anew with a later one (`tf.keras` does, when weights of samples appear), the record of
-that batch says so, and it is really built in a replay. The first call gives the new variables their values, which is
-done in a replay too; so an answered call leaves nothing out but the numbers.
+comes out, and the variables of the session change. The object that `_make_train_function` sets on the model is wrapped
+here. Making it creates slots and ops in the graph, so it is made in a replay too. If the framework's loop makes it with the
+first batch, or makes it anew with a later one (`tf.keras` does, when sample weights appear), the record of that batch says
+so, and that batch is really built in a replay. The first call initializes the new variables, which is done in a replay too;
+so an answered call leaves out nothing but the numbers.
 
 Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/python/keras/backend.py and
 engine/training.py.
@@ -26,10 +26,10 @@ from py_hooks.tensorflow.eager import RESOURCE_VARIABLES
 
 _KINDS = (recorder.TRAIN, recorder.TEST, recorder.PREDICT)
 
-# Types of what a function is mostly given, with numpy's: none of them stands for a value that is still to be computed.
+# The usual types of inputs, with those of numpy below: none of them represents a value that is still to be computed.
 _VALUES = {int, float, bool}
 
-# Marks `arguments` as the size of a batch that the framework fed; a checksum of the script's own batch has 32 bits.
+# Marks `arguments` as the size of a batch that the framework fed; a checksum of a batch that the script passed has 32 bits.
 _SIZE = 1 << 40
 
 
@@ -38,7 +38,7 @@ def _maker(name, attribute, kind):
     def advice(original):
         def make(model):
             if kind != recorder.TRAIN or isinstance(getattr(model, attribute, None), GraphFunction):
-                # One that tf.keras makes anew needs no order: its optimizers count batches after their other updates.
+                # A function that tf.keras makes anew needs no order: its optimizers count batches after their other updates.
                 _make(original, model, attribute, kind)
             else:
                 with _ordered_updates(model):
@@ -59,7 +59,7 @@ def _make(original, model, attribute, kind):
         with calls.unrecorded():
             original(model)
     function = getattr(model, attribute)
-    # In eager mode it is another thing, or not made.
+    # In eager mode it is another object, or is not made.
     if not isinstance(function, GraphFunction) and hasattr(function, "updates_op"):
         setattr(model, attribute, GraphFunction(model, kind, function))
 
@@ -72,7 +72,7 @@ make_eval_function = _maker("make_eval_function", "_eval_function", recorder.TES
 
 
 class GraphFunction(ComputeFunction):
-    """A compute function of one model: called live, or answered from the log. Else it is what Keras made."""
+    """A compute function of one model: called live, or answered from the log. Otherwise it behaves as Keras's function."""
 
     def __init__(self, model, kind, function):
         ComputeFunction.__init__(self, model, kind, function)
@@ -97,7 +97,7 @@ class GraphFunction(ComputeFunction):
         return getattr(self.function, name)
 
     def __call__(self, inputs):
-        """Runs the function for one batch, or gives its recorded result."""
+        """Runs the function for one batch, or returns its recorded result."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
@@ -121,7 +121,7 @@ class GraphFunction(ComputeFunction):
         self._is_new = False
         calls.record(self.kind, self.identity, arguments, result)
         if self._gives_arrays or calls.arguments:
-            # They are the script's to change.
+            # The script may change them.
             calls.append_pending()
         self.count_made(calls)
         return result
@@ -129,7 +129,7 @@ class GraphFunction(ComputeFunction):
     # -- sums of metrics -------------------------------------------------------------------------------------------
 
     def _find_sums(self, names):
-        """Has the sums behind the results fetched, too. Nothing is added to the graph."""
+        """Has the sums behind the results fetched, too. Adds nothing to the graph."""
         function = self.function
         running = {name: output for name, output in zip(names, function.outputs) if _is_of_variables_alone(output)}
         self._running = frozenset(running)
@@ -140,30 +140,30 @@ class GraphFunction(ComputeFunction):
         self._fetched.attach(function, found, self._graph)
 
     def running_names(self):
-        """Names of metrics that are made of variables alone."""
+        """Names of metrics that are computed from variables alone."""
         return self._running
 
     def accumulated(self):
-        """The sums behind the last batch; None before one."""
+        """The sums after the last batch; None before the first."""
         return self._fetched.accumulated()
 
     def snapshot(self):
-        """The sums behind the last batch."""
+        """The sums after the last batch."""
         return list(self._fetched.values)
 
     def sums_of(self, snapshot):
-        """The sums as they were then."""
+        """The sums at the time of the snapshot."""
         return self._fetched.sums_of(snapshot)
 
     def _initialize(self, calls):
-        """Gives the variables that came with the function their values, as its first call does."""
+        """Gives the variables that were created with the function their values, as its first call does."""
         if self._is_new:
             self._is_new = False
             with calls.unrecorded():
                 sys.modules[type(self.function).__module__].get_session()
 
     def _check_sources(self, calls, tensors):
-        """Says what a replay could not pull again: only iterators give the same again."""
+        """Reports what a replay could not pull again: only iterators yield the same again."""
         effects = self._graph.effects(tensors, [])
         for kind in effects.takes_data + effects.hidden_streams:
             if not graphs.is_iterator(kind):
@@ -174,14 +174,14 @@ class GraphFunction(ComputeFunction):
     def _pull(self, calls, tensors):
         """Takes the next elements of the iterators behind tensors, as the call would.
 
-        At an iterator's end it raises what the call would raise, which no record is of.
+        At an iterator's end it raises what the call would raise, for which there is no record.
         """
         if tensors:
             with calls.unrecorded():
                 sys.modules[type(self.function).__module__].get_session().run([tensor.op for tensor in tensors])
 
     def answer_skipped(self, batch):
-        """What the `..._on_batch` that the framework's loop calls returns for a batch that was not built."""
+        """What a `..._on_batch` that the framework's loop calls returns for a batch that was not built."""
         outputs = self([batch])
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -204,7 +204,7 @@ class GraphFunction(ComputeFunction):
 
 
 def _batch_size(inputs):
-    """The size of a batch as it stands in records: how many rows its first array has; 0 for a pipeline's."""
+    """The size of a batch in records: how many rows its first array has; 0 for that of a pipeline."""
     if not inputs or (type(inputs[0]) not in _VALUES and fingerprint.is_symbolic(inputs[0])):
         return 0
     shape = getattr(inputs[0], "shape", ())
@@ -212,7 +212,7 @@ def _batch_size(inputs):
 
 
 def recorded_batch_size(calls):
-    """How many rows the batch of the next answered call has; 0 where the next record is no such call, or a first one."""
+    """How many rows the batch of the next answered call has; 0 if the next record is no such call, or a first one."""
     record = calls.guarded(calls.trial.peek) if calls.replaying else None
     if record is None or record[0] not in _KINDS or not record[2] & _SIZE or record[2] & recorder.TRACED:
         return 0
@@ -227,15 +227,15 @@ _PASSING = ("Identity", "Cast", "Squeeze")
 
 
 class Fetched:
-    """The sums of a model's metrics behind its last batch.
+    """The sums of a model's metrics after its last batch.
 
-    They are fetched with each batch, since they are computed for it anyway, and its results come to the host as well.
+    They are fetched with each batch, because they are computed for it anyway, and its results come to the host as well.
 
     Args:
-        names: of the metrics.
+        names: names of the metrics.
 
     Attributes:
-        values: total and count in turns; None before the first batch.
+        values: alternately total and count; None before the first batch.
     """
 
     def __init__(self, names):
@@ -245,8 +245,8 @@ class Fetched:
     def attach(self, function, sums, graph):
         """Has a function of the backend fetch them: a pair of tensors for each name.
 
-        The session's door keeps them (`sessions.make_callable_from_options`): the function's own way, a callback for each
-        tensor, takes longer.
+        The interception of the session keeps them (`sessions.make_callable_from_options`): the way of the function, a
+        callback for each tensor, takes longer.
         """
         fetched = [tensor for name in self._names for tensor in sums[name]]
         if fetched:
@@ -267,12 +267,12 @@ class Fetched:
         return dict(zip(self._names, zip(numbers[::2], numbers[1::2])))
 
     def put(self, sums):
-        """Takes the sums of a checkpoint for those of the last batch."""
+        """Sets the sums of a checkpoint as those of the last batch."""
         self.values = [number for name in self._names for number in sums[name]]
 
 
 def _is_of_variables_alone(tensor):
-    """Whether a tensor is computed from variables, and nothing that a batch is fed: a running value."""
+    """Whether a tensor is computed from variables, and from nothing that is fed with a batch: a running value."""
     seen, waiting = set(), [tensor.op]
     while waiting:
         op = waiting.pop()
@@ -288,7 +288,7 @@ def _is_of_variables_alone(tensor):
 
 
 def _quotient(tensor):
-    """The two sums whose quotient a tensor is, as they were read for it; None if it is something else."""
+    """The two sums whose quotient a tensor is, as they were read for it; None if it is anything else."""
     op = _behind_passing(tensor).op
     if op.type not in _QUOTIENTS:
         return None
@@ -308,14 +308,14 @@ def _behind_passing(tensor):
 
 @contextlib.contextmanager
 def _ordered_updates(model):
-    """While a train function is made: what reads a variable that the optimizer changes does so before it is changed.
+    """While a train function is made: what reads a variable that the optimizer changes does so before the change.
 
     Keras 2 leaves the order open, so that runs of one script differ, even on one machine. Every optimizer creates
     `update_add(iterations, 1)` and then reads `iterations` (keras 2.3.1, keras/optimizers.py, `Adam.get_updates`). And
     up to 2.2.5 variables are references, which are changed in place while gradients may still be read from them.
 
     Plain Python read the old count with Adam, Adamax and RMSprop in every run made, the new one with Nadam, and either
-    with SGD (2.3.1, two cores). The old one is what the optimizers' formulas mean, so it is taken for all of them.
+    with SGD (2.3.1, two cores). The optimizers' formulas mean the old one, so it is used for all of them.
     """
     optimizer = getattr(model, "optimizer", None)
     if not hasattr(optimizer, "get_updates"):
@@ -328,7 +328,7 @@ def _ordered_updates(model):
         _read_before_written([update.op for update in updates if hasattr(update, "op")], model.total_loss.op)
         return updates
 
-    # Past `__setattr__`, with which the optimizers of tf.keras make hyperparameters of what they are given.
+    # Not by `__setattr__`, with which the optimizers of tf.keras turn values into hyperparameters.
     vars(optimizer)["get_updates"] = get_ordered_updates
     try:
         yield
@@ -337,7 +337,7 @@ def _ordered_updates(model):
 
 
 def _read_before_written(writers, loss):
-    """Has the operations that read what `writers` change run before them, as far as they run for the loss at all."""
+    """Makes operations that read what `writers` change run before them, if they run for the loss at all."""
     running = _reached(writers + [loss], _inputs_of)
     for writer in writers:
         if not writer.inputs or not graphs.is_variable(writer.inputs[0]):
@@ -348,7 +348,7 @@ def _read_before_written(writers, loss):
 
 
 def _readers(held):
-    """The ops that look at a variable's value; of a reference, those that use what was read, which is no copy."""
+    """The ops that read a variable's value; for a reference, the ops that use the read value, which is no copy."""
     found = []
     for op in held.consumers():
         if op.type == "ReadVariableOp":
@@ -367,7 +367,7 @@ def _users_of(op):
 
 
 def _reached(operations, neighbours_of):
-    """Names of the operations themselves and of all that a walk along their neighbours comes to."""
+    """Names of the operations and of all operations that are reached along their neighbours."""
     seen, waiting = set(), list(operations)
     while waiting:
         op = waiting.pop()
@@ -398,12 +398,12 @@ class GraphWeights:
         return weight.op.name in graphs.of(weight.graph).stale
 
     def values(self, model, weights):
-        """The values of weights of a model, read past the door."""
+        """The values of weights of a model, read without being recorded."""
         with recorder.CALLS.unrecorded():
             return packages.module(model, "backend").batch_get_value(weights)
 
     def loaded(self, model):
-        """Notes that a model's weights now hold what only a file knows."""
+        """Notes that a model's weights now have values that only a file has."""
         if not self.is_intercepted():
             return
         optimizer = getattr(model, "optimizer", None)
@@ -411,13 +411,13 @@ class GraphWeights:
             graphs.of(weight.graph).changed([weight.op.name])
 
     def is_intercepted(self):
-        """Whether there are compute functions that are seen; in eager mode there are not."""
+        """Whether there are compute functions, and they are intercepted; in eager mode there are none."""
         from tensorflow.python.eager import context
 
         return not context.executing_eagerly()
 
     def causes(self, model):
-        """What about the session cannot be resumed exactly."""
+        """Causes in the session why it cannot be resumed exactly."""
         if not self.is_intercepted():
             return [_eager_cause(recorder.CALLS)]
         session = sessions.SESSIONS.of_default_graph(packages.module(model, "backend"))
@@ -431,7 +431,7 @@ WEIGHTS = GraphWeights()
 
 
 def _eager_cause(calls):
-    """The cause for training in eager mode. Ends the process where a number of steps is given, which has no effect."""
+    """The cause for training in eager mode. Ends the process if a number of steps is given, which would have no effect."""
     if calls.trial.has_plan:
         recorder.stop(
             calls,
@@ -445,7 +445,7 @@ def _eager_cause(calls):
 
 
 def prepare(calls):
-    """Has the entry points look at weights and devices, and fits validate, in the way of TensorFlow 1."""
+    """Has the entry points look at weights and devices, and fits validate, as TensorFlow 1 requires."""
     if RESOURCE_VARIABLES in [provider for _, provider in calls.state_providers]:
         recorder.stop(
             calls,

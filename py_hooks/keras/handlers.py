@@ -1,11 +1,11 @@
 """Keras 2 on TensorFlow 2: passes over the data of a fit that can be skipped in a replay.
 
-A `DataHandler` has an adapter for its kind of data make a `tf.data` pipeline, and hands the pipeline's iterator to the
-compute function, which takes the batch. The iterator is replaced by a `DatasetPass` (`passes.py`): in a replay nothing
-is pulled, and where a batch is needed again the pipeline is moved on to it.
+A `DataHandler` has an adapter for its kind of data make a `tf.data` pipeline, and passes the pipeline's iterator to the
+compute function, which takes the batch. The iterator is replaced by a `DatasetPass` (`passes.py`). In a replay it pulls
+nothing; if a batch is needed again, the pipeline is advanced to it.
 
-Over arrays there is one pass for all epochs, whose orders a shuffle in the pipeline draws; moving it on pulls the
-batches before. Over a `Sequence` there is a pass for each epoch, whose items are built under streams of their own.
+Over arrays there is one pass for all epochs, whose orders a shuffle in the pipeline draws; advancing it pulls the batches
+before. Over a `Sequence` there is a pass for each epoch, whose items are built with separate streams.
 
 Source: keras 2.15.0, keras/src/engine/data_adapter.py.
 """
@@ -16,7 +16,7 @@ from py_hooks.engine.patch import binding
 from py_hooks.keras.passes import AHEAD, PEEK, Passes
 from py_hooks.tensorflow import pipelines
 
-# Adapters whose pipelines are a function of the position in them.
+# Adapters whose pipelines depend only on the position in them.
 _OF_ARRAYS = (
     "TensorLikeDataAdapter", "GenericArrayLikeDataAdapter", "CompositeTensorDataAdapter", "ListsOfScalarsDataAdapter",
 )
@@ -46,9 +46,9 @@ def _with_passes(original, handler):
 
 
 def local_dataset(original, handler, strategy, x, steps_per_epoch, class_weight, distribute):
-    """`DataHandler._configure_dataset_and_inferred_steps`: of several ranks each was given its share of the data already.
+    """`DataHandler._configure_dataset_and_inferred_steps`: each of several ranks already has its share of the data.
 
-    So the strategy does not share it out once more; the iterator is one of TensorFlow's own, as with one process.
+    So the strategy does not share it out again; the iterator is an ordinary one of TensorFlow, as with one process.
     """
     is_shared = getattr(recorder.CALLS.agreement, "strategy", None) is strategy
     return original(handler, strategy, x, steps_per_epoch, class_weight, distribute and not is_shared)
@@ -61,7 +61,7 @@ _BEING_MADE = []
 
 
 def sequence_adapter(original, adapter, x, *args, **kwargs):
-    """`KerasSequenceAdapter.__init__`: our passes take the place of its enqueuer, but for processes that are not forked."""
+    """`KerasSequenceAdapter.__init__`: our passes replace its enqueuer, except for processes that are not forked."""
     items, workers = None, kwargs.get("workers", 1)
     in_processes = kwargs.get("use_multiprocessing", False) and workers > 0
     if not in_processes or worker_processes.are_forked():
@@ -74,12 +74,12 @@ def sequence_adapter(original, adapter, x, *args, **kwargs):
     finally:
         _BEING_MADE.pop()
     if items is not None and items.must_be_built:
-        # What is built early changes the data set early, nobody knows how early.
+        # An item that is built early changes the data set early, and it is not known how early.
         adapter._dataset = pipelines.without_prefetching(adapter._dataset)
 
 
 def peek(original, x):
-    """`KerasSequenceAdapter._peek_and_restore`: builds the first item to learn its types, under a stream of its own."""
+    """`KerasSequenceAdapter._peek_and_restore`: builds the first item to learn its types, with a separate stream."""
     items = _BEING_MADE[-1] if _BEING_MADE else None
     if items is None:
         return original(x)
@@ -102,7 +102,7 @@ def sequence_items(original, adapter, x, workers, use_multiprocessing, max_queue
 
 
 def sequence_epoch_end(original, adapter):
-    """`KerasSequenceAdapter.on_epoch_end`: the data set's own hook, under a stream of its own."""
+    """`KerasSequenceAdapter.on_epoch_end`: calls the hook of the data set with a separate stream."""
     items = adapter.__dict__.get("_pedl_items")
     if items is None:
         return original(adapter)
@@ -120,9 +120,9 @@ def sequence_epoch_end(original, adapter):
 
 
 def generator_adapter(original, adapter, x, *args, **kwargs):
-    """`GeneratorDataAdapter.__init__`: batches are drawn under the generator's own stream, ahead by a thread of ours.
+    """`GeneratorDataAdapter.__init__`: batches are drawn with the generator's stream, ahead by one of our threads.
 
-    How much more than is consumed TensorFlow would draw nobody knows, and a second fit goes on behind that.
+    How many batches TensorFlow would draw beyond those consumed is unknown, and a second fit continues after them.
     """
     workers = kwargs.get("workers", 1)
     if not hasattr(x, "__next__") or hasattr(x, "__getitem__") or (kwargs.get("use_multiprocessing") and workers > 0):

@@ -9,20 +9,20 @@ from py_hooks.advice.random_streams import PrivateStream
 
 
 def made(original, iterator, *args, **kwargs):
-    """`Iterator.__init__`: gives it a stream for its first order; one with a seed shares it with those of that seed."""
+    """`Iterator.__init__`: gives it a stream for its first order; iterators with the same seed share this stream."""
     original(iterator, *args, **kwargs)
     roots, number = recorder.CALLS.streams.new_key()
-    # Only numpy draws an order. Plain numbers, since they are an attribute of the data set, which may be sent.
+    # Only numpy draws an order. The key has plain numbers, because it is an attribute of the data set, which may be sent.
     iterator._pedl_key = (roots.numpy, number) if iterator.seed is None else (iterator.seed,)
-    # The order is made when it is first used, from a stream of its own (`item`): no item depends on another by it.
+    # The order is made when it is first used, from a separate stream (`item`): no item depends on another through it.
     iterator._pedl_keyed = ("index_array",)
 
 
 def item(original, iterator, index):
-    """`Iterator.__getitem__`: seeds by the number of the item, where Keras counts the items that were built so far.
+    """`Iterator.__getitem__`: seeds by the number of the item; Keras seeds by the number of items built so far.
 
-    What it draws when it is first used, the order of its images, comes from a stream of its own, so that it does not
-    depend on which item was built first.
+    The order of its images, which is drawn when it is first used, comes from a separate stream. So it does not depend on
+    which item was built first.
     """
     import numpy
 
@@ -31,7 +31,7 @@ def item(original, iterator, index):
         return original(iterator, index)
     _, position = building
     if iterator.seed is not None:
-        # Of earlier epochs (`Items.end_epoch`).
+        # `total_batches_seen` counts the items of earlier epochs (`Items.end_epoch`).
         numpy.random.seed(iterator.seed + iterator.total_batches_seen + position)
     with iterator.lock:
         if iterator.index_array is None:

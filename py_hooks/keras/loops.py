@@ -1,10 +1,10 @@
-"""Keras 3, and TensorFlow 2: loops of the script's own, with `GradientTape` or `stateless_apply`.
+"""Keras 3, and TensorFlow 2: training loops of the script, with `GradientTape` or `stateless_apply`.
 
-A step of Keras's own loop lies in a recorded call (`depth` above 0); any other is the script's. Before the first
-recorded call nothing more needs to be done: in a replay that loop runs again. After it the loop would run on variables
-that an answered call has not changed. Where Python reads and writes them, on JAX, both are recorded; in a function of
-TensorFlow they cannot be seen, so from there on no checkpoint is taken. And a `tf.function` that was traced with a step
-in it may be called at any time, without a line of Python that could be seen: with one, no checkpoint is taken at all.
+A step of Keras's loop is within a recorded call (`depth` above 0); any other step is one of the script. Before the first
+recorded call nothing more needs to be done, because in a replay that loop runs again. After it the loop would run on variables
+that an answered call has not changed. On JAX Python reads and writes them, and both are recorded. A function of TensorFlow
+does so unseen, so from there on no checkpoint is taken. A `tf.function` that was traced with a step in it may be called at
+any time, without a line of Python that could be seen: with one, no checkpoint is taken at all.
 
 Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
 """
@@ -45,7 +45,7 @@ def _is_traced():
 
 
 def _is_for_a_session():
-    """Whether what is built now belongs to a graph, and is seen when a session runs it."""
+    """Whether what is built now belongs to a graph; it is then seen when a session runs the graph."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
 

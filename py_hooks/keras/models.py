@@ -1,8 +1,8 @@
-"""What a checkpoint knows of models: enough to build each again without its script, and to find its weights.
+"""What a checkpoint contains of models: enough to build each again without its script, and to find its weights.
 
-A model is described once, when its first compute function is made: by then it is built, and on JAX its variables
-still hold their values. With each checkpoint goes under which names it holds the weights, in the order of
-`model.weights`. Nothing is put back on a resume: the script makes its models itself. `py_hooks/export.py` reads it.
+A model is described once, when its first compute function is made: by then it is built, and on JAX its variables still
+hold their values. Each checkpoint also has the names of the weights in it, in the order of `model.weights`. A resume
+restores nothing of this: the script makes its models itself. `py_hooks/export.py` reads it.
 
 Source: keras 3.15.1, keras/src/models/model.py, `Model.to_json`; keras 2.3.1, keras/engine/network.py,
 `Network.to_json`.
@@ -19,26 +19,26 @@ class ModelStates:
     """The models of this process, for checkpoints.
 
     Args:
-        key_of: gives the name under which a checkpoint holds a weight, or None where it does not.
+        key_of: returns the name of a weight in a checkpoint, or None if it has none.
     """
 
     def __init__(self, key_of):
         self._key_of = key_of
 
     def capture(self):
-        """No tensors; and for each model in use its description, with the names of its weights."""
+        """No tensors; for each model in use, its description and the names of its weights."""
         models = MODELS.in_use()
         return [], [dict(_description(model), number=number, weights=self._weights(model)) for number, model in models]
 
     def _weights(self, model):
-        """`[name, name in the checkpoint]` of each weight; None where a class of the script's own cannot tell."""
+        """`[name, name in the checkpoint]` of each weight; None if a class of the script cannot list them."""
         try:
             return [[_name_of(weight), self._key_of(weight)] for weight in model.weights if sources.is_variable(weight)]
         except Exception:  # noqa: BLE001 - a property that the script may have overridden
             return None
 
     def restore(self, tensors, state):
-        """Nothing: the script makes its models itself."""
+        """Does nothing: the script makes its models itself."""
 
 
 def _name_of(weight):
@@ -67,7 +67,7 @@ def describe(model):
         with recorder.CALLS.unrecorded():
             architecture = json.loads(model.to_json())
     except Exception as error:  # noqa: BLE001 - whatever `get_config` of the script's own class raises
-        # A text of the framework's can be long; its first line says what it is.
+        # A text of the framework can be long; its first line is enough.
         text = (str(error).strip() or "no text").splitlines()[0]
         description["why_not"] = f"{type(error).__name__}: {text}"
     else:
@@ -75,14 +75,14 @@ def describe(model):
         if tables:
             description["why_not"] = f"its architecture does not hold what is in its tables ({', '.join(tables)})"
             return description
-        # How it was trained is none of an export's business, and may hold functions of the script.
+        # An export does not need to know how the model was trained, and that may hold functions of the script.
         architecture.pop("compile_config", None)
         description["architecture"] = json.dumps(architecture)
     return description
 
 
 def _framework(model):
-    """The package that a model's class comes from, by whatever way the script has imported it."""
+    """The package of a model's class, however the script has imported it."""
     for kind in type(model).__mro__:
         package = kind.__module__.partition(".")[0]
         if package == "keras":

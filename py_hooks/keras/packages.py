@@ -1,7 +1,7 @@
-"""The packages that Keras 2 comes in: `keras`, and within TensorFlow 1 `tensorflow.python.keras`.
+"""The packages of Keras 2: `keras`, and within TensorFlow 1 `tensorflow.python.keras`.
 
-Both have the same modules under the same names, as far as they are used here. Which one a model is of decides which
-one is looked into, since a script may import both.
+Both have the same modules under the same names, as far as they are used here. The package of a model decides in which
+of them a module is looked up, because a script may import both.
 """
 import importlib
 
@@ -28,5 +28,5 @@ def module(model, name):
 
 
 def is_frameworks(module_name):
-    """Whether a module is of a framework, and not the script's."""
+    """Whether a module belongs to a framework, and not to the script."""
     return module_name.partition(".")[0] in ("keras", "tensorflow", "tensorflow_core", "builtins")

@@ -1,8 +1,8 @@
 """Keras 3: passes over the data of a fit that can be skipped in a replay.
 
-The framework's loop asks its data adapter for an iterator, and hands that to the compute function, which takes the
-batch. In a replay a compute function that is answered calls `skip` on the iterator instead of taking the batch. So
-the position in the data is the number of batches consumed, whoever looked ahead.
+The framework's loop asks its data adapter for an iterator, and passes it to the compute function, which takes the batch.
+In a replay a compute function that is answered calls `skip` on the iterator instead of taking the batch. So the position
+in the data is the number of batches consumed, whatever was read ahead.
 
 Source: keras 3.15.1, keras/src/trainers/epoch_iterator.py and keras/src/trainers/data_adapters/.
 """
@@ -64,7 +64,7 @@ def array_iterator(original, adapter, convert, inputs):
 
 
 def array_dataset(original, adapter):
-    """`ArrayDataAdapter.get_tf_dataset`: the shuffles in it are keyed by the pass where the script sets no seed."""
+    """`ArrayDataAdapter.get_tf_dataset`: the pass keys the shuffles in it, if the script sets no seed."""
     streams = recorder.CALLS.streams
     streams.in_array_pipeline = adapter._pedl_is_of_arrays = True
     try:
@@ -74,7 +74,7 @@ def array_dataset(original, adapter):
 
 
 class ConvertedPass:
-    """A framework's iterator around one of our passes: batches come through it, skips go past it."""
+    """A framework's iterator around one of our passes: batches pass through it, skips bypass it."""
 
     def __init__(self, iterator, source):
         self._iterator = iterator
@@ -92,7 +92,7 @@ class ConvertedPass:
 
 
 def epoch_iterator(original, iterator, *args, **kwargs):
-    """`EpochIterator.__init__`: tells its adapter whether a pass goes on behind the end of an epoch."""
+    """`EpochIterator.__init__`: notes in its adapter whether a pass continues after the end of an epoch."""
     original(iterator, *args, **kwargs)
     iterator.data_adapter._pedl_goes_on = iterator.steps_per_epoch is not None
 
@@ -107,7 +107,7 @@ def is_ours(adapter):
 
 
 def sequence_adapter(original, adapter, x, *args, **kwargs):
-    """`PyDatasetAdapter.__init__`: our passes take the place of its enqueuer, but for processes that are not forked."""
+    """`PyDatasetAdapter.__init__`: our passes replace its enqueuer, except for processes that are not forked."""
     original(adapter, x, *args, **kwargs)
     calls = recorder.CALLS
     adapter._pedl_items = None
@@ -149,12 +149,12 @@ def sequence_jax_iterator(original, adapter):
 
 
 def loader_adapter(original, adapter, dataloader):
-    """`TorchDataLoaderAdapter.__init__`: batches are built by processes of a pool, where the loader asks for processes."""
+    """`TorchDataLoaderAdapter.__init__`: processes of a pool build batches, if the loader asks for processes."""
     from keras.src.backend.config import backend
 
     original(adapter, dataloader)
     adapter._pedl_loader = None
-    # On TensorFlow loaders are a cause, whoever builds their batches.
+    # On TensorFlow loaders are a cause, however their batches are built.
     if backend() != "tensorflow" and data_loader.is_for_pool(dataloader):
         loader = adapter._pedl_loader = data_loader.Loader(dataloader, recorder.CALLS.streams.new_key())
         adapter.on_epoch_end = lambda: loader.end_epoch(_goes_on(adapter))
@@ -166,7 +166,7 @@ def is_for_pool(adapter):
 
 
 def loader_iterator(original, adapter):
-    """`TorchDataLoaderAdapter.get_numpy_iterator`: with worker processes of a pool; in a replay nothing is built."""
+    """`TorchDataLoaderAdapter.get_numpy_iterator`: uses worker processes of a pool; in a replay nothing is built."""
     if not is_for_pool(adapter):
         return original(adapter)
     import numpy
@@ -202,8 +202,8 @@ class _Peeked:
 
 
 # In the place of an enqueuer it keeps the framework from looking ahead (keras 3.15.1, py_dataset_adapter.py,
-# `PyDatasetAdapter.get_tf_dataset`): what is built early changes the data set early, nobody knows how early, and is
-# built before the end of an epoch changes the data set, where the pass goes on behind it.
+# `PyDatasetAdapter.get_tf_dataset`). An item that is built early changes the data set early, and it is not known how early.
+# If the pass continues after the end of an epoch, it is also built before that end changes the data set.
 _NO_PREFETCH = object()
 
 
@@ -221,7 +221,7 @@ def sequence_dataset(original, adapter):
 
 
 def sequence_epoch_begin(original, adapter):
-    """`PyDatasetAdapter.on_epoch_begin`: the data set's own hook, under a stream of its own."""
+    """`PyDatasetAdapter.on_epoch_begin`: calls the hook of the data set with a separate stream."""
     if not is_ours(adapter):
         return original(adapter)
     adapter._pedl_epoch += 1
@@ -229,7 +229,7 @@ def sequence_epoch_begin(original, adapter):
 
 
 def sequence_epoch_end(original, adapter):
-    """`PyDatasetAdapter.on_epoch_end`: the data set's own hook, under a stream of its own."""
+    """`PyDatasetAdapter.on_epoch_end`: calls the hook of the data set with a separate stream."""
     if not is_ours(adapter):
         return original(adapter)
     adapter._pedl_items.end_epoch(adapter.num_batches or 0, _goes_on(adapter))
@@ -245,12 +245,12 @@ def _under_stream(original, adapter, hook):
 
 
 class DatasetPass:
-    """One pass over a `tf.data` pipeline of an adapter, begun at the position that was skipped to.
+    """One pass over a `tf.data` pipeline of an adapter, which begins at the position that was skipped to.
 
-    Nothing is pulled, and the pipeline's iterator is not even made, before the first element that somebody needs. But
-    where an element is not a function of its position, all of them are pulled, in a replay too, from iterators that
-    are made in the order in which they were asked for: from a pipeline of the script's own, a Python generator, and a
-    data set that changes while it builds.
+    Nothing is pulled, and the pipeline's iterator is not even made, before the first element that is needed. But if an
+    element does not depend only on its position, all elements are pulled, in a replay too, from iterators that are made
+    in the order of the requests. This holds for a pipeline of the script, a Python generator, and a data set that changes
+    while it builds.
     """
 
     def __init__(self, dataset, adapter, ordinal):
@@ -261,7 +261,7 @@ class DatasetPass:
         self._position = 0
         self._skipped = 0
         self._taken = 0
-        # Keras 2 has one pass over arrays for all epochs, and does not say how long it is.
+        # Keras 2 has one pass over arrays for all epochs, and does not give its length.
         self._length = getattr(adapter, "num_batches", None)
         self._items = adapter._pedl_items if is_ours(adapter) else None
         if self._items is not None:
@@ -284,7 +284,7 @@ class DatasetPass:
         return next(self.live())
 
     def skip(self):
-        """Counts one element as consumed. Raises StopIteration at the end, as far as that is known without pulling."""
+        """Counts one element as consumed. Raises StopIteration at the end, as far as it is known without pulling."""
         if self._must_be_pulled():
             next(self.live())
             self._taken += 1
@@ -299,14 +299,14 @@ class DatasetPass:
             self._items.leave_out()
 
     def taken(self, count):
-        """A call takes up to so many elements. Returns how many there are, as far as their number is known."""
+        """A call takes up to `count` elements. Returns how many there are, as far as their number is known."""
         if self._length is not None:
             count = max(0, min(count, self._length - self._taken))
         self._taken += count
         return count
 
     def live(self):
-        """The pipeline's own iterator, at the position skipped to."""
+        """The iterator of the pipeline, at the position that was skipped to."""
         if self._iterator is None:
             recorder.CALLS.streams.begin_pass(self._ordinal)
             if self._items is not None:
@@ -319,7 +319,7 @@ class DatasetPass:
 
 
 class Skipped:
-    """An element of a `DatasetPass` that nobody has looked into: made only where a call needs it after all."""
+    """An element of a `DatasetPass` that was not read: it is built only if a call needs it after all."""
 
     def __init__(self, source, position):
         self._source = source
@@ -335,7 +335,7 @@ class Skipped:
 
 
 class Passes:
-    """Stands for an adapter's pipeline: its iterators are `DatasetPass`es, numbered in the order they are asked for."""
+    """Replaces an adapter's pipeline: its iterators are `DatasetPass`es, numbered in the order of the requests."""
 
     def __init__(self, dataset, adapter):
         self._dataset = dataset
@@ -351,7 +351,7 @@ def dataset_iterator(original, epoch_iterator):
     """`TFEpochIterator._get_iterator`: passes over the pipeline that can skip, in the recorder's thread."""
     dataset = original(epoch_iterator)
     calls = recorder.CALLS
-    # Without an entry it is the iterator of a trainer that is no model, whose functions are the framework's own.
+    # Without an entry it is the iterator of a trainer that is not a model, whose functions are not intercepted.
     if calls.begun and calls.entries and calls.recordable():
         return Passes(dataset, epoch_iterator.data_adapter)
     return dataset
@@ -360,12 +360,12 @@ def dataset_iterator(original, epoch_iterator):
 # -- Python generators -------------------------------------------------------------------------------------------------
 
 
-# Batches that are drawn while another one is trained on.
+# How many batches are drawn while another one is trained on.
 AHEAD = 2
 
 
 def generator_adapter(original, adapter, generator):
-    """`GeneratorDataAdapter.__init__`: batches are drawn under the generator's own stream, by whatever thread."""
+    """`GeneratorDataAdapter.__init__`: batches are drawn with the generator's stream, by any thread."""
     source = generators.SOURCES.of(generator, recorder.CALLS.streams)
     # The source does not keep its generator alive.
     adapter._pedl_generator, adapter._pedl_source = generator, source
@@ -375,7 +375,7 @@ def generator_adapter(original, adapter, generator):
 def generator_dataset(original, adapter):
     """`GeneratorDataAdapter.get_tf_dataset`: the generator's source looks ahead, and not TensorFlow.
 
-    Nobody would know how much more than is consumed TensorFlow has drawn, and a second fit goes on behind that.
+    How many batches TensorFlow would draw beyond those consumed is unknown, and a second fit continues after them.
     """
     from py_hooks.tensorflow import pipelines
 

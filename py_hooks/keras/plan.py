@@ -1,14 +1,14 @@
 """All generations of Keras: a fit whose length, and whose validations, the trial's plan decides.
 
-Under an experiment configuration (`searcher.max_steps`, `min_validation_period`) or `--steps` the script's own `epochs`
-are subordinate. The entry gives the framework as many epochs as the plan has room for; the framework's own loop makes
-them, so epochs end where it ends them. After the last batch `stop_training` is set, as a callback would set it: the
-epoch's callbacks, its validation and its row in the History come as ever, and the script goes on.
+With an experiment configuration (`searcher.max_steps`, `min_validation_period`) or `--steps` the plan overrides the script's
+`epochs`. The entry gives the framework as many epochs as the plan has room for; the framework's loop runs them, so epochs end
+where it ends them. After the last batch `stop_training` is set, as a callback would set it. The epoch's callbacks, its
+validation and its row in the History come as usual, and the script continues.
 
-A validation that comes due inside an epoch is made between two batches, out of sight: no callback sees it, no row of
-the History has it, and the metrics that the epoch has gathered are put back afterwards.
+A validation that comes due inside an epoch is made between two batches, invisibly: no callback sees it, it has no row in the
+History, and the metrics that the epoch has gathered are restored afterwards.
 
-Without a plan nothing here does anything, but that the validations of epochs are told where the script has callbacks of steps.
+Without a plan this module only reports the validations of epochs, if the script has callbacks of steps.
 """
 import contextlib
 import inspect
@@ -21,27 +21,27 @@ from py_hooks.engine.patch import unguarded
 from py_hooks.keras import accumulators, sources
 from py_hooks.keras.validation import held_by
 
-# Keras's own default (keras 2.2.5 to 3.15.1, `Model.fit`).
+# The default of Keras (keras 2.2.5 to 3.15.1, `Model.fit`).
 _BATCH_SIZE = 32
 
-# How Keras 1 called `epochs`, and still may (keras 2.3.1, keras/legacy/interfaces.py).
+# The name of `epochs` in Keras 1, which is still allowed (keras 2.3.1, keras/legacy/interfaces.py).
 _OLD_NAME = "nb_epoch"
 
 
 class Fit:
-    """A fit that is under way.
+    """A running fit.
 
     Args:
         model: the model.
-        arguments: what the script gave it, by name.
-        validation_data: of a trial class, if the fit itself has not got it.
+        arguments: the script's arguments, by name.
+        validation_data: data of a trial class, if the fit itself has none.
 
     Attributes:
-        validates: whether there is data to validate on that the fit itself has not got.
+        validates: whether there is validation data that the fit itself does not have.
         is_over: the plan has no batch left.
         batch: index of the last batch in its epoch; None before the first.
-        logs: of that batch.
-        is_validated: whether any validation was made in it.
+        logs: the logs of that batch.
+        is_validated: whether any validation was made in the fit.
     """
 
     def __init__(self, model, arguments, validation_data=None):
@@ -56,7 +56,7 @@ class Fit:
         self.is_validated = False
 
     def models(self):
-        """The model, and the one that callbacks see where it is another (Keras 2)."""
+        """The model, and the model that callbacks see, if it is another one (Keras 2)."""
         return [model for model in (self.model, getattr(self.model, "callback_model", None)) if model is not None]
 
     def stop(self):
@@ -67,17 +67,17 @@ class Fit:
 
 
 class _Plan:
-    """The fits under way, innermost last."""
+    """The running fits, innermost last."""
 
     def __init__(self):
         self.fits = []
         self.validation = None
 
     def stop(self):
-        """Ends every loop that is under way; one of the script's own goes on, which is told."""
+        """Ends every running loop; a loop of the script continues, which is reported."""
         for fit in self.fits:
             fit.stop()
-        # Without a fit an entry is the loop of a trial class, which goes by the plan itself.
+        # Without a fit an entry is the loop of a trial class, which follows the plan itself.
         if not self.fits and not recorder.CALLS.entries:
             loops.goes_on(recorder.CALLS)
 
@@ -94,7 +94,7 @@ def prepare(calls, validation):
     """
     PLAN.validation = validation
     accumulators.prepare(calls)
-    # Keras 2 and tf.keras may both be there.
+    # Keras 2 and tf.keras may both be imported.
     if PLAN.stop not in calls.at_last:
         calls.at_last.append(PLAN.stop)
 
@@ -103,7 +103,7 @@ def prepare(calls, validation):
 
 
 def run(calls, original, model, args, kwargs, arguments):
-    """Makes a fit as long as the plan has it. One inside of another, in a callback, is left as it is, but counted."""
+    """Makes a fit as long as the plan says. A fit inside another, in a callback, keeps its length, but is counted."""
     if PLAN.fits or not (calls.trial.has_plan or calls.steps is not None):
         return original(model, *args, **kwargs)
     fit = Fit(model, arguments, calls.validation_data)
@@ -135,7 +135,7 @@ def _under_way(calls, fit):
 
 
 def _tell(calls, fit, left):
-    """Says in what the fit was not what the plan asked for."""
+    """Reports how the fit differed from the plan."""
     missing = calls.trial.batches_left
     if missing and not getattr(fit.model, "stop_training", False):
         loops.say_once(calls, f"{_place()}: the data ended {missing} batches before the trial's last step")
@@ -147,7 +147,7 @@ def _tell(calls, fit, left):
 
 
 def own_loop(calls, name):
-    """The script trains batch by batch, in a loop of its own."""
+    """The script trains batch by batch, in its own loop."""
     if name == "train_on_batch":
         loops.keeps_its_length(calls, "`train_on_batch` is called")
 
@@ -170,7 +170,7 @@ def _check(calls, model):
 
 
 def _epochs(arguments, left):
-    """How many epochs hold so many batches, those before `initial_epoch` included."""
+    """How many epochs hold `left` batches, including those before `initial_epoch`."""
     initial = int(arguments.get("initial_epoch") or 0)
     if left == 0:
         return initial
@@ -178,12 +178,12 @@ def _epochs(arguments, left):
     size = _steps_per_epoch(arguments, source) or _batches_of(source, arguments)
     if size:
         return initial + -(-left // size)
-    # What is gone through once has one epoch; of other data whose length is unknown, an epoch has one batch at least.
+    # Data that is read only once has one epoch; of other data with unknown length, an epoch has at least one batch.
     return initial + (1 if hasattr(source, "__next__") else left)
 
 
 def _steps_per_epoch(arguments, source):
-    """Batches in an epoch, where the script says so."""
+    """Batches in an epoch, if the script says so."""
     samples = arguments.get("samples_per_epoch")
     if samples:
         # keras 2.3.1, keras/legacy/interfaces.py, `convert_generator_methods_args`.
@@ -193,7 +193,7 @@ def _steps_per_epoch(arguments, source):
 
 
 def _batches_of(source, arguments):
-    """Batches in one pass over the data; None where only the data itself knows."""
+    """Batches in one pass over the data; None if only the data itself knows."""
     rows = _rows(source)
     if rows is not None:
         split = arguments.get("validation_split")
@@ -210,7 +210,7 @@ def _batches_of(source, arguments):
 
 
 def _rows(source):
-    """Rows of an array, or of the first one in lists and dicts of arrays; None for what is no array."""
+    """Rows of an array, or of the first array in lists and dicts; None for anything else."""
     while isinstance(source, (list, tuple, dict)):
         if not source:
             return None
@@ -223,7 +223,7 @@ def _rows(source):
 
 
 def _with_epochs(original, args, kwargs, epochs):
-    """The call's arguments, given in the same way, with another number of epochs in them."""
+    """The call's arguments, passed in the same way, with another number of epochs."""
     place = list(inspect.signature(original).parameters).index("epochs") - 1
     if place < len(args):
         return args[:place] + (epochs,) + args[place + 1:], kwargs
@@ -235,7 +235,7 @@ def _with_epochs(original, args, kwargs, epochs):
 
 @unguarded
 def train_batch_end(original):
-    """`CallbackList.on_train_batch_end` of Keras 3: between two batches, a validation that has come due."""
+    """`CallbackList.on_train_batch_end` of Keras 3: makes a validation that has come due, between two batches."""
 
     def on_train_batch_end(callbacks, batch, logs=None):
         original(callbacks, batch, logs)
@@ -270,7 +270,7 @@ def batch_end(original):
 
 
 def epoch_end(original, callbacks, epoch, logs=None, **mode):
-    """`CallbackList.on_epoch_end`: takes note of the epoch's validation, and makes it where a cut left it out."""
+    """`CallbackList.on_epoch_end`: notes the epoch's validation, and makes it if cutting the epoch left it out."""
     calls = recorder.CALLS
     is_of_training = mode.get("mode", "train") == "train"
     if PLAN.fits and is_of_training and logs is not None and _is_of(PLAN.fits[-1], callbacks):
@@ -283,14 +283,14 @@ def epoch_end(original, callbacks, epoch, logs=None, **mode):
         given = fit.arguments.get("steps_per_epoch")
         is_short = given and (fit.batch or 0) + 1 < int(given) and not fit.is_over and not fit.model.stop_training
         if is_short and hasattr(fit.arguments.get("x"), "__next__"):
-            # Keras 3 would go on with the few batches that it had looked at before the epoch.
+            # Keras 3 would continue with the few batches that it had looked at before the epoch.
             fit.model.stop_training = True
             loops.say_once(calls, "the generator has ended inside of an epoch, and the training with it")
     return original(callbacks, epoch, logs, **mode)
 
 
 def _is_of(fit, callbacks):
-    """Whether these are the callbacks of the fit that goes by the plan: in a callback, or a thread, there are others."""
+    """Whether these are the callbacks of the fit that follows the plan: a callback, or a thread, has others."""
     return recorder.CALLS.recordable() and held_by(callbacks, "model") in fit.models()
 
 

@@ -1,4 +1,4 @@
-"""Keras 2 in graph mode, on TensorFlow 1: the rows that all of its generations have, by modules below the package of Keras.
+"""Keras 2 in graph mode, on TensorFlow 1: the rows of all these generations, by modules below the package of Keras.
 
 Call paths (read from Keras 2.2.0 to 2.2.5, 2.3.0 and 2.3.1, and from tf.keras of 1.13.1, 1.14.0 and 1.15.5):
 
@@ -38,7 +38,7 @@ _ROWS = (
     (_DATA,     "GeneratorEnqueuer.start",      enqueuers.start_generator,    "keep its random numbers apart"),
 )
 
-# Of `keras` alone.
+# Only in `keras`.
 _ROWS_OF_KERAS = (
     (_MODEL,    "Model.train_on_batch",         advice.train_on_batch,        "know where a training call begins"),
     (_MODEL,    "Model.test_on_batch",          advice.test_on_batch,         "know where an evaluation begins"),
@@ -48,7 +48,7 @@ _ROWS_OF_KERAS = (
     (_SAVING,   "load_model",                   advice.load_model,            "not read a file of the future"),
 )
 
-# A package of its own, for `keras` and `tf.keras` alike.
+# A separate package, which `keras` and `tf.keras` share.
 _ROWS_OF_IMAGES = (
     Patch(_IMAGES,  "Iterator.__init__",        images.made,                  "key the random numbers of items"),
     Patch(_IMAGES,  "Iterator.__getitem__",     images.item,                  "key the random numbers of items"),

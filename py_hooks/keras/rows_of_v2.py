@@ -1,4 +1,4 @@
-"""Keras 2 on TensorFlow 2: the rows that all of its generations have, by modules below the package of Keras.
+"""Keras 2 on TensorFlow 2: the rows of all these generations, by modules below the package of Keras.
 
 Call paths (read from tf.keras of 2.3.4, and from 2.6.0, 2.12.0, 2.13.1 and 2.15.0):
 

@@ -1,4 +1,4 @@
-"""What a fit is given: which of it can be resumed exactly, and how it is told from another."""
+"""The data and the model of a fit: what in them cannot be resumed exactly, and texts by which a replay compares them."""
 import sys
 
 from py_hooks import causes as table
@@ -7,15 +7,15 @@ from py_hooks.advice import fingerprint, worker_processes
 from py_hooks.keras import variables
 from py_hooks.own_account import on_own_account
 
-# What a generation may take batches from, besides arrays and indexable data sets.
+# From these a generation may take batches, besides arrays and indexable data sets.
 GENERATORS, PIPELINES, PROCESSES = "a Python generator", "a tf.data pipeline", "worker processes"
 LOADERS, TENSORS = "a torch DataLoader", "tensors of TensorFlow"
 
 
 @on_own_account
 def causes(model, arguments):
-    """What in a call's arguments cannot be resumed exactly yet. Empty where all of it can."""
-    # `pickle_safe` is what Keras 1 called it (keras 2.3.1, keras/legacy/interfaces.py).
+    """Causes in a call's arguments why it cannot be resumed exactly yet. Empty if there are none."""
+    # Keras 1 called it `pickle_safe` (keras 2.3.1, keras/legacy/interfaces.py).
     in_processes = bool(arguments.get("use_multiprocessing") or arguments.get("pickle_safe"))
     in_processes = in_processes and arguments.get("workers", 1) > 0
     found = []
@@ -32,7 +32,7 @@ def causes(model, arguments):
 
 @on_own_account
 def has_items(arguments):
-    """Whether a call is given a data set whose items are looked at before it trains (`advice/data.py`)."""
+    """Whether a call gets a data set whose items are looked at before it trains (`advice/data.py`)."""
     source = arguments.get("x", arguments.get("generator"))
     is_data = source is None or isinstance(source, (list, tuple, dict, str)) or fingerprint.is_tensor_like(source)
     return not is_data and hasattr(source, "__getitem__") and hasattr(source, "__len__")
@@ -56,7 +56,7 @@ def _cause(source, in_processes):
     if hasattr(source, "element_spec") or type(source).__name__.endswith(("Dataset", "DatasetV1Adapter")):
         return _unless_known(PIPELINES) or _unless_in_order(source)
     if type(source).__module__.startswith("torch.utils.data"):
-        # TensorFlow would go through it in a thread of its own.
+        # TensorFlow would iterate over it in another thread.
         return _unless_known(LOADERS) or (LOADERS if _backend() == "tensorflow" else None)
     if hasattr(source, "__next__"):
         copies = f"{GENERATORS} in worker processes, each of which has a copy of it" if in_processes else None
@@ -74,7 +74,7 @@ def _unless_forked():
 
 def _unless_in_order(dataset):
     options = dataset.options() if hasattr(dataset, "options") else None
-    # The second is its name up to TensorFlow 2.4.
+    # The second name is that of TensorFlow up to 2.4.
     for name in ("deterministic", "experimental_deterministic"):
         if getattr(options, name, None) is False:
             return f"{PIPELINES} that keeps no order (`{name}=False`)"
@@ -82,7 +82,7 @@ def _unless_in_order(dataset):
 
 
 class _EagerWeights:
-    """What the entry points ask about weights, devices and sources: the answers of Keras 3."""
+    """Answers for the entry points about weights, devices and sources: those of Keras 3."""
 
     sources = frozenset([GENERATORS, PIPELINES, PROCESSES, LOADERS])
     counts_steps = True
@@ -101,15 +101,15 @@ class _EagerWeights:
         return getattr(model, "steps_per_execution", None) or 1
 
     def is_intercepted(self):
-        """Whether there are compute functions that are seen."""
+        """Whether there are compute functions, and they are intercepted."""
         return True
 
     def loaded(self, model):
-        """Notes that a model's weights now hold what only a file knows."""
+        """Notes that a model's weights now have values that only a file has."""
         variables.VARIABLES.mark_stale(model.variables)
 
     def causes(self, model):
-        """What about the devices cannot be resumed exactly."""
+        """Causes in the devices why a model cannot be resumed exactly."""
         distribution = distribution_causes(_distribution(model))
         if distribution:
             return distribution
@@ -125,12 +125,12 @@ class _EagerWeights:
         return []
 
 
-# A generation whose variables are others puts its own answers here when it is prepared.
+# A generation with other variables replaces these answers when it is prepared.
 below = _EagerWeights()
 
 
 def _distribution(model):
-    """What spreads a training over devices: a strategy of TensorFlow, or Keras's own on JAX; None without."""
+    """What spreads a training over devices: a strategy of TensorFlow, or a distribution of Keras on JAX; None without."""
     strategy = getattr(model, "distribute_strategy", None)
     if strategy is not None:
         return strategy
@@ -139,7 +139,7 @@ def _distribution(model):
 
 
 def distribution_causes(distribution):
-    """The cause that a strategy, or distribution, is: none for that of ranks, for None, and where no scope was asked for."""
+    """The cause for a strategy or distribution: none for the one of ranks, for None, and if the script entered no scope."""
     name = type(distribution).__name__
     is_of_ranks = distribution is getattr(recorder.CALLS.agreement, "strategy", None)
     if distribution is None or is_of_ranks or name == "_DefaultDistributionStrategy":
@@ -148,7 +148,7 @@ def distribution_causes(distribution):
 
 
 def tensorflow_device_causes():
-    """The cause that TensorFlow's devices are, unless they are processors."""
+    """The cause for TensorFlow's devices, unless they are processors."""
     devices = sys.modules["tensorflow"].config.list_physical_devices()
     kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
     return [table.DEVICE(device=", ".join(kinds))] if kinds else []
@@ -161,7 +161,7 @@ def _backend():
 
 @on_own_account
 def describe_model(model):
-    """Short texts of the optimizer's configuration, and of the weights: values where a replay knows them."""
+    """Short texts of the optimizer's configuration, and of the weights: their values if a replay knows them."""
     described = {}
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:
@@ -181,7 +181,7 @@ def describe_model(model):
 
 
 def weights_of(holder):
-    """The weights of a model or an optimizer that are variables; none where they are not made yet, or it does not tell.
+    """The weights of a model or an optimizer that are variables; none if they do not exist yet, or it does not list them.
 
     tf.keras raises then (tensorflow 1.15.5, tensorflow/python/keras/engine/network.py, `_assert_weights_created`, and
     optimizers.py, `TFOptimizer.weights`).
@@ -193,13 +193,13 @@ def is_variable(weight):
     """Whether a weight is a variable, and not the handle of a table.
 
     Lookup layers of Keras 2 have one among their weights (keras 2.15.0, keras/src/layers/preprocessing/index_lookup.py,
-    `VocabWeightHandler`). Nothing that is trained is in it: what fills it is run again in a replay.
+    `VocabWeightHandler`). It holds nothing that is trained: the code that fills it runs again in a replay.
     """
     return hasattr(weight, "shape") and hasattr(weight, "name")
 
 
 def tables_of(holder):
-    """The types of those weights of a model that are no variables."""
+    """The types of those weights of a model that are not variables."""
     return [type(weight).__name__ for weight in _all_weights_of(holder) if not is_variable(weight)]
 
 
@@ -215,7 +215,7 @@ def _shape(weight):
 
 
 def _configuration(optimizer):
-    """An optimizer's configuration, without what training itself changes."""
+    """An optimizer's configuration, without values that training itself changes."""
     configuration = dict(optimizer.get_config())
     return {name: configuration[name] for name in sorted(configuration) if _is_constant(configuration[name])}
 

@@ -1,12 +1,12 @@
 """Keras 3 on torch: compute functions that get their batch as a list, run eagerly, and draw from torch's generator.
 
-Layers without a seed draw from torch's global generator, and the Python of a layer, which runs in every call here, may
-draw from those of `random` and numpy, and from generators of its own; so may that of a function that a layer calls, of a
-loss and of a metric. An answered call would leave them where they were. So every compute call draws from streams of its
-own, made from the state of torch's global generator and the number of the call (`py_hooks/torch/generator.py`). A
-generator that a call makes would not be there after answered calls: with it exact resume is refused.
+Layers without a seed draw from torch's global generator. The Python code of a layer, which runs in every call here, may draw
+from the generators of `random` and numpy, and from generators that it holds; so may a function that a layer calls, a loss
+and a metric. An answered call would leave these generators unchanged. So every compute call draws from separate streams,
+made from the state of torch's global generator and the number of the call (`py_hooks/torch/generator.py`). A generator that
+a call makes would not exist after answered calls: with it exact resume is refused.
 
-What a script does with the parameters of a torch module past Keras (`parameters()`, `state_dict()`) cannot be seen.
+What a script does with the parameters of a torch module without Keras (`parameters()`, `state_dict()`) cannot be seen.
 
 Source: keras 3.15.1, keras/src/backend/torch/trainer.py, layer.py and random.py;
 keras/src/trainers/data_adapters/array_data_adapter.py, `ArrayDataAdapter.get_torch_dataloader`.
@@ -36,7 +36,7 @@ def prepare(calls):
 
 
 def causes(model):
-    """What about a model and its device cannot be resumed exactly."""
+    """Causes in a model and its device why it cannot be resumed exactly."""
     from keras.src.backend.torch.core import get_device
 
     found = []
@@ -47,7 +47,7 @@ def causes(model):
     for name in ("train_step", "test_step", "predict_step"):
         kind = next(kind for kind in type(model).__mro__ if name in vars(kind))
         if not packages.is_frameworks(kind.__module__):
-            # On other backends it is traced: its Python runs once.
+            # On other backends it is traced, so its Python code runs once.
             found.append(table.OWN_STEP_ON_TORCH(name=name))
     return found
 
@@ -55,7 +55,7 @@ def causes(model):
 class TorchFunction(VariableFunction):
     """`function(data)`, where `data` is a list of one batch, works on the variables."""
 
-    # Of what the call runs of the script's own; None until the first call, before which all of it is built.
+    # Generators in the script's code that the call runs; None until the first call, before which all of it is built.
     _generators = None
 
     def __call__(self, data):
@@ -99,7 +99,7 @@ class TorchFunction(VariableFunction):
 
 
 def _of_the_script(model):
-    """What a compute call runs that is of the script's own: layers, the optimizer, losses, metrics, functions of layers."""
+    """What belongs to the script in a compute call: layers, the optimizer, losses, metrics, functions of layers."""
     held = [one for part in (*model._flatten_layers(), model.optimizer) for one in _own_parts(part)]
     metrics = model._compile_metrics
     asked = (metrics._user_metrics, metrics._user_weighted_metrics) if metrics is not None else ()
@@ -107,7 +107,7 @@ def _of_the_script(model):
 
 
 def _own_parts(part):
-    """A layer or an optimizer if it is of the script's own; else what of its attributes is, and functions."""
+    """A layer or an optimizer if the script defines it; else those of its attributes that the script defines, and functions."""
     if part is None or not packages.is_frameworks(type(part).__module__):
         return [part]
     return [one for one in vars(part).values() if isinstance(one, _FUNCTIONS) or places.is_user_module(type(one).__module__)]
@@ -117,7 +117,7 @@ def _own_parts(part):
 def read(original):
     """`Variable.value`: a read of a stale variable outside a recorded call is a recorded call.
 
-    In a replay the value is put into the variable, which is returned itself: a script may ask for gradients.
+    In a replay the value is put into the variable, and the variable itself is returned: a script may ask for gradients.
     """
 
     def value(variable):
@@ -144,14 +144,14 @@ def _make_true(calls, variable):
 
 
 def in_stateless_scope():
-    """Whether values are symbols now."""
+    """Whether values are symbols at present."""
     from keras.src.backend.common import stateless_scope
 
     return stateless_scope.in_stateless_scope()
 
 
 def parameters(original, layer, *args, **kwargs):
-    """`TorchLayer.named_parameters`: whoever holds a parameter can read and write it, and nobody sees that."""
+    """`TorchLayer.named_parameters`: whoever holds a parameter can read and write it without being seen."""
     calls = recorder.CALLS
     if calls.batches and calls.recordable():
         calls.refuse_exactness(causes.PARAMETERS())
@@ -160,12 +160,12 @@ def parameters(original, layer, *args, **kwargs):
 
 # -- passes over data --------------------------------------------------------------------------------------------------
 
-# A batch that nobody looks into.
+# Represents a batch that nothing reads.
 _SKIPPED = object()
 
 
 class _Building:
-    """Whether a model is being built from the first batch of a pass, which has to be a real one."""
+    """Whether a model is being built from the first batch of a pass, which must then be a real one."""
 
     depth = 0
 
@@ -183,8 +183,8 @@ class LoaderPass:
     """One pass over a `DataLoader`: in a replay its batches are not built.
 
     Args:
-        iterator: of the loader.
-        skip: moves the iterator on by one batch, and draws what building it would have drawn.
+        iterator: iterator of the loader.
+        skip: advances the iterator by one batch, and draws what building it would have drawn.
     """
 
     def __init__(self, iterator, skip):
@@ -202,7 +202,7 @@ class LoaderPass:
 
 
 class _Passes:
-    """Stands for a loader: its iterators are `LoaderPass`es.
+    """Replaces a loader: its iterators are `LoaderPass`es.
 
     Args:
         begin: begins a pass; returns its iterator and its `skip`.
@@ -227,7 +227,7 @@ def array_loader(original, adapter):
 
 
 def own_loader(original, adapter):
-    """`TorchDataLoaderAdapter.get_torch_dataloader`: with worker processes of a pool; in a replay nothing is built."""
+    """`TorchDataLoaderAdapter.get_torch_dataloader`: uses worker processes of a pool; in a replay nothing is built."""
     if not passes.is_for_pool(adapter):
         return original(adapter)
 

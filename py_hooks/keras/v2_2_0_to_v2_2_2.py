@@ -1,4 +1,4 @@
-"""Keras 2.2.0 to 2.2.2 on TensorFlow 1.13 and later: what iterates over a `Sequence` never comes to its end.
+"""Keras 2.2.0 to 2.2.2 on TensorFlow 1.13 and later: the iterator over a `Sequence` never ends.
 
 Call paths (read from 2.2.0, 2.2.1 and 2.2.2); the rows of `Model.fit` and its siblings are in
 `rows_of_graph_mode.py`:

@@ -1,4 +1,4 @@
-"""Keras 2.9 and 2.10, which `tf.keras` of TensorFlow 2.9 and 2.10 is too: image iterators of its own.
+"""Keras 2.9 and 2.10, which `tf.keras` of TensorFlow 2.9 and 2.10 is too: they contain the image iterators.
 
 Call paths (read from 2.9.0 and 2.10.0): those of `rows_of_v2.py`, where `Model.fit` and its siblings are.
 """

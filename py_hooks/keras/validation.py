@@ -1,8 +1,8 @@
 """How a model is validated between two batches of a fit, for each generation of Keras.
 
-The model is evaluated on the fit's own validation data by the framework's own functions, whose test calls are recorded
-as ever. What the epoch has gathered in metric variables is kept meanwhile, past the recorder: in a replay these
-variables hold nothing true, before and after.
+The framework's functions evaluate the model on the fit's validation data, and their test calls are recorded as usual.
+Meanwhile the metrics that the epoch has gathered in variables are saved without being recorded: in a replay these
+variables hold no true values, before and after.
 """
 from py_hooks.keras import packages
 
@@ -10,7 +10,7 @@ _PREFIX = "val_"
 
 
 def _numbers(named):
-    """Metrics that are single numbers, as `(name, value)`; a list of one for each class is left out."""
+    """Metrics that are single numbers, as `(name, value)`; a list with a value for each class is left out."""
     found = []
     for name, value in named:
         try:
@@ -33,20 +33,20 @@ def _named(names, values):
 
 
 def _in_logs(fit, logs):
-    """The metrics of the epoch's validation. Metrics of batches may be called like them: alone they are none."""
+    """The metrics of the epoch's validation. Metrics of batches may have such names: alone they are not of a validation."""
     found = {name: value for name, value in logs.items() if name.startswith(_PREFIX)}
     if all(name in fit.logs for name in found):
         return []
-    # One that is in both stands for the validation's, which Keras puts over it, where that has it.
+    # A name that is in both is the validation's, which Keras writes over the other, if the validation has it.
     of_batches = {name for name in found if name in fit.logs and name[len(_PREFIX) :] not in fit.logs}
     return _numbers((name, value) for name, value in found.items() if name not in of_batches)
 
 
 class EagerValidation:
-    """Keras 3."""
+    """Validation in Keras 3."""
 
     def of_epoch(self, fit, callbacks, epoch, logs):
-        """The metrics of the validation with which the epoch ended; empty where it had none."""
+        """The metrics of the validation at the end of the epoch; empty if there was none."""
         return _in_logs(fit, logs)
 
     def is_last_of_epoch(self, fit, params):
@@ -55,7 +55,7 @@ class EagerValidation:
         return steps is not None and fit.batch + 1 >= steps
 
     def between(self, calls, fit, callbacks):
-        """Validates now. None where the fit has no validation data, or a generator that would be used up."""
+        """Validates now. None if the fit has no validation data, or a generator that would be used up."""
         import numpy
 
         given, model = fit.arguments, fit.model
@@ -63,9 +63,9 @@ class EagerValidation:
         if data is None or hasattr(data[0], "__next__"):
             return None
         with calls.unrecorded():
-            # On JAX the values are in the loop's hands until then.
+            # On JAX the loop holds the values until then.
             getattr(model, "jax_state_sync", lambda: None)()
-            # A copy: on TensorFlow a value is the variable itself, on JAX memory that the test function takes over.
+            # A copy: on TensorFlow a value is the variable itself, on JAX memory that the test function reuses.
             kept = [(variable, numpy.array(self._value(variable))) for variable in self._metric_variables(model)]
         logs = model.evaluate(
             *data[:2],
@@ -103,10 +103,10 @@ class EagerValidation:
 
 
 class GraphValidation:
-    """Keras 2, and the one within TensorFlow 1: each fit in the way of its package."""
+    """Validation in Keras 2, and in the Keras within TensorFlow 1: each fit as its package does it."""
 
     def of_epoch(self, fit, callbacks, epoch, logs):
-        """The metrics of the epoch's validation; made now where the plan's end cut the epoch short."""
+        """The metrics of the epoch's validation; it is made now if the plan's end cut the epoch short."""
         if not held_by(callbacks, "params").get("do_validation"):
             return []
         frequency = fit.arguments.get("validation_freq", 1)
@@ -118,7 +118,7 @@ class GraphValidation:
         return self._of(fit).of_epoch(fit, callbacks, logs)
 
     def between(self, calls, fit, callbacks):
-        """Validates now. None where the fit has no validation data, or a generator that would be used up."""
+        """Validates now. None if the fit has no validation data, or a generator that would be used up."""
         if not fit.validates and not held_by(callbacks, "params").get("do_validation"):
             return None
         backend = packages.module(fit.model, "backend")
@@ -154,8 +154,8 @@ def _metric_variables(model):
 
 
 def _evaluated_in_fit(fit, values_of):
-    """What `values_of()` returns, with names; None for None. The fit is stopped, or not, as it was."""
-    # Whatever evaluates takes it back (keras 2.3.1, keras/engine/training_arrays.py, `test_loop`).
+    """What `values_of()` returns, with names; None for None. `stop_training` is the same before and after."""
+    # Evaluating resets it (keras 2.3.1, keras/engine/training_arrays.py, `test_loop`).
     stopped = [(model, model.stop_training) for model in fit.models()]
     try:
         values = values_of()
@@ -166,7 +166,7 @@ def _evaluated_in_fit(fit, values_of):
 
 
 class TensorFlowKerasValidation:
-    """tf.keras of TensorFlow 1: a fit that is stopped does not validate, wherever in the epoch that was.
+    """tf.keras of TensorFlow 1: a stopped fit does not validate, at whatever place in the epoch it was stopped.
 
     Source: tensorflow 1.15.5, tensorflow/python/keras/engine/training_arrays.py and training_generator.py,
     `model_iteration`.
@@ -204,7 +204,7 @@ class TensorFlowKerasValidation:
 
 
 def _is_pipeline(data):
-    """Whether this is a `tf.data.Dataset`, which begins anew each time; an iterator of one goes on where it was."""
+    """Whether this is a `tf.data.Dataset`, which begins anew each time; an iterator of one continues at its position."""
     from tensorflow.python.data.ops import dataset_ops
 
     return isinstance(data, dataset_ops.DatasetV2)
@@ -225,7 +225,7 @@ def _split_off(given):
 
 
 class Keras2Validation:
-    """Keras 2: a fit that is stopped inside of an epoch does not validate, so that is done here.
+    """Keras 2: a fit that is stopped inside an epoch does not validate, so this does it.
 
     Source: keras 2.3.1, keras/engine/training_arrays.py, `fit_loop`, and training_generator.py, `fit_generator`.
     """
@@ -234,10 +234,10 @@ class Keras2Validation:
     def of_epoch(cls, fit, callbacks, logs):
         """See `GraphValidation`."""
         params = held_by(callbacks, "params")
-        # Arrays in steps are validated even where the loop was left.
+        # Arrays in steps are validated even if the loop was left.
         if _is_last_of_epoch(fit, params) or (_is_of_arrays(params) and params.get("steps")):
             return _in_logs(fit, logs)
-        # What is in the logs is of the epoch before: `fit_generator` carries it along.
+        # The values in the logs are of the epoch before: `fit_generator` carries them along.
         metrics = (cls.evaluate(fit, callbacks) or []) if fit.is_over else []
         logs.update(metrics)
         return metrics
@@ -261,18 +261,18 @@ class Keras2Validation:
         if not _is_of_arrays(held_by(callbacks, "params")):
             weights = data[2] if len(data) > 2 else None
             return model.evaluate(data[0], data[1], batch_size=size, sample_weight=weights, verbose=0)
-        # What the fit itself made of `validation_data` or `validation_split`.
+        # The arrays that the fit itself made from `validation_data` or `validation_split`.
         arrays = callbacks.callbacks[0].validation_data
         return test_loop(model, model.test_function, arrays, batch_size=None if steps else size, steps=steps)
 
 
 def _is_of_arrays(params):
-    """Whether the parameters that callbacks get are those of `fit`: `fit_generator` knows no samples."""
+    """Whether callbacks got the parameters of `fit`: those of `fit_generator` have no samples."""
     return "samples" in params
 
 
 def _items(model, sequence):
-    """A sequence of the same items. An image iterator that is iterated goes on where it was, and shuffles itself."""
+    """A sequence of the same items. Iterating over an image iterator continues at its position, and shuffles it."""
 
     class Items(packages.module(model, "utils").Sequence):
         def __len__(self):

@@ -1,8 +1,8 @@
-"""Keras 3: every variable, by creation number; its state in a checkpoint; and the doors of reads and writes.
+"""Keras 3: every variable, by creation number; its state in a checkpoint; and the interception of reads and writes.
 
-In a replay the variables that training changes hold no true values. So a read of one outside a recorded call is
+In a replay the variables that training changes do not hold true values. So a read of one outside a recorded call is
 itself a recorded call, and a write by Python is checked against its record. A variable is *stale* from the training
-call that changed it until Python writes it; variables that only Python writes never are.
+call that changed it until Python writes it; variables that only Python writes are never stale.
 
 Source: keras 3.15.1, keras/src/backend/common/variables.py; for JAX, which keeps the state of a running epoch outside
 the variables, keras/src/backend/jax/trainer.py, `_purge_model_variables` and `jax_state_sync`.
@@ -23,10 +23,10 @@ class Variables:
     """The variables of this process.
 
     Attributes:
-        in_flight: on JAX, while a batch's checkpoint may be taken or put in, the `JaxFunction` that knows the values
-            that live outside the variables; else None.
-        restored: values put in by a resume, for those that are in flight: `id(variable)` -> array.
-        left_out: values that are no part of a checkpoint, since a replay makes them again: `id(value)` -> value.
+        in_flight: on JAX, while a batch's checkpoint may be taken or restored, the `JaxFunction` that knows the values
+            outside the variables; else None.
+        restored: values restored by a resume, for those that are in flight: `id(variable)` -> array.
+        left_out: values that are not part of a checkpoint, because a replay makes them again: `id(value)` -> value.
     """
 
     def __init__(self):
@@ -56,14 +56,14 @@ class Variables:
         self._references[number] = weakref.ref(variable, forget)
 
     def key_of(self, variable):
-        """The name of a variable's value in a checkpoint; None where it has none."""
+        """The name of a variable's value in a checkpoint; None if it has none."""
         number = self.numbers.get(id(variable))
         return None if number is None else f"keras/{number}"
 
     # -- staleness -------------------------------------------------------------------------------------------------
 
     def is_stale(self, variable):
-        """Whether training changed the variable since Python last wrote it: Keras's, or TensorFlow's in it."""
+        """Whether training changed a variable since Python last wrote it: one of Keras, or TensorFlow's variable in it."""
         return id(variable) in self._stale
 
     def mark_stale(self, variables):
@@ -77,9 +77,9 @@ class Variables:
         recorder.CALLS.cleaned += 1
 
     def _keys(self, variable):
-        """What stands for a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""
+        """The keys of a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""
         key, value = id(variable), variable._value
-        # Asked of its class: a variable that is spread over devices has no handle outside of its replicas, and raises.
+        # Looked up on its class: a variable that is spread over devices has no handle outside of its replicas, and raises.
         if hasattr(type(value), "handle"):
             self._values[key] = id(value)
         return key, self._values.get(key, key)
@@ -94,11 +94,11 @@ class Variables:
                 yield number, variable
 
     def _kept(self):
-        """As `alive`, without those that are left out of checkpoints."""
+        """As `alive`, without variables that are left out of checkpoints."""
         return [pair for pair in self.alive() if id(getattr(pair[1], "_value", None)) not in self.left_out]
 
     def capture(self):
-        """The values of all variables that have one. They are views where the backend allows: the recorder copies them."""
+        """The values of all variables that have one. They are views if the backend allows: the recorder copies them."""
         tensors, paths, in_flight = [], {}, self._values_in_flight()
         for number, variable in self._kept():
             value = in_flight.get(id(variable), getattr(variable, "_value", None))
@@ -110,9 +110,9 @@ class Variables:
         return tensors, {"paths": paths}
 
     def restore(self, tensors, state):
-        """Puts saved values in. Those of variables whose value is in flight are left in `restored`.
+        """Restores saved values. Those of variables whose value is in flight are put into `restored`.
 
-        What was stale stays so: what is recorded must not depend on where a run was resumed.
+        Stale variables stay stale: what is recorded must not depend on where a run was resumed.
         """
         variables = {str(number): variable for number, variable in self._kept()}
         in_flight = self._values_in_flight()
@@ -136,7 +136,7 @@ VARIABLES = Variables()
 
 
 class VariableDiffers(Refusal):
-    """At the resume point a variable is not the one that the recorded run had under its number."""
+    """At the resume point a variable is not the one that had this number in the recorded run."""
 
     exit_code = 76
 
@@ -152,13 +152,13 @@ class VariableDiffers(Refusal):
 
 
 def view_of(value):
-    """A value as numpy sees it, without a copy where that is possible; valid until the variable changes."""
+    """A value as numpy sees it, without a copy if possible; valid until the variable changes."""
     import numpy
     from keras.src import backend
 
     kind = backend.backend()
     if kind == "jax" and hasattr(numpy, "from_dlpack") and value.dtype in ("float32", "float64", "int32", "int64"):
-        # An array that has been asked for its numpy form keeps that, and cannot be donated any more without a copy.
+        # A JAX array keeps the numpy form that it was asked for, and then cannot be donated without a copy.
         return numpy.from_dlpack(value)
     if kind == "tensorflow" and hasattr(value, "read_value"):
         return numpy.asarray(value.read_value())
@@ -166,7 +166,7 @@ def view_of(value):
 
 
 def own_copy(variable, value):
-    """A tensor of the backend with memory of its own: numpy's may be shared by a buffer that is donated later."""
+    """A tensor of the backend with separate memory: a buffer that is donated later may share that of numpy."""
     from keras.src import backend
 
     if backend.backend() == "jax":
@@ -175,14 +175,14 @@ def own_copy(variable, value):
 
         value = numpy.asarray(value, dtype=variable._dtype)
         tensor = jax.device_put(value)
-        # JAX takes the memory of an array over where that suits it; `may_alias=False` does not keep it from that.
+        # JAX may use the memory of an array as its own; `may_alias=False` does not prevent that.
         is_shared = tensor.unsafe_buffer_pointer() == value.ctypes.data
         return jax.numpy.array(tensor, copy=True) if is_shared else tensor
     return backend.convert_to_tensor(value, dtype=variable._dtype)
 
 
 def prepare(calls):
-    """Has the variables kept in checkpoints, and fits made by the trial's plan."""
+    """Has the variables kept in checkpoints, and makes fits follow the trial's plan."""
     from keras.src import backend
 
     calls.state_providers.append(("keras", VARIABLES))
@@ -195,7 +195,7 @@ def prepare(calls):
 
 
 def created(original, variable, *args, **kwargs):
-    """`Variable.__init__`: numbers the variable, but for those of the reference objects that saving a model makes.
+    """`Variable.__init__`: numbers the variable, except those of the reference objects that saving a model makes.
 
     Source: keras 3.15.1, keras/src/saving/saving_lib.py, `_walk_saveable`.
     """
@@ -255,7 +255,7 @@ def _identity(calls, verb, variable):
 
 
 def _is_tracing():
-    """Whether values are symbols now: in a function of JAX, or of TensorFlow, that the script has."""
+    """Whether values are symbols at present: in a function of JAX, or of TensorFlow, that the script has."""
     from keras.src import backend
     from keras.src.backend.common.stateless_scope import in_stateless_scope
 
@@ -274,7 +274,7 @@ def _as_backend_tensor(array):
 
 @binding
 def not_the_scripts(original):
-    """A part of the framework that reads and writes variables on its own behalf: nothing in it is recorded."""
+    """A part of the framework that reads and writes variables for itself: nothing in it is recorded."""
 
     def unrecorded(*args, **kwargs):
         calls = recorder.CALLS

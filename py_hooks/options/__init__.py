@@ -1,10 +1,10 @@
-"""Hyperparameters for scripts that know nothing of pedl: they become defaults of the script's own options.
+"""Hyperparameters for scripts that know nothing of pedl: they become defaults of the script's options.
 
-    offer      what is offered: matching names, converting values, saying so
+    offer      what is offered: matches names, converts values, reports them
     argparse_options, absl_flags, click_options      where each library is intercepted, and how it takes a default
 
-A hyperparameter named like an option (`lr` or `learning_rate` for `--lr`, `--learning-rate`) stands for the option's
-default; what is typed on the command line wins. Only parsers of the script itself count, not those of libraries. Nothing
+A hyperparameter named like an option (`lr` or `learning_rate` for `--lr`, `--learning-rate`) replaces the option's
+default; a value on the command line wins. Only parsers of the script itself count, not those of libraries. Nothing
 of this is installed in a run without hyperparameters.
 """
 import importlib

@@ -1,6 +1,6 @@
 """absl.flags: hyperparameters become defaults of the flags when the command line is parsed.
 
-Flags that libraries define, absl's own `--verbosity` among them, are not the script's.
+Flags that libraries define, including absl's `--verbosity`, are not the script's.
 
 Source: absl-py 2.5.1, absl/flags/_flagvalues.py.
 """
@@ -40,7 +40,7 @@ def _set_defaults(offer, flags):
 
 
 def _defines(name):
-    """Whether flags of this module are the script's. absl calls the script what it was started as."""
+    """Whether flags of this module are the script's. absl names the script as it was started."""
     module = sys.modules.get(name)
     return module is None or is_the_scripts(name, getattr(module, "__file__", None))
 

@@ -30,7 +30,7 @@ def _set_defaults(offer, parser):
     for action in parser._actions:
         if not action.option_strings or action.dest in ("help", "version", "==SUPPRESS=="):
             continue
-        # Of `--augment` and `--no-augment` in one action the first is what it is called.
+        # If one action has `--augment` and `--no-augment`, the first names it.
         longest = max(action.option_strings, key=lambda name: (not name.startswith("--no-"), len(name)))
         actions[longest] = action
         options.extend((longest, [name]) for name in action.option_strings)
@@ -46,7 +46,7 @@ def _set_defaults(offer, parser):
 
 
 def _default(offer, parser, action, option, hyperparameter):
-    """What a value is as the default of an action: what parsing it would give."""
+    """A value as the default of an action: the result of parsing it."""
     value = offer.values[hyperparameter]
     if action.nargs == 0:
         return _switched(offer, action, option, hyperparameter)
@@ -61,8 +61,8 @@ def _default(offer, parser, action, option, hyperparameter):
         raise offer.unfit(hyperparameter, option, "one value, as the option takes")
     if action.choices is not None or action.type in (None, bool, int, float):
         return _converted(offer, parser, action, option, hyperparameter, value)
-    # A type of the script's own may do more than convert: argparse asks it once, for the default that is used, and
-    # reports what does not fit as it does for the command line.
+    # A type that the script defines may do more than convert: argparse calls it once, for the default that is used, and
+    # reports a value that does not fit as it does for the command line.
     return as_text(value)
 
 
@@ -73,7 +73,7 @@ def _switched(offer, action, option, hyperparameter):
         wanted = "--" + hyperparameter.replace("_", "-")
         return value != (wanted.startswith("--no-") and wanted in action.option_strings)
     if isinstance(value, bool):
-        # `--no-augment` may set `augment` to False: named by the option itself, true means that it is given.
+        # `--no-augment` may set `augment` to False. If the option itself is named, true means that it is given.
         is_named_by_option = hyperparameter.replace("-", "_") != action.dest and action.const is not None
         return (action.const if value else action.default) if is_named_by_option else value
     if type(action).__name__ == "_CountAction" and isinstance(value, int):
@@ -83,13 +83,13 @@ def _switched(offer, action, option, hyperparameter):
 
 def _converted(offer, parser, action, option, hyperparameter, value):
     if action.type is None:
-        # A script that converts nothing expects text, or what its own default is.
+        # A script that converts nothing expects text, or the type of its default.
         converted = value if type(value) is type(action.default) else as_text(value)
     elif action.type is bool:
         converted = value
     else:
         try:
-            # Also knows types that were registered by a name.
+            # This also knows types that were registered by a name.
             converted = parser._get_value(action, as_text(value))
         except argparse.ArgumentError as error:
             raise offer.unfit(hyperparameter, option, f"a value that it takes: {error.message}") from error

@@ -1,6 +1,6 @@
-"""click: hyperparameters are what a command looks up for options that were not typed.
+"""click: a command looks up hyperparameters for options that were not typed.
 
-click converts what it looks up as it converts what is typed, and reports what does not fit in its own way.
+click converts these values as it converts what is typed, and reports a value that does not fit in its usual way.
 
 Source: click 8.1, src/click/core.py: `Parameter.consume_value` asks the command line, the environment, then
 `Context.lookup_default`.
@@ -29,7 +29,7 @@ def intercept(offer):
 
 
 def _named(offer, context, name):
-    """The option of a parameter, and the hyperparameter that it is named by; None where there is none."""
+    """The option of a parameter, and the hyperparameter that names it; None if there is none."""
     import click
 
     code = getattr(context.command.callback, "__code__", None)

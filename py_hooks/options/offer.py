@@ -1,4 +1,4 @@
-"""The hyperparameters of this trial, as they are offered to the parsers of the script."""
+"""The hyperparameters of this trial, offered to the parsers of the script."""
 import json
 import sys
 
@@ -7,13 +7,13 @@ from py_hooks.refusal import Refusal
 
 
 class AmbiguousOption(Refusal):
-    """A hyperparameter may mean several options, or several hyperparameters one option."""
+    """A hyperparameter may mean several options, or several hyperparameters may mean one option."""
 
     exit_code = 65
 
 
 class UnfitValue(Refusal):
-    """An option of the script cannot be given the value of a hyperparameter."""
+    """An option of the script cannot take the value of a hyperparameter."""
 
     exit_code = 65
 
@@ -23,7 +23,7 @@ class Offer:
 
     Args:
         trial: the native trial.
-        stop: `stop(error)` ends the process for an error of ours.
+        stop: `stop(error)` ends the process for one of our errors.
     """
 
     def __init__(self, trial, stop):
@@ -37,8 +37,8 @@ class Offer:
         """Which options are named by a hyperparameter.
 
         Args:
-            options: `(key, names)` for each option: `key` tells options apart, `names` are those it may be called by,
-                the best first.
+            options: `(key, names)` for each option: `key` identifies the option, `names` are its possible names, the best
+                first.
 
         Yields:
             (key, hyperparameter): the option, and the hyperparameter that is its default.
@@ -78,7 +78,7 @@ class Offer:
         return None
 
     def took(self, hyperparameter, option):
-        """An option has its default from a hyperparameter: said with the first lines of the run, or now."""
+        """An option has its default from a hyperparameter: reported with the first lines of the run, or now."""
         if self._taken.get(hyperparameter) == option:
             return
         self._taken[hyperparameter] = option
@@ -90,7 +90,7 @@ class Offer:
         return set(self._taken)
 
     def tell(self):
-        """Says what was taken so far. A script that trains nothing is not told anything."""
+        """Reports what was taken so far. A script that trains nothing gets no report."""
         self._is_told = True
         for hyperparameter, option in self._taken.items():
             self._say(hyperparameter, option)
@@ -100,7 +100,7 @@ class Offer:
         self._trial.log(f"hyperparameter {hyperparameter}={value} is the default of the option `{option}`")
 
     def unfit(self, hyperparameter, option, expected):
-        """The error for a value that an option cannot be given."""
+        """The error for a value that an option cannot take."""
         value = json.dumps(self.values[hyperparameter])
         return UnfitValue(
             f"the hyperparameter `{hyperparameter}` is `{value}`, and names the option `{option}` of the script\n"
@@ -110,7 +110,7 @@ class Offer:
         )
 
     def make(self, function, *arguments):
-        """What `function(self, *arguments)` returns. Ends the process for an error of ours, without a traceback."""
+        """What `function(self, *arguments)` returns. Ends the process for one of our errors, without a traceback."""
         try:
             return function(self, *arguments)
         except (AmbiguousOption, UnfitValue) as error:
@@ -121,7 +121,7 @@ def called_by_the_script(library):
     """Whether a function of a library was called by the script, and not by another library.
 
     Args:
-        library: the top module of the library, whose own frames do not count.
+        library: the top module of the library, whose frames do not count.
     """
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (library, "py_hooks"):

@@ -1,4 +1,4 @@
-"""Hyperparameters that nobody has asked for: a misspelt `--hp` would train with the default, and without a word."""
+"""Reports hyperparameters that nothing has asked for: a misspelt `--hp` would silently train with the default."""
 import atexit
 import json
 import os
@@ -6,15 +6,15 @@ import sys
 
 
 def watch(trial, offer):
-    """Has it told at the end of this process.
+    """Has them reported at the end of this process.
 
     Args:
         trial: the native trial.
-        offer: returns what is offered to the parsers of the script; None where it has none.
+        offer: returns what is offered to the parsers of the script; None if nothing is offered.
     """
     from pedl import _context
 
-    # A configuration names what a definition, or another trial of the search, asks for.
+    # The hyperparameters of a configuration may be for a definition, or for another trial of the search.
     if _context.context().get("configuration") is None:
         atexit.register(_tell, trial, offer, os.getpid())
 

@@ -1,15 +1,15 @@
 """DataFlows of tensorpack, from which a `TensorpackTrial` takes its batches (`shims/pedl/_trials/tensorpack.py`).
 
-A DataFlow has its place in itself, and can only be brought to it by running it. So it is drawn from in a replay too, in the
-process that trains, as generators are (`advice/generators.py`): all that it draws from `random` and `numpy.random` comes from
-a stream of its own. What a replay feeds is compared with what was fed, so that one that goes another way is noticed.
+A DataFlow keeps its position in itself, and only running it moves it there. So a replay draws from it too, in the process
+that trains, as from generators (`advice/generators.py`): all random numbers that it takes from `random` and `numpy.random`
+come from a separate stream. A replay compares what it feeds with what was fed, so it notices a DataFlow that differs.
 
 tensorpack seeds the generators of its DataFlows and augmentors (`get_rng`) by the clock, the process and an address. Those
-that `reset_state` makes are seeded by the trial, the DataFlow, and their place in it; others that tensorpack makes all have
-one seed of the trial. Where the definition has called `fix_rng_seed`, all of them are left as that has it.
+that `reset_state` makes get a seed from the trial, the DataFlow, and their place in it; others that tensorpack makes all have
+one seed of the trial. If the definition has called `fix_rng_seed`, all of them keep that seed.
 
-Some DataFlows have processes or threads of their own, and give batches in the order in which these are done. They are a
-cause: what they give is not compared then, and a trial that goes on does so with other batches.
+Some DataFlows have separate processes or threads, and give batches in the order in which these finish. They are a cause:
+their batches are not compared then, and a resumed trial continues with other batches.
 
 Source: tensorpack 0.11, tensorpack/utils/utils.py, `get_rng`; dataflow/base.py, parallel.py, parallel_map.py, remote.py, raw.py.
 """
@@ -21,10 +21,10 @@ from py_hooks.advice import owned_generators
 from py_hooks.advice.generators import SOURCES
 from py_hooks.advice.random_streams import mix
 
-# Modules whose DataFlows have no order of their own, and those of others that have none.
+# Modules whose DataFlows have no fixed order, and a DataFlow of another module that has none.
 _UNORDERED = frozenset(f"tensorpack.dataflow.{name}" for name in ("parallel", "parallel_map", "remote"))
 _FROM_A_QUEUE = "DataFromQueue"
-# Of these modules: they pass on what they are given, one by one.
+# Exceptions in these modules: they pass on what they get, one by one.
 _ORDERED = ("PlasmaPutData", "PlasmaGetData")
 
 
@@ -40,13 +40,13 @@ def _of_trial(trial_seed):
 
 
 def causes_of(flows):
-    """What in DataFlows cannot be repeated."""
+    """The causes in DataFlows: what cannot be repeated."""
     names = sorted({name for flow in flows for name in _unordered_in(flow)})
     return [causes.DATAFLOW(name=name) for name in names]
 
 
 def _unordered_in(flow):
-    """Names of the classes of DataFlows that have no order, of all that a DataFlow is made of."""
+    """Names of the classes without an order, among all DataFlows that a DataFlow is made of."""
     base = importlib.import_module("tensorpack").DataFlow
     seen, waiting = [], [flow]
     while waiting:
@@ -71,7 +71,7 @@ class Source:
     Args:
         calls: the recorder.
         flow: the DataFlow, which nobody else draws from. Its `reset_state` is called.
-        is_cut: a pass is over after as many batches as its length says, where it has one.
+        is_cut: a pass ends after as many batches as its length says, if it has a length.
     """
 
     def __init__(self, calls, flow, is_cut):
@@ -83,7 +83,7 @@ class Source:
         self.next()
 
     def next(self):
-        """The next batch; None where a pass is over, and another one is to begin."""
+        """The next batch; None if a pass is over, and the next one is to begin."""
         return next(self._source)
 
     def _batches(self, flow, is_cut):
@@ -100,7 +100,7 @@ class Source:
         if given != _of_trial(self._trial_seed):
             return
         for number, generator in enumerate(owned_generators.find(flow)):
-            # What was there before, and is still, is the definition's own.
+            # A generator that existed before belongs to the definition.
             if not any(generator is one for one in before):
                 owned_generators.seed(generator, mix("dataflow", number, self._trial_seed, self._number))
 

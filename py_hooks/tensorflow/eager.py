@@ -1,15 +1,15 @@
 """TensorFlow 2: its variables by creation number, what a replay knows of their values, and the doors of reads and writes.
 
 In a replay a variable that a recorded call changed holds no true value: it is *stale*. It is true again once Python has
-written it, or once its value was looked at outside a recorded call: that look is a recorded call, and in a replay its
-value is put into the variable before anybody sees it. So whatever Python does with a variable then, with a
-`GradientTape` or without, it does with the true value.
+written it, or has read its value outside a recorded call. Such a read is a recorded call, and a replay puts the recorded
+value into the variable before anybody sees it. So whatever Python does with a variable then, with a `GradientTape` or
+without, it does with the true value.
 
-The doors are the methods by which Python reads and writes, the handle, with which an op reads a variable that it is
-given (`Handle`), and the call of a traced function (`functions.py`), which uses variables without any of them. Inside
-a function that is being traced nothing is read or written yet.
+There are three doors: the methods by which Python reads and writes; the handle, by which an op reads a variable among its
+arguments (`Handle`); and the call of a traced function (`functions.py`), which uses variables without either. Inside a
+function that is being traced nothing is read or written yet.
 
-With Keras 3 most variables are those that a Keras variable wraps, and `py_hooks/keras/variables.py` keeps those.
+With Keras 3 most variables are wrapped by a Keras variable, and `py_hooks/keras/variables.py` keeps those.
 
 Source: tensorflow 2.0.0 to 2.21.0, tensorflow/python/ops/resource_variable_ops.py.
 """
@@ -24,7 +24,7 @@ from py_hooks.keras.variables import VARIABLES, VariableDiffers
 from py_hooks.own_account import own_account
 from py_hooks.tensorflow import event_files, random_ops, random_states, sessions
 
-# What `BaseResourceVariable.__init__` also makes: the result of an assignment, which is the variable itself.
+# `BaseResourceVariable.__init__` also makes the result of an assignment, which is the variable itself.
 _RESULT = "_UnreadVariable"
 
 
@@ -59,7 +59,7 @@ class ResourceVariables:
         self._stale.discard(handle)
 
     def key_of(self, variable):
-        """The name of a variable's value in a checkpoint; None where it has none."""
+        """The name of a variable's value in a checkpoint; None if it has none."""
         number = self._numbers.get(id(_handle_of(variable)))
         return None if number is None else f"tensorflow/{number}"
 
@@ -73,7 +73,7 @@ class ResourceVariables:
     # -- staleness -------------------------------------------------------------------------------------------------
 
     def is_stale(self, variable):
-        """Whether a recorded call changed the variable since Python last wrote it, or looked at it."""
+        """Whether a recorded call changed the variable since Python last wrote it, or read it."""
         return id(_handle_of(variable)) in self._stale
 
     def mark_stale(self, variables):
@@ -94,11 +94,11 @@ class ResourceVariables:
                 yield str(number), variable
 
     def name_of(self, handle):
-        """The name of the variable with this handle; empty where it is none of these."""
+        """The name of the variable with this handle; empty if it is none of these."""
         return next((variable.name for _, variable in self._alive() if _handle_of(variable) is handle), "")
 
     def rebuilt_by_pipelines(self, handles):
-        """Leaves variables out of checkpoints, since a replay makes their values again."""
+        """Leaves variables out of checkpoints, because a replay makes their values again."""
         for _, variable in self._alive():
             if any(_handle_of(variable) is handle for handle in handles):
                 VARIABLES.left_out[id(variable)] = variable
@@ -121,12 +121,12 @@ class ResourceVariables:
                 try:
                     tensors.append((number, variable.numpy()))
                 except errors_impl.FailedPreconditionError:
-                    # It was made inside of a function, and has no value yet.
+                    # It was made inside a function, and has no value yet.
                     continue
         return tensors, None
 
     def restore(self, tensors, state):
-        """Assigns saved values. What was stale stays so: what is recorded must not depend on where a run was resumed."""
+        """Assigns saved values. Stale variables stay stale: the records must not depend on the point of the resume."""
         for number, variable in self._unwrapped():
             if number in tensors:
                 if not variable.shape.is_compatible_with(tensors[number].shape):
@@ -138,7 +138,7 @@ RESOURCE_VARIABLES = ResourceVariables()
 
 
 def _handle_of(variable):
-    """The handle of a variable, or of a random op's state, past the door; of one of a strategy's that of its part here."""
+    """The handle of a variable, or of a random op's state, without the door. A strategy's variable gives that of its part."""
     variable = getattr(variable, "_primary", variable)
     handle = variable.__dict__.get("_handle")
     if handle is not None:
@@ -149,9 +149,9 @@ def _handle_of(variable):
 
 
 class Handle:
-    """`BaseResourceVariable._handle`, in place of an attribute of each variable: whoever takes it may look at the value.
+    """`BaseResourceVariable._handle`, instead of an attribute of each variable: whoever takes it may read the value.
 
-    An op that is given a variable reads it in C++, with this handle, without any method of the variable
+    An op with a variable as an argument reads it in C++, with this handle, without any method of the variable
     (tensorflow 2.15.1, tensorflow/python/eager/pywrap_tfe_src.cc, `ReadVariableOp`).
     """
 
@@ -171,7 +171,7 @@ class Handle:
 
 
 def prepare(calls):
-    """Has variables and the states of random ops kept in checkpoints, and passes known to the shuffles in pipelines."""
+    """Has variables and the states of random ops kept in checkpoints, and gives pipeline shuffles the number of the pass."""
     from tensorflow.python.ops import resource_variable_ops
 
     resource_variable_ops.BaseResourceVariable._handle = Handle()
@@ -183,7 +183,7 @@ def prepare(calls):
 
 
 def created(original, variable, *args, **kwargs):
-    """`BaseResourceVariable.__init__`: numbers the variable, but for those of graphs, and that saving a model makes."""
+    """`BaseResourceVariable.__init__`: numbers the variable, unless a graph has it, or saving a model makes it."""
     original(variable, *args, **kwargs)
     if type(variable).__name__ == _RESULT or variable._in_graph_mode:
         return
@@ -215,7 +215,7 @@ class _PassNumber:
         if cls.variable is None:
             return
         calls = recorder.CALLS
-        # It is not the script that writes it.
+        # The script does not make this write.
         with calls.unrecorded():
             cls.variable.assign(ordinal)
 
@@ -223,7 +223,7 @@ class _PassNumber:
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
     """`gen_random_ops.random_shuffle`: in the array pipelines of Keras 3, without a seed, keyed by trial and pass.
 
-    With a seed TensorFlow gives every pass the same order, and so it does here. Elsewhere it is an op as others.
+    With a seed TensorFlow gives every pass the same order, and this does too. Elsewhere it is an op like others.
     """
     import tensorflow
 
@@ -239,7 +239,7 @@ def random_shuffle(original, value, seed=0, seed2=0, name=None):
 
 @binding
 def read(original):
-    """`BaseResourceVariable._read_variable_op` and other reads: what is looked at becomes true."""
+    """`BaseResourceVariable._read_variable_op` and other reads: a variable that is read becomes true."""
 
     def read_variable(variable, *args, **kwargs):
         calls = recorder.CALLS
@@ -265,7 +265,7 @@ def write(original):
 
 @binding
 def update(original):
-    """`assign_add`, `scatter_update` and the like: they change the value that is there, which becomes true first."""
+    """`assign_add`, `scatter_update` and the like: they change the present value, which becomes true first."""
 
     def updated(variable, *args, **kwargs):
         calls = recorder.CALLS

@@ -1,18 +1,18 @@
-"""Event files, which TensorFlow's C++ writes under names that hold the time: each step is in them once, whatever is killed.
+"""Event files: keeps each step in them once, whatever is killed. TensorFlow's C++ writes them, with the time in their names.
 
-In a replay nothing new is written to them. At the resume point the files of the trial come back from where its start
-took them (`advice/ledger.py`, "logged"), cut to their lengths at the checkpoint, and each writer that is open begins a
-new file beside them, as a writer does that is opened again; readers take all files of a folder together. A checkpoint
-flushes the writers, and its lengths are on the disk before it is.
+A replay writes nothing new to them. At the resume point the files of the trial come back from the place to which its start
+moved them (`advice/ledger.py`, "logged"), cut to their lengths at the checkpoint. Each open writer begins a new file beside
+them, as a reopened writer does; readers take all files of a folder together. A checkpoint flushes the writers, and the files
+are on the disk, up to the lengths in the checkpoint, before the checkpoint is.
 
 There are two kinds of writers:
 
-    tf.summary.create_file_writer       a resource of C++, made by an op. In a replay it is made all the same, for a folder
-                                        that is thrown away, so that every op that writes to it works
-    tf.summary.FileWriter (TF 1)        a queue, a thread, and `EventsWriter`. In a replay nothing is put into the queue
+    tf.summary.create_file_writer       a resource of C++, made by an op. A replay makes it too, for a folder that is
+                                        deleted afterwards, so that every op that writes to it works
+    tf.summary.FileWriter (TF 1)        a queue, a thread, and `EventsWriter`. A replay puts nothing into the queue
 
-A writer that an op in a graph makes, one of another thread, and one on a remote file system cannot be told what to do:
-they are causes.
+pedl-run cannot control a writer that an op in a graph makes, one of another thread, and one on a remote file system: they
+are causes.
 
 Source: tensorflow 1.15.5 and 2.21.0, tensorflow/python/ops/summary_ops_v2.py and
 tensorflow/python/summary/writer/event_file_writer.py.
@@ -41,15 +41,15 @@ class EventFiles:
         self._paths = []
         self._writers = []
         self._is_replay = trial.resume and trial.has_checkpoint()
-        # Where writers write in a replay.
+        # The folder for writers in a replay.
         self._nowhere = os.path.join(trial.directory, "replayed-events")
 
     # -- writers -----------------------------------------------------------------------------------------------------
 
     def refuses(self, directory):
-        """Whether the files of a folder are let alone; the cause is named where they cannot be kept exact."""
+        """Whether the files of a folder are left alone; reports the cause if they cannot be kept exact."""
         if os.getpid() != self._pid:
-            # What a forked child writes is its own.
+            # The files of a forked child are left alone.
             return True
         if not self._calls.on_main_thread():
             self._calls.refuse_exactness(causes.THREAD_WRITES_EVENTS())
@@ -79,7 +79,7 @@ class EventFiles:
         self._writers = [each for each in self._writers if not each.is_of(handle)]
 
     def make_directory(self, directory):
-        """Makes the folder as the script would, so that the ledger has it. What is wrong with it TensorFlow says."""
+        """Makes the folder as the script would, so that the ledger has it. TensorFlow reports any error later."""
         with contextlib.suppress(OSError):
             os.makedirs(directory, exist_ok=True)
 
@@ -98,7 +98,7 @@ class EventFiles:
     # -- the life of a trial -------------------------------------------------------------------------------------------
 
     def begin(self):
-        """The trial has begun. With no replay what earlier starts wrote is written anew, and all writers are live."""
+        """The trial has begun. Without a replay, what earlier starts wrote is written again, and all writers are live."""
         if not self._calls.replaying:
             self._calls.files.restore_logged({})
             self._go_live()
@@ -168,7 +168,7 @@ class _ResourceWriter:
         create: the op that has it begin a file.
         handle: the resource.
         directory: its folder.
-        settings: what else the op is given.
+        settings: the other arguments of the op.
     """
 
     def __init__(self, create, handle, directory, settings):
@@ -182,7 +182,7 @@ class _ResourceWriter:
         self._create(self._handle(), directory, *self._settings)
 
     def flush(self):
-        """Writes what waits."""
+        """Writes the pending events."""
         from tensorflow.python.ops import gen_summary_ops
 
         gen_summary_ops.flush_summary_writer(self._handle())
@@ -203,7 +203,7 @@ class _ResourceWriter:
 
 
 def create(original, writer, logdir, max_queue, flush_millis, filename_suffix, name=None):
-    """`create_summary_file_writer`: in a replay for a folder that is thrown away."""
+    """`create_summary_file_writer`: in a replay, for a folder that is deleted afterwards."""
     from tensorflow.python.eager import context
 
     calls = recorder.CALLS
@@ -218,7 +218,7 @@ def create(original, writer, logdir, max_queue, flush_millis, filename_suffix, n
 
 
 def close(original, writer, name=None):
-    """`close_summary_writer`: the writer does not come back."""
+    """`close_summary_writer`: forgets the writer, which does not open again."""
     EVENT_FILES.ended(writer)
     return original(writer, name)
 
@@ -245,9 +245,9 @@ class _QueueWriter:
     __hash__ = None
 
     def open(self, directory):
-        """Begins a file; C++ would with the first event. For a folder that is thrown away there is none to begin.
+        """Begins a file; C++ would do so at the first event. A folder that is deleted afterwards gets none.
 
-        C++ names it by the second, and would overwrite one that was begun in the same.
+        C++ names a file by the second, and would overwrite one that was begun in the same second.
         """
         if directory == self.directory:
             taken = len(_files_in(directory))
@@ -255,11 +255,11 @@ class _QueueWriter:
             self._writer()._ev_writer.InitWithSuffix(suffix + self._suffix)
 
     def flush(self):
-        """Writes what waits."""
+        """Writes the pending events."""
         self._writer().flush()
 
     def close(self):
-        """There is no file yet to be ended."""
+        """Nothing: there is no file yet."""
 
     def is_open(self):
         """Whether the script may still write to it."""
@@ -267,7 +267,7 @@ class _QueueWriter:
         return writer is not None and not writer._closed
 
     def is_of(self, handle):
-        """No, it is none."""
+        """No: it is no resource."""
         return False
 
 
@@ -284,14 +284,14 @@ def created(original, writer, logdir, max_queue=10, flush_secs=120, filename_suf
 
 
 def add_event(original, writer, event):
-    """`EventFileWriter.add_event`: not in a replay, but for what ends its thread."""
+    """`EventFileWriter.add_event`: skipped in a replay, except the event that ends the writer's thread."""
     is_end = event is getattr(writer, "_sentinel_event", None)
     if is_end or not EVENT_FILES.is_replay or not hasattr(writer, "_pedl_file"):
         original(writer, event)
 
 
 def reopen(original, writer):
-    """`EventFileWriter.reopen`: another file."""
+    """`EventFileWriter.reopen`: begins another file."""
     is_closed = writer._closed
     original(writer)
     if is_closed and hasattr(writer, "_pedl_file"):

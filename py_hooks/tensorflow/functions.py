@@ -1,8 +1,8 @@
 """TensorFlow 2: calls of traced functions (`tf.function`), and which variables they use.
 
-A traced function reads and writes variables without any Python that could be seen. Inside a recorded call, what it
-writes is stale from then on. Outside of one, by the script itself, it runs in a replay too: so the stale variables that
-it uses become true before it (`eager.make_true`), and whatever it does with them it does as the first time.
+A traced function reads and writes variables without any Python that could be seen. Inside a recorded call, the variables
+that it writes are stale from then on. If the script itself calls it, outside of a recorded call, it runs in a replay too: so
+the stale variables that it uses become true first (`eager.make_true`), and it computes the same as the first time.
 
 Source: tensorflow 2.0.0 to 2.21.0, `ConcreteFunction._call_flat`; until 2.10 in tensorflow/python/eager/function.py.
 """
@@ -20,7 +20,7 @@ _READ_ONLY = "_read_only_resource_inputs"
 
 # Ops that call Python whenever they run.
 _PYTHON = ("PyFunc", "EagerPyFunc")
-# Beginnings of the names of those that change what is behind a resource other than a variable.
+# Beginnings of the names of ops that change the state of a resource other than a variable.
 _MOVES = ("IteratorGetNext", "LookupTableInsert", "LookupTableRemove", "LookupTableImport")
 
 
@@ -43,7 +43,7 @@ class Effects:
                     self.written.append(reference)
 
     def written_variables(self):
-        """Those that it may change, and that are still there."""
+        """The variables that it may change, and that still exist."""
         return [variable for variable in (reference() for reference in self.written) if variable is not None]
 
 
@@ -58,7 +58,7 @@ def _only_looks(operation, tensor):
 
 
 class Watch:
-    """Which functions a compute function runs: `FUNCTIONS.found` holds their `Effects` while it does."""
+    """Which functions a compute function runs: `FUNCTIONS.found` holds their `Effects` while it runs."""
 
     def __init__(self):
         self.found = None
@@ -69,7 +69,7 @@ FUNCTIONS = Watch()
 
 @binding
 def called(original):
-    """`ConcreteFunction._call_flat`: notes what the function does, and sees to it that it works on true values."""
+    """`ConcreteFunction._call_flat`: notes what the function does, and gives it true values."""
 
     def call_flat(function, *args, **kwargs):
         calls = recorder.CALLS
@@ -102,12 +102,12 @@ def effects_of(function):
 
 
 def _refuse_what_is_left_out(calls, function):
-    """Names what a function does besides computing with variables, and an answered call would not do."""
+    """Reports the causes in a function: what it does besides computing with variables, and an answered call does not."""
     definition = function.graph.as_graph_def()
     library = {called.signature.name: called for called in definition.library.function}
     nodes = [*definition.node, *(node for called in library.values() for node in called.node_def)]
     drawing = {node.op for node in nodes if "seed" in node.attr and "seed2" in node.attr}
-    # Keras's recurrent layers bring one for GPUs along, which no CPU runs.
+    # Keras's recurrent layers include one for GPUs, which no CPU runs.
     for kind in sorted(kind for kind in drawing if not kind.startswith("Cudnn")):
         calls.refuse_exactness(causes.HIDDEN_STATE(kind=kind, place="a model"))
     if any(node.op in _PYTHON for node in nodes):
@@ -121,10 +121,10 @@ def _refuse_what_is_left_out(calls, function):
 
 
 def _users(nodes, name, library, seen):
-    """Types of the nodes that are given something by its name, among some nodes and in the functions that they call."""
+    """Types of the nodes that have the named input, among some nodes and in the functions that they call."""
     for node in nodes:
         given = [each.partition(":")[0] for each in node.input if not each.startswith("^")]
-        # In front of a branch's own arguments stands which branch it is.
+        # The first input selects the branch; the arguments of the branch follow.
         first = int(node.op.endswith(("If", "Case")))
         for place in (place - first for place, each in enumerate(given) if each == name):
             yield node.op
@@ -148,7 +148,7 @@ def _is_eager():
 
 @binding
 def count_trace(original):
-    """`FuncGraph.__init__`: something is traced. Inside a recorded call it has to be traced in a replay too."""
+    """`FuncGraph.__init__`: counts traces. What is traced inside a recorded call has to be traced in a replay too."""
 
     def counted(graph, *args, **kwargs):
         calls = recorder.CALLS

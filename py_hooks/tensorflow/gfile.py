@@ -1,7 +1,7 @@
 """Files that TensorFlow's C++ opens for Python (`tf.io.gfile`, `tf.train.Checkpoint`): noted as those of `open` are.
 
-What `tf.train.Checkpoint` writes comes from variables, in C++, and a replay cannot write it: a cause, once there is
-training. Source: tensorflow 1.15.5 and 2.21.0, tensorflow/python/lib/io/file_io.py; 2.21.0,
+What `tf.train.Checkpoint` writes comes from variables, in C++, and a replay cannot write it: this is a cause, once there
+is training. Source: tensorflow 1.15.5 and 2.21.0, tensorflow/python/lib/io/file_io.py; 2.21.0,
 tensorflow/python/checkpoint/checkpoint.py.
 """
 import os

@@ -1,12 +1,12 @@
-"""Definitions of graphs that leave the process, and that arrive ready-made: `.meta` files, SavedModels, frozen graphs.
+"""Definitions of graphs that are exported, and that are imported ready-made: `.meta` files, SavedModels, frozen graphs.
 
-What leaves is the script's graph, which plain Python reads: without ops of ours, and with the random ops that the script
-asked for where others stand in their place (`random_ops.py`). Not where a function has the state of one from outside: such
-a graph leaves as it is. And loops that `--exact` runs pass by pass (`random_ops.inside_control_flow`) leave so.
+An exported graph is the script's graph, which plain Python reads: it has no ops of pedl-run, and it has the random ops that
+the script asked for instead of their substitutes (`random_ops.py`). If a function takes the state of a random op from
+outside, the graph is exported as it is. Loops that `--exact` runs pass by pass (`random_ops.inside_control_flow`) stay so.
 
-In what arrives a random op has TensorFlow's kernel, which hides its state. Another one is built beside it, as for the
-script, and whatever took its numbers takes those of the other: the same ones. Not where it cannot be told in which loop or
-branch it is, which a MetaGraph says, and no mere graph: there a run that draws from it is a cause.
+In an imported graph a random op has TensorFlow's kernel, which hides its state. So another op is built beside it, as for
+the script, and whatever took its numbers takes those of the other: the same numbers. This is not done if the loop or branch
+of the op is unknown. A MetaGraph states it, a mere graph does not. Then a run that draws from the op is a cause.
 
 Source: tensorflow 1.13.1 to 2.15.1, tensorflow/python/framework/ops.py, importer.py and meta_graph.py.
 """
@@ -16,17 +16,17 @@ import contextlib
 from py_hooks.advice import calls as recorder
 from py_hooks.tensorflow import graphs
 
-# A random op that another one stands for: its type, the inputs of the other that it has too, its attributes by the names
-# that they have there, and its seeds.
+# A random op that has a substitute: its type, the inputs of the substitute that it has too, its attributes by their names
+# in the substitute, and its seeds.
 Original = collections.namedtuple("Original", "type inputs attributes seeds")
 
-# What hands on its input, in ops of ours.
+# Ops of pedl-run that pass on their input.
 _HANDS_ON = ("Identity", "StopGradient")
 
 
 @contextlib.contextmanager
 def own_part():
-    """Ops that are made inside are a part of a random op that stands for another: they are ours, in the script's scope."""
+    """Ops that are made inside are a part of the substitute of a random op: ops of pedl-run, in the script's scope."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
 
@@ -38,22 +38,22 @@ def own_part():
 
 
 def stands_for(tensor, kind, inputs, attributes, seeds):
-    """Notes for which random op the one of this tensor stands, in graphs that sessions run.
+    """Notes which random op the op of this tensor replaces, in graphs that sessions run.
 
     Args:
-        tensor: what it gives.
+        tensor: the output of the substitute.
         kind: the type of the original.
         inputs: numbers of the inputs that both have.
-        attributes: its attributes, by the names that they have in the original.
-        seeds: as the script gave them, and TensorFlow made them for the kernel.
+        attributes: its attributes, by their names in the original.
+        seeds: as TensorFlow made them for the kernel, from what the script gave.
     """
-    # An eager tensor has none.
+    # An eager tensor has no graph.
     graph = getattr(tensor, "graph", None)
     if graph is not None and not graph.building_function:
         graphs.of(graph).originals[tensor.op.name] = Original(kind, inputs, attributes, [seed or 0 for seed in seeds])
 
 
-# -- what leaves -------------------------------------------------------------------------------------------------------
+# -- exports -----------------------------------------------------------------------------------------------------------
 
 
 def exported(original, graph, *args, **kwargs):
@@ -70,7 +70,7 @@ _LEAVE_OUT = ("export_scope", "clear_devices", "clear_extraneous_savers")
 
 
 def exported_part(original, filename=None, graph_def=None, graph=None, *args, **kwargs):
-    """`export_scoped_meta_graph`: to leave something out it asks each op for its node, which may be one of ours."""
+    """`export_scoped_meta_graph`: to leave something out it asks each op for its node, and the op may be of pedl-run."""
     from tensorflow.python.framework import ops
 
     held = graph or ops.get_default_graph()
@@ -103,7 +103,7 @@ def _take_out(known, definition):
         del made.input[:]
         made.input.extend(name for name in given if not (name.startswith("^") and graphs.is_own(name[1:])))
         kept.append(made)
-    # A function that draws has its state from outside: such a graph stays as it is.
+    # A function that draws takes its state from outside: such a graph stays as it is.
     if len(kept) < len(nodes) and not any(graphs.is_own(name) for node in kept for name in node.input):
         del definition.node[:]
         definition.node.extend(kept)
@@ -131,7 +131,7 @@ def _past_own(name, nodes):
 
 
 def exported_values(original, context, *args, **kwargs):
-    """`ControlFlowContext._to_values_def`: the tensors of a loop or a branch, without those of ours."""
+    """`ControlFlowContext._to_values_def`: the tensors of a loop or a branch, without those of pedl-run."""
     values = original(context, *args, **kwargs)
     names = [name for name in values.values if not graphs.is_own(name)]
     del values.values[:]
@@ -141,18 +141,18 @@ def exported_values(original, context, *args, **kwargs):
     return values
 
 
-# -- what arrives ------------------------------------------------------------------------------------------------------
+# -- imports -----------------------------------------------------------------------------------------------------------
 
 
 class _Imports:
-    """How many imports run, one inside the other, and where in which graph they began."""
+    """How many imports run, one inside the other, and the place in each graph where they began."""
 
     depth = 0
     begun = []
 
 
 def imported(original, *args, **kwargs):
-    """`import_graph_def`: gives the random ops that came other ops to stand for them."""
+    """`import_graph_def`: replaces the random ops that were imported."""
     from tensorflow.python.framework import ops
 
     graph = ops.get_default_graph()
@@ -163,7 +163,7 @@ def imported(original, *args, **kwargs):
 
 
 def imported_meta_graph(original, *args, **kwargs):
-    """The import of a MetaGraph, which says of the ops that came in which loop they are once they are there."""
+    """The import of a MetaGraph: it states the loops of the imported ops only after the ops exist."""
     if not recorder.CALLS.on_main_thread():
         return original(*args, **kwargs)
     _Imports.depth += 1
@@ -195,7 +195,7 @@ def _replace(graph, operations):
 
 
 def _other(known, op):
-    """The tensor of an op that gives the same numbers, beside it."""
+    """The tensor of a new op beside this one, which gives the same numbers."""
     from tensorflow.python.framework import ops
 
     graph = known.graph
@@ -215,14 +215,14 @@ def _other(known, op):
 
 
 def _tells_contexts(graph, operations):
-    """Whether the ops that came know in which loop or branch they are."""
+    """Whether the imported ops know their loops and branches."""
     from tensorflow.python.framework import ops
 
     loops = {context.name for context in graph.get_collection_ref(ops.GraphKeys.WHILE_CONTEXT)}
     for op in operations:
         if op.type in ("Enter", "RefEnter") and op.get_attr("frame_name").decode() not in loops:
             return False
-        # The switch of a predicate by itself stands before its branches.
+        # A switch of a predicate by itself comes before its branches.
         is_of_branch = op.type in ("Switch", "RefSwitch") and op.inputs[0] is not op.inputs[1]
         if is_of_branch and op._get_control_flow_context() is None:
             return False
@@ -234,7 +234,7 @@ _BEGINS = ("Enter", "RefEnter", "Switch", "RefSwitch")
 
 
 def _is_outside(op):
-    """Whether nothing that an op depends on belongs to a loop or a branch, but for what comes out of loops."""
+    """Whether nothing that an op depends on belongs to a loop or a branch, except what comes out of loops."""
     seen, waiting = set(), [op]
     while waiting:
         each = waiting.pop()
@@ -266,7 +266,7 @@ def _of_values(name, **attributes):
     return make
 
 
-# They are intercepted, and build what stands for them.
+# These functions are intercepted, and build the substitutes.
 _MADE_BY = {
     "RandomUniform": _of_floats("random_uniform"),
     "RandomStandardNormal": _of_floats("random_standard_normal"),

@@ -1,4 +1,4 @@
-"""TensorFlow 1 graphs: what a set of fetches reads and writes, and ops of our own beside the script's.
+"""TensorFlow 1 graphs: what a set of fetches reads and writes, and the ops that pedl-run adds beside those of the script.
 
 Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
 """
@@ -10,12 +10,12 @@ from py_hooks.advice import calls as recorder
 from py_hooks.advice import places
 from py_hooks.engine.patch import binding
 
-# Ids of our ops. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so ours
-# must not count.
+# Ids of the ops of pedl-run. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so
+# these ops must not count.
 _FIRST_OWN_ID = 1 << 40
 
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
-# What hands a variable on without looking at its value.
+# Ops that pass a variable on without reading its value.
 PASSES_ON = ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "RefIdentity", "RefSwitch", "RefMerge",
               "RefEnter", "RefExit", "RefNextIteration", "RefSelect")
 _LOOKS_AT_NO_VALUE = ("VarIsInitializedOp", "VariableShape", "IsVariableInitialized")
@@ -23,14 +23,14 @@ _READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 _WRITES = ("AssignVariableOp", "Assign")
 _KNOWN = _LOOKS_AT_NO_VALUE + _READS + _WRITES
 _READS_FILES = ("Restore", "RestoreV2", "RestoreSlice", "ReadFile")
-# What the optimizers of `tf.train` apply gradients by, after `Resource` and `Sparse`.
+# The beginning of the types by which optimizers of `tf.train` apply gradients, after `Resource` and `Sparse`.
 _APPLIES = "Apply"
 _WRITES_FILES = ("Save", "SaveV2", "SaveSlices", "MergeV2Checkpoints", "WriteFile")
 
 
 @binding
 def count_op(original):
-    """`Graph._add_op`: an op was made. Inside a recorded call it has to be made in a replay too."""
+    """`Graph._add_op`: counts the ops. An op that is made inside a recorded call has to be made in a replay too."""
 
     def counted(graph, op):
         recorder.CALLS.traces += 1
@@ -40,7 +40,7 @@ def count_op(original):
 
 
 def generated_source(original, *args, **kwargs):
-    """`ast_to_object` of AutoGraph: notes the file, of a random name, from which it runs its copy of a function."""
+    """`ast_to_object` of AutoGraph: notes the file, which has a random name, that its copy of a function runs from."""
     made = original(*args, **kwargs)
     places.note_generated(made[0].__file__)
     return made
@@ -49,7 +49,7 @@ def generated_source(original, *args, **kwargs):
 def nodes_of(function):
     """The nodes of a traced function, and of those that it calls."""
     nodes = list(definition_of(function).node_def)
-    # What TensorFlow 1.13 makes has no graph; functions that it calls are the graph's around it.
+    # A function of TensorFlow 1.13 has no graph; the functions that it calls are in the graph around it.
     if hasattr(function, "graph"):
         nodes.extend(node for called in function.graph.as_graph_def().library.function for node in called.node_def)
     return nodes
@@ -61,23 +61,23 @@ def definition_of(function):
 
 
 def _given_seeds():
-    """How many ops were given a default seed, by graph; None where TensorFlow counts all ops (until 2.5)."""
+    """How many ops got a default seed, by graph; None if TensorFlow counts all ops (until 2.5)."""
     from tensorflow.python.framework import random_seed
 
     return getattr(random_seed, "_graph_to_seed_dict", None)
 
 
-# The names of ops of ours, in whatever scope.
+# The names of ops of pedl-run, in whatever scope.
 _OWN = re.compile(r"(^|/)pedl_(random|read|write|order)(_\d+)?(/|:|$)")
 
 
 def is_own(name):
-    """Whether an op or a tensor of this name is ours, and none of the script's."""
+    """Whether an op or a tensor of this name belongs to pedl-run, and not to the script."""
     return _OWN.search(name) is not None
 
 
 def of(graph):
-    """What we know of a TensorFlow graph. Lives on the graph, and dies with it."""
+    """The `Graph` of a TensorFlow graph. It is an attribute of the graph, and dies with it."""
     known = getattr(graph, "_pedl", None)
     if known is None:
         known = graph._pedl = Graph(graph)
@@ -85,16 +85,16 @@ def of(graph):
 
 
 class Graph:
-    """What we know of one graph.
+    """What pedl-run knows of one graph.
 
     Attributes:
-        stale: names of the variables whose value a replay does not know, since training changed them.
+        stale: names of the variables whose value a replay does not know, because training changed them.
         trained: names of the variables that training changes.
-        random_states: the ops that set the states of random ops first, in order of creation.
-        originals: for which random op one stands, by its name (`graph_definitions.Original`).
-        replaced: names of random ops that came ready-made, by the names of the ops of ours that stand for them.
-        metric_names: how metrics are called, by the names of tensors, where they are not called as these.
-        feeds_vary: what runs that train are given is not the same in a replay, and so is not compared.
+        random_states: the ops that set the first states of random ops, in order of creation.
+        originals: the random op that a substitute replaces, by the substitute's name (`graph_definitions.Original`).
+        replaced: names of random ops that were imported, by the names of the ops of pedl-run that replace them.
+        metric_names: the names of metrics, by the names of tensors, if they differ from these.
+        feeds_vary: whether the feeds of runs that train differ in a replay, and so are not compared.
     """
 
     def __init__(self, graph):
@@ -115,7 +115,7 @@ class Graph:
         self._effects = {}
         self._keepers = {}
 
-    # -- ops of our own --------------------------------------------------------------------------------------------
+    # -- ops of pedl-run -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def own_ids(self):
@@ -124,7 +124,7 @@ class Graph:
         finalized, graph._finalized = graph._finalized, False
         try:
             counts = getattr(graph, "_next_id_counter", None)
-            # Some are made inside of others.
+            # These blocks may be nested.
             with contextlib.ExitStack() if counts is None or counts >= _FIRST_OWN_ID else self._uncounted():
                 yield
         finally:
@@ -139,12 +139,12 @@ class Graph:
             yield
         finally:
             self._own_id, graph._next_id_counter = graph._next_id_counter, last_id
-            # A graph of version 0 is taken for empty.
+            # TensorFlow takes a graph of version 0 for empty.
             graph._version = version or graph._version
 
     @property
     def count(self):
-        """What the default seed of the next random op is made of: how many ops there are, or were given such a seed."""
+        """The count that gives the next random op its default seed: of all ops, or of ops that got such a seed."""
         counts = _given_seeds()
         return self.graph._next_id_counter if counts is None else counts.get(self.graph, 0)
 
@@ -158,7 +158,7 @@ class Graph:
 
     @contextlib.contextmanager
     def beside(self):
-        """Ops that are made inside stand outside all scopes of the script, on the CPU."""
+        """Ops that are made inside are outside all scopes of the script, on the CPU."""
         from tensorflow.python.framework import ops
 
         with contextlib.ExitStack() as scopes:
@@ -190,7 +190,7 @@ class Graph:
         return self._variables
 
     def reader(self, variable):
-        """`(value, is initialised)`: tensors of ours for a variable's op."""
+        """`(value, is initialised)`: tensors of pedl-run for a variable's op."""
         if variable.name not in self._readers:
             self._readers[variable.name] = self._make_reader(variable)
         return self._readers[variable.name]
@@ -206,7 +206,7 @@ class Graph:
             return array_ops.identity(held, name="pedl_read"), gen_state_ops.is_variable_initialized(held, name="pedl_read")
 
     def writer(self, variable):
-        """`(assignment, placeholder)`: ops of ours for a variable's op."""
+        """`(assignment, placeholder)`: ops of pedl-run for a variable's op."""
         if variable.name not in self._writers:
             self._writers[variable.name] = self._make_writer(variable)
         return self._writers[variable.name]
@@ -225,7 +225,7 @@ class Graph:
     # -- staleness -------------------------------------------------------------------------------------------------
 
     def changed_by_training(self, names):
-        """Notes that training changed variables, and what else it writes by these names."""
+        """Notes that training changed variables, and whatever else it writes by these names."""
         self.changed(names)
         self.trained.update(op.name for op in self.variables() if op.name in names)
 
@@ -242,14 +242,14 @@ class Graph:
     # -- fetches ---------------------------------------------------------------------------------------------------
 
     def effects(self, fetches, feeds, connections=()):
-        """What it does to run `fetches` (tensors and ops) with values for the tensors `feeds`; worked out once.
+        """The effects of running `fetches` (tensors and ops) with values for the tensors `feeds`; computed once.
 
         Args:
             fetches: tensors and operations.
             feeds: tensors.
-            connections: a tuple, names of pairs of tensors, where the second stands in for the first.
+            connections: a tuple of pairs of tensor names; the second tensor replaces the first.
         """
-        # A graph keeps its ops and tensors, so they can be told apart by their addresses; names are slow to ask for.
+        # A graph keeps its ops and tensors, so their addresses identify them; names are slow to ask for.
         key = (tuple(map(id, fetches)), tuple(map(id, feeds)), connections)
         effects = self._effects.get(key)
         if effects is None:
@@ -268,13 +268,13 @@ class Graph:
         """Has the values of tensors kept whenever a callable fetches them, in `keeper.values`.
 
         Args:
-            tensors: fetched one behind the other.
-            keeper: the last one for its first tensor counts.
+            tensors: fetched one after the other.
+            keeper: the object that keeps them; a later keeper for the same first tensor replaces it.
         """
         self._keepers[tensors[0].name] = (len(tensors), keeper)
 
     def keeper_of(self, names):
-        """`(place, count, keeper)` for the names of what a callable fetches; None if nothing of that is kept."""
+        """`(place, count, keeper)` for the names that a callable fetches; None if nothing of that is kept."""
         for place, name in enumerate(names):
             if name in self._keepers:
                 return (place, *self._keepers[name])
@@ -316,13 +316,13 @@ class Graph:
         return found
 
 
-# An op that runs for some fetches, its type, and the names of the ops that its inputs come from, but for those that are fed,
-# and of those of its control inputs. TensorFlow is slow to tell names and types.
+# An op that runs for some fetches, its type, the names of the ops that its inputs come from (except inputs that are fed), and
+# the names of its control inputs. TensorFlow is slow to give names and types.
 Node = collections.namedtuple("Node", "op kind inputs controls")
 
 
 class Substitutes(dict):
-    """Ops and tensors that are fetched instead of others, by the addresses of these. One is equal to itself only."""
+    """Ops and tensors that are fetched instead of others, by the addresses of these. An object is equal to itself only."""
 
     __hash__ = object.__hash__
 
@@ -339,16 +339,16 @@ class Effects:
     Attributes:
         reads: names of the variables whose values go into it.
         writes: names of the variables that it changes.
-        takes_data: types of its ops that move a queue or an iterator on, or call Python.
+        takes_data: types of its ops that advance a queue or an iterator, or call Python.
         takers: its ops that take elements from a `tf.data` iterator, or from a queue.
-        trains: an optimizer applies gradients, or a variable that is trainable is set to what is computed from its value.
+        trains: an optimizer applies gradients, or a trainable variable is set to a value computed from its own.
         reads_files: values come from files.
         writers: its ops that write files.
         hidden_streams: types of its ops that draw random numbers from a state in their kernel, which nobody can read.
         unordered: whether random numbers are drawn in a loop that runs several of its passes at once.
         identity: a text that is the same in every process.
-        training: what records runs that train; None before the first.
-        races: pairs of its ops that use one variable in no order, of which nothing was said yet; None without any.
+        training: the recorder of runs that train (`session_loops.TrainingRun`); None before the first.
+        races: pairs of its ops that use one variable in no order, and are not reported yet; None without any.
         substitutes: what is fetched instead of the script's ops and tensors (`Substitutes`); None without any.
     """
 
@@ -383,14 +383,14 @@ class Effects:
 def _identity(fetches, writes):
     import zlib
 
-    # What stands after the last underscore counts ops of the same name; a replay may have made fewer of them.
+    # The number after the last underscore counts ops of the same name; a replay may have made fewer of them.
     stems = [fetch.name.partition(":")[0].rstrip("0123456789").rstrip("_") for fetch in fetches]
     text = "{} of {}".format("write" if writes else "read", ", ".join(sorted(writes) or stems))
     return text if len(text) <= 100 else f"{text[:60]}… crc {zlib.crc32(text.encode()):08x}"
 
 
 def variable_of(tensor):
-    """The variable's op that a handle or a reference stands for, or None."""
+    """The variable's op that a handle or a reference refers to, or None."""
     from tensorflow.python.framework import dtypes
 
     if tensor.dtype != dtypes.resource and not tensor.dtype._is_ref_dtype:
@@ -407,7 +407,7 @@ def is_variable(tensor):
 
 
 def use_of(op, number):
-    """`(reads, writes)`: what an op does with the variable in its input `number`. An op nobody knows does both."""
+    """`(reads, writes)`: what an op does with the variable in its input `number`. An unknown op does both."""
     if op.inputs[number].dtype._is_ref_dtype and op.type not in _KNOWN:
         by_reference = number < len(op.op_def.input_arg) and op.op_def.input_arg[number].is_ref
         return not op.type.startswith("Ref"), by_reference and not op.type.startswith("Ref")
@@ -415,21 +415,21 @@ def use_of(op, number):
 
 
 def use_by_type(kind):
-    """`(reads, writes)`: what ops of a type do with a variable's handle. A type that nobody knows does both."""
+    """`(reads, writes)`: what ops of a type do with a variable's handle. An unknown type does both."""
     if kind in _LOOKS_AT_NO_VALUE or kind in PASSES_ON:
         return False, False
     return kind not in _WRITES, kind not in _READS
 
 
 def _is_set_before(op, variable):
-    """Whether an op reads what an assignment has just put in: Keras's `set_value` fetches what `assign` returns."""
+    """Whether an op reads what an assignment has just written: Keras's `set_value` fetches what `assign` returns."""
     return op.type == "ReadVariableOp" and any(
         before.type == "AssignVariableOp" and variable_of(before.inputs[0]) is variable for before in op.control_inputs
     )
 
 
 def number_of(op):
-    """The place of an op in the order in which they were made."""
+    """The place of an op in the order of creation."""
     return op._id
 
 
@@ -451,7 +451,7 @@ def _takes_data(kind):
 
 def draws_hidden(op):
     """Whether an op draws random numbers from a state in its kernel, which nobody can read."""
-    # A queue that shuffles has no order for other reasons, too.
+    # A queue that shuffles has no order, for other reasons too.
     if "Queue" in op.type:
         return False
     return _has_seeds(attribute.name for attribute in op.op_def.attr) or _calls_what_draws(op)
@@ -462,9 +462,9 @@ def _has_seeds(names):
 
 
 def _calls_what_draws(op):
-    """Whether a function of the graph that an op calls has random ops, as one that came ready-made may."""
+    """Whether a function of the graph that an op calls has random ops, as an imported one may."""
     kinds = {attribute.name: attribute.type for attribute in op.op_def.attr if "func" in attribute.type}
-    # Those of pipelines draw with the iterator.
+    # Functions of pipelines draw with the iterator.
     if not kinds or "Dataset" in op.type or "Iterator" in op.type:
         return False
     called = [op.get_attr(name) for name in kinds]

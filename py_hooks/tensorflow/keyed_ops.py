@@ -1,8 +1,8 @@
-"""TensorFlow 1.13: random ops whose state can be read and assigned. It has no op that draws from a variable.
+"""TensorFlow 1.13: random ops whose state can be read and assigned.
 
-So an op is built as a stateless one, whose key is its seeds and a number that a variable of the graph counts up: a run
-draws under the next number. That is one op (`ResourceCountUpTo`), so in a loop that runs several of its passes at once
-no number is used twice. The numbers drawn are others than TensorFlow's, and as random.
+This version has no op that draws from a variable. So an op is built as a stateless one. Its key is its seeds and a number
+that a variable of the graph counts up, so each run draws under the next number. One op counts (`ResourceCountUpTo`), so no
+number is used twice in a loop that runs several passes at once. The numbers drawn differ from TensorFlow's, and are as random.
 
 Source: tensorflow 1.13.1, tensorflow/python/ops/gen_stateless_random_ops.py and gen_state_ops.py.
 """
@@ -47,7 +47,7 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
     if key is None:
         return original(shape, minval, maxval, seed=seed, seed2=seed2, name=name)
     name = name or "RandomUniformInt"
-    # Of Python's integers the stateless op may make others.
+    # The stateless op may convert Python's integers to another type.
     minval = ops.convert_to_tensor(minval)
     maxval = ops.convert_to_tensor(maxval, dtype=minval.dtype)
     made = gen_stateless_random_ops.stateless_random_uniform_int(shape, key, minval, maxval, name=name)
@@ -57,7 +57,7 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
 
 @but_in_pipelines
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
-    """`gen_random_ops.random_shuffle`: the order in which as many random numbers sort."""
+    """`gen_random_ops.random_shuffle`: draws one random number for each row, and takes the order in which these sort."""
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateless_random_ops
 
@@ -92,7 +92,7 @@ def _keyed(stateless, name, original, shape, dtype, seed, seed2, given_name):
 
 
 def _new_key(seed, seed2):
-    """The key of a new op in the default graph, another one in each run; None where an op cannot have a state of ours."""
+    """The key of a new op in the default graph, which changes with each run; None if an op cannot have a state of pedl-run."""
     from tensorflow.python.framework import constant_op, dtypes
     from tensorflow.python.ops import array_ops, gen_state_ops
 

@@ -1,12 +1,12 @@
-"""`tf.data` pipelines of the script, of which a replay pulls every element again.
+"""`tf.data` pipelines of the script: a replay pulls every element again, so a pipeline has to yield the same again.
 
-So a pipeline has to yield the same again. What it draws without a seed gets one of the trial; a generator that it runs
-has a stream of its own. TensorFlow itself does not repeat a parallel map that draws random numbers, or whatever else
-its function keeps a state for: with `--exact` such a map is made sequential, without it is a cause. So is a pipeline
-that is told not to keep an order, and a Python function in one that draws from the global generators.
+An operation that draws without a seed gets a seed of the trial; a generator that a pipeline runs has a separate stream.
+TensorFlow itself does not repeat a parallel map whose function draws random numbers, or keeps another state: with `--exact`
+such a map is made sequential, without it the map is a cause. A pipeline that is configured not to keep an order is also a
+cause, and so is a Python function in a pipeline that draws from the global generators.
 
 Variables that a pipeline writes (the seeds of Keras's augmentation layers) run ahead of training with its prefetching.
-They are rebuilt by pulling, and no part of a checkpoint.
+Pulling rebuilds them, and they are no part of a checkpoint.
 
 Source: tensorflow 1.13.1, 1.14.0, 1.15.5, 2.3.4 and 2.21.0, tensorflow/python/data/ops/dataset_ops.py, map_op.py,
 from_generator_op.py; tensorflow/python/data/experimental/ops/batching.py; tensorflow/python/data/util/random_seed.py;
@@ -33,7 +33,7 @@ def seed(original, seed):
         if _has_no_global_seed():
             seed = calls.streams.next_op_seed() % (1 << 31)
         elif calls.begun and not calls.depth and not context.executing_eagerly():
-            # Beside a global seed it is the number of operations so far. A replay may have made fewer.
+            # With a global seed, the operation's seed is the number of operations so far. A replay may have made fewer.
             count = graphs.of(ops.get_default_graph()).count
             calls.checked(recorder.WRITE, calls.trial.intern(_SEED_OF_OPERATIONS), count)
     return original(seed)
@@ -49,7 +49,7 @@ def _has_no_global_seed():
     if context.executing_eagerly():
         return context.global_seed() is None
     graph = ops.get_default_graph()
-    # What a function of the script builds is no pipeline that a replay pulls.
+    # If a function of the script builds it, it is no pipeline that a replay pulls.
     return graph.seed is None and (not graph.building_function or random_ops.is_tracing_pipeline())
 
 
@@ -76,14 +76,14 @@ def mapped(original, dataset, *args, **kwargs):
 
 
 def batched(original, dataset, *args, **kwargs):
-    """`Dataset.batch`, which may be told to keep no order (from TensorFlow 2.5 on)."""
+    """`Dataset.batch`: an option lets it keep no order (from TensorFlow 2.5 on)."""
     if kwargs.get("deterministic") is False and kwargs.get("num_parallel_calls") is not None:
         _refuse(causes.PIPELINE_ORDER(option="deterministic=False"))
     return original(dataset, *args, **kwargs)
 
 
 def cached(original, dataset, filename="", *args, **kwargs):
-    """`Dataset.cache`: one in files is filled by C++ code, and by a replay again."""
+    """`Dataset.cache`: C++ code fills a cache in files, and a replay fills it again."""
     name = _text_of(filename)
     if name:
         recorder.CALLS.files.caching(name)
@@ -128,7 +128,7 @@ def interleaved(original, dataset, input_dataset, map_func, cycle_length, block_
 
 
 def repeated(original, dataset, *args, **kwargs):
-    """`Dataset.repeat` in TensorFlow 2.2 to 2.5: whether random ops begin anew in the second round is a race there.
+    """`Dataset.repeat` in TensorFlow 2.2 to 2.5: a race decides if random ops start again in the second round.
 
     Of 16 rounds of 2.3.4 half did; in 1.13 to 1.15 and from 2.6 on all do.
     """
@@ -144,8 +144,8 @@ def repeated(original, dataset, *args, **kwargs):
 def function_within(original, wrapper, *args, **kwargs):
     """`StructuredFunctionWrapper.__init__` in TensorFlow 2.2 to 2.5: a function of a data set within a data set.
 
-    Whether its random ops begin anew for each data set that the outer function makes is a race there: of 150 passes of
-    2.3.4 half did; in 1.13 to 1.15 and from 2.6 on all do.
+    A race decides if its random ops start again for each data set that the outer function makes: of 150 passes of 2.3.4
+    half did; in 1.13 to 1.15 and from 2.6 on all do.
     """
     is_nested = random_ops.is_tracing_pipeline()
     random_states.pipeline_function(original, wrapper, *args, **kwargs)
@@ -160,8 +160,8 @@ def _draws(dataset):
 
 
 def _function_of(dataset):
-    """The traced function of a data set that was just made; None where it has none."""
-    # What TensorFlow 1 makes is wrapped.
+    """The traced function of a data set that was just made; None if it has none."""
+    # TensorFlow 1 wraps the data set.
     dataset = getattr(dataset, "_dataset", dataset)
     return dataset._map_func.function if hasattr(dataset, "_map_func") else None
 
@@ -175,7 +175,7 @@ _SEED_STATE = "seed_generator_state"
 
 
 def _leave_out_of_checkpoints(function):
-    """Variables that a pipeline's function writes are rebuilt by pulling."""
+    """Leaves out the variables that a pipeline's function writes: pulling rebuilds them."""
     from tensorflow.python.framework import dtypes
 
     handles = [tensor for tensor in function.captured_inputs if tensor.dtype == dtypes.resource]
@@ -190,12 +190,12 @@ def _leave_out_of_checkpoints(function):
 def _refuse(cause):
     calls = recorder.CALLS
     if not calls.depth:
-        # What was computed with the data is recorded and goes on from the same state; only the data are drawn anew.
+        # What was computed with the data is recorded and continues from the same state; only the data are drawn again.
         calls.refuse_exactness(cause)
 
 
 def from_generator(original, generator, *args, **kwargs):
-    """`Dataset.from_generator`: every generator that is made has a stream of its own."""
+    """`Dataset.from_generator`: gives every generator that it makes a separate stream."""
     calls = recorder.CALLS
     if calls.depth or not calls.on_main_thread() or not callable(generator):
         return original(generator, *args, **kwargs)
@@ -228,7 +228,7 @@ def python_function(original, func, *args, **kwargs):
 
 
 def without_prefetching(dataset):
-    """A framework's own pipeline, without the prefetching at its end, and without any that TensorFlow would put in."""
+    """A pipeline of the framework, without the prefetching at its end, and without any that TensorFlow would add."""
     import tensorflow
 
     while type(dataset).__name__.strip("_") == "PrefetchDataset":
@@ -238,7 +238,7 @@ def without_prefetching(dataset):
     if tuning is not None:
         tuning.enabled = False
     for name in ("autotune", "inject_prefetch"):
-        # Each is there in some versions.
+        # Each exists in some versions only.
         if hasattr(type(optimization), name):
             setattr(optimization, name, False)
     return dataset.with_options(options)

@@ -1,22 +1,22 @@
-"""Ops of one run of a session that read and write one variable, while the graph orders neither before the other.
+"""Races: ops of one run of a session that read and write one variable, while the graph orders neither before the other.
 
-A session runs an op when its inputs are there. So `assign_add` beside what reads the variable, a moving average of weights
-beside the optimizer that changes them, or a layer's counter that its `call` reads come to another result from run to run,
-even if there is one thread for operations. They are looked for once for each set of fetches: pairs of ops that use one
-variable, one of which writes it, without a path of inputs between them. What is no such pair:
+A session runs an op when its inputs are ready. So the result may differ from run to run, even with one thread for
+operations. Examples: `assign_add` beside an op that reads the variable, a moving average of weights beside the optimizer that
+changes them, a layer's counter that its `call` reads. This module looks for races once for each set of fetches: pairs of ops
+that use one variable, one of which writes it, without a path of inputs between them. These are no such pairs:
 
-- ops of two branches of which a run takes one, and ops of a branch that the value that a run is given rules out (the moving
-  statistics of a batch normalisation, which are read by inference and written by training);
+- ops of two branches of which a run takes one, and ops of a branch that a value fed to the run rules out (the moving
+  statistics of a batch normalisation, which inference reads and training writes);
 - an initial value that is read from a variable if that has a value already.
 
-If something of TensorFlow 1's references is read, that is the variable's memory itself, however many ops hand it on: who
-reads it is what computes with it.
+A reference of TensorFlow 1 is the memory of the variable itself, however many ops pass it on: the op that reads the variable
+is the one that computes with it.
 
-With `--exact` such ops run in an order: a read before a write, and else in the order in which the script made them. The
-script's own ops are left alone, since a session does not take up changes of ops that it knows, and since other fetches may
-need one of the two without the other. What writes, and all that comes after it in this run, is built a second time, beside
-them, with control edges; and the run fetches that. These ops are ours (`graphs.is_own`): no exported graph has them, and
-they count in no id.
+With `--exact` such ops run in an order: a read before a write, and else in the order in which the script made them. The ops
+of the script are left alone, because a session does not take up changes of ops that it knows, and because other fetches may
+need one of the two without the other. The op that writes, and all that comes after it in this run, is built a second time
+beside them, with control edges, and the run fetches that. These are ops of pedl-run (`graphs.is_own`): no exported graph has
+them, and they count in no id.
 
 Source: tensorflow 1.15.5, core/common_runtime/executor.cc and core/kernels/assign_op.h, resource_variable_ops.cc.
 """
@@ -30,11 +30,11 @@ from py_hooks.tensorflow import graphs
 # What an op does with a variable. `conditions` are pairs of a tensor and a truth: it does so only if these are equal.
 Access = collections.namedtuple("Access", "op reads writes conditions")
 
-# Two ops that use a variable, the one that comes first in the order that is imposed before the other, which writes it.
-# `conditions` are pairs of a tensor's name and a truth: a run meets the pair if it is given these.
+# Two ops that use a variable, in the order that is imposed; the second writes it. `conditions` are pairs of a tensor's name
+# and a truth: a run meets the pair if it is fed these.
 Pair = collections.namedtuple("Pair", "variable first second does conditions")
 
-# What gives the memory of its input, or a part of it, under another name.
+# Ops that give the memory of their input, or a part of it, under another name.
 _SAME_MEMORY = (
     "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient", "CheckNumerics",
     "EnsureShape", "Snapshot", "Bitcast", "Switch", "Merge", "Enter", "Exit", "NextIteration", "PlaceholderWithDefault",
@@ -52,7 +52,7 @@ def of(known, nodes, feeds):
     """The `Races` of a run; None without any.
 
     Args:
-        known: what we know of the graph.
+        known: the `graphs.Graph` of the graph.
         nodes: the ops of the run, `graphs.Node`s by name.
         feeds: tensors that it is given values for, in the order of the values.
     """
@@ -64,13 +64,13 @@ def of(known, nodes, feeds):
 
 
 class _NotLookedAt:
-    """In the place of `Races` of a graph that could not be looked at."""
+    """Takes the place of `Races` for a graph that could not be analysed."""
 
     def __init__(self, error):
         self._error = f"{type(error).__name__}: {error}"
 
     def look(self, calls, effects, values, can_order=True):
-        """As of `Races`."""
+        """As in `Races`."""
         effects.races = None
         calls.refuse_exactness(causes.ORDER_UNKNOWN(error=self._error))
 
@@ -100,7 +100,7 @@ def find(nodes, feeds):
 
 
 def _pair(variable, first, second, feeds):
-    """What two accesses come to that no path orders; None if no run makes both."""
+    """The `Pair` of two accesses that no path orders; None if no run makes both."""
     conditions = first.conditions | second.conditions
     if any((tensor, not truth) in conditions for tensor, truth in conditions) or _reads_initial_value(first, second.op):
         return None
@@ -117,7 +117,7 @@ def _pair(variable, first, second, feeds):
 
 
 def _sorted(nodes):
-    """Names of the nodes, each one behind those that it needs, as far as no loop leads back."""
+    """Names of the nodes, each one after those that it needs, except where a loop leads back."""
     done, found = set(), []
     for last in nodes:
         waiting = [last]
@@ -169,17 +169,17 @@ def _accesses(nodes, ordered, feeds):
 
 
 def _held_by(tensor, held):
-    """The variables whose memory a tensor is: their names, conditions, and if it is a handle or a reference."""
+    """The variables whose memory a tensor is: names, conditions, and whether the tensor is a handle or a reference."""
     variable = graphs.variable_of(tensor)
     if variable is not None:
         return [(variable.name, frozenset(), True)]
-    # A tensor's name is its op's, and a number.
+    # A tensor's name is the name of its op, and a number.
     handed_on = held.get(tensor.name.partition(":")[0], ())
     return [(*each, tensor.dtype._is_ref_dtype) for each in handed_on]
 
 
 def _use(node, number, is_direct):
-    """`(hands on the memory, accesses)`: what an op does with the variable in its input `number`."""
+    """`(passes the memory on, accesses)`: what an op does with the variable in its input `number`."""
     op = node.op
     if node.kind in _LOOKS_AT_SHAPE:
         return False, []
@@ -190,7 +190,7 @@ def _use(node, number, is_direct):
         reads, writes = graphs.use_of(op, number)
         if not writes and node.kind in _SAME_MEMORY:
             return True, []
-        # What it gives is the reference again (`assign_add` in an expression).
+        # Its output is the reference again (`assign_add` in an expression).
         gives_reference = writes and any(output.dtype._is_ref_dtype for output in op.outputs)
         return gives_reference, [Access(op, reads, writes, ())] if reads or writes else []
     return False, [access for access in _of_resource(op, number) if access.reads or access.writes]
@@ -199,7 +199,7 @@ def _use(node, number, is_direct):
 def _of_resource(op, number):
     functions = _called_with(op, number)
     if functions is None:
-        # What a pipeline is made of only reads.
+        # An op that makes a pipeline only reads.
         is_of_pipeline = "Dataset" in op.type
         reads, writes = graphs.use_of(op, number)
         return [Access(op, reads, writes and not is_of_pipeline, ())]
@@ -207,7 +207,7 @@ def _of_resource(op, number):
 
 
 def _called_with(op, number):
-    """`(function, number of its argument, conditions)` of those that an op calls with its input; None if that is unknown."""
+    """`(function, number of its argument, conditions)` for what an op calls with its input; None if that is unknown."""
     if op.type in ("If", "StatelessIf"):
         branches = (("then_branch", True), ("else_branch", False))
         return [(op.get_attr(name).name, number - 1, ((op.inputs[0], truth),)) for name, truth in branches]
@@ -219,7 +219,7 @@ def _called_with(op, number):
 
 
 def _in_function(graph, name, number, outer):
-    """`(reads, writes)`: what a function does with an argument. One that nobody finds does both."""
+    """`(reads, writes)`: what a function does with an argument. A function that is not found does both."""
     function = graph._get_function(name)
     if function is None or name in outer:
         return function is None, function is None
@@ -260,7 +260,7 @@ def _of_node(graph, node, number, outer):
 class _Paths:
     """Which of some ops run before which others, whatever the session does.
 
-    Sets of these ops are the bits of whole numbers, of which there is one for each op of the run.
+    A set of these ops is a whole number with one bit for each of them. Each op of the run has such a set.
     """
 
     def __init__(self, nodes, ordered, ops):
@@ -295,7 +295,7 @@ class _Paths:
         return self._in_all[other.name] & self._bits[one.name] or self._in_all[one.name] & self._bits[other.name]
 
     def _walk(self, known, goes_back):
-        """What runs before each op, by its name."""
+        """The sets of ops that run before each op, by its name."""
         found = dict(known)
 
         def up_to(name):
@@ -312,12 +312,12 @@ class _Paths:
         return found
 
     def _end_of_branches(self, ends, up_to):
-        """What runs before the end of a `cond`, which waits for one of the branches: what is in it, and before all."""
+        """What runs before the end of a `cond`, which waits for one branch: what is in it, and what is before all branches."""
         before, inside = -1, 0
         for end in ends:
             context = self._nodes[end].op._get_control_flow_context()
             if context is None:
-                # Of a graph that came without them.
+                # The graph was imported without contexts.
                 return sum_of(up_to(each) for each in ends)
             before &= up_to(end)
             inside |= up_to(end) & self._inside[context]
@@ -354,12 +354,12 @@ def _conditions_of(access):
     """Pairs of a tensor and a truth, without which an op does not run."""
     found = [(context.pred, bool(context.branch)) for context in contexts_of(access.op)[:-1] if context.IsCondContext()]
     sources = [_source_of(*condition) for condition in [*found, *access.conditions]]
-    # In a loop a predicate may be another one in each pass.
+    # In a loop a predicate may have another value in each pass.
     return frozenset((source, truth) for source, truth in sources if not loops_of(source.tensor.op))
 
 
 def _source_of(tensor, truth):
-    """What a predicate is computed from."""
+    """The tensor that a predicate is computed from, and its truth."""
     while tensor.op.type in ("Identity", "Switch", "Cast", "LogicalNot", "Enter"):
         truth ^= tensor.op.type == "LogicalNot"
         tensor = tensor.op.inputs[0]
@@ -367,7 +367,7 @@ def _source_of(tensor, truth):
 
 
 class _Compared:
-    """A tensor that is equal to itself. TensorFlow 2 compares their values."""
+    """A tensor that is equal to itself only. TensorFlow 2 compares the values of tensors."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -392,7 +392,7 @@ def _value_of(compared):
 
 
 def _reads_initial_value(reader, writer):
-    """Whether one reads a variable, if that is initialized, for what the other initializes it with."""
+    """Whether the reader takes the variable's value, if it is initialized, as the value that the writer initializes it with."""
     if writer.type not in ("Assign", "AssignVariableOp"):
         return False
     variable = graphs.variable_of(writer.inputs[0])
@@ -406,7 +406,7 @@ def _reads_initial_value(reader, writer):
 
 
 class Races:
-    """The pairs of one set of fetches, of which nothing was said yet.
+    """The pairs of one set of fetches that are not reported yet.
 
     Attributes:
         waiting: lists of pairs by their conditions, which no run has met so far.
@@ -418,10 +418,10 @@ class Races:
         """Keeps the pairs.
 
         Args:
-            known: what we know of the graph.
+            known: the `graphs.Graph` of the graph.
             nodes: the ops of the run.
             feeds: tensors that it is given values for, in the order of the values.
-            pairs: of `find`.
+            pairs: the result of `find`.
         """
         self._known = known
         self._nodes = nodes
@@ -432,13 +432,13 @@ class Races:
             self.waiting.setdefault(pair.conditions, []).append(pair)
 
     def look(self, calls, effects, values, can_order=True):
-        """A run is to be made, or answered: the pairs that it meets are ordered, or are a cause.
+        """A run is about to be made, or answered: the pairs that it meets are ordered, or are a cause.
 
         Args:
             calls: the recorder.
-            effects: of the run; get what it has to fetch instead.
-            values: that it is given.
-            can_order: whether it can be given other fetches.
+            effects: of the run; they receive what the run has to fetch instead.
+            values: the values that it is given.
+            can_order: whether the run can have other fetches.
         """
         met = [conditions for conditions in self.waiting if self._are_met(conditions, values)]
         if not met:
@@ -458,7 +458,7 @@ class Races:
         self._tell(calls, pairs)
 
     def _impose(self, calls, effects, pairs):
-        """Has a run fetch what is in order; returns why it cannot."""
+        """Has a run fetch the ordered ops; returns the reason if it cannot."""
         made = calls.traces
         try:
             effects.substitutes = self.impose(pairs)
@@ -467,7 +467,7 @@ class Races:
         except Exception as error:  # noqa: BLE001  the script must not end because of ops of ours
             return f"{type(error).__name__}: {error}"
         finally:
-            # They are no ops of the script's.
+            # They are no ops of the script.
             calls.traces = made
         return None
 
@@ -481,10 +481,10 @@ class Races:
         Races._told.update((pair.first.name, pair.second.name) for pair in new)
 
     def impose(self, pairs):
-        """Builds ops of ours that have an order.
+        """Builds ops of pedl-run that have an order.
 
         Args:
-            pairs: that are to be in order too, beside those of calls before.
+            pairs: pairs to order, besides those of earlier calls.
 
         Returns:
             The `graphs.Substitutes`.
@@ -494,7 +494,7 @@ class Races:
 
 
 def cause_of(pairs, why_not=None):
-    """The cause for pairs that are in no order."""
+    """The cause for pairs that have no order."""
     imposes = "`--exact` imposes one" if why_not is None else f"none can be imposed: {why_not}"
     return causes.NO_ORDER(pairs=_described(pairs), imposes=imposes)
 
@@ -512,7 +512,7 @@ class CannotOrder(Exception):
 
 
 class _Copies:
-    """Ops of ours that do what ops of the script's do, but wait for others too."""
+    """Ops of pedl-run that do what ops of the script do, but wait for others too."""
 
     def __init__(self, known, nodes, feeds):
         self._known = known
@@ -553,7 +553,7 @@ class _Copies:
         edges, waits_for = {}, {}
         for pair in sorted(pairs, key=lambda pair: (graphs.number_of(pair.second), graphs.number_of(pair.first))):
             if pair.first.name in self._reached([pair.second.name], waits_for):
-                # Another pair that is ordered has them in an order already.
+                # Another pair has put them in an order already.
                 continue
             first, second = self._end_of(pair.first, pair.second), pair.second.name
             if first is None or first in self._reached([second], waits_for):
@@ -566,7 +566,7 @@ class _Copies:
         return edges
 
     def _reached(self, names, waits_for):
-        """Names of some ops, of those that come after them, and that wait for them."""
+        """Names of some ops, of those that come after them, and of those that wait for them."""
         waiting, found = list(names), set()
         while waiting:
             name = waiting.pop()
@@ -577,7 +577,7 @@ class _Copies:
         return found
 
     def _end_of(self, first, second):
-        """The name of the op behind which `first` is over, in the loop and the branches of `second`; None without one."""
+        """The name of the op after which `first` is over, in the loop and the branches of `second`; None without one."""
         if any(loop in loops_of(second) for loop in loops_of(first)):
             return None
         around, frame = contexts_of(second), loops_of(second)
@@ -596,7 +596,7 @@ class _Copies:
 
     def _copy(self, name, node):
         op = node.op
-        # Where the script has it, and with what it is colocated, is in its device and its attributes.
+        # The device and the attributes hold the place that the script gave it, and the ops that it is colocated with.
         made = self._known.graph.create_op(
             node.kind,
             [self._copied_tensor(tensor) for tensor in op.inputs],
@@ -618,7 +618,7 @@ class _Copies:
 
 
 def _check(op):
-    """Raises `CannotOrder` for an op that is another one if it is built a second time."""
+    """Raises `CannotOrder` for an op that would differ if it were built a second time."""
     if op.type in _LOOP or loops_of(op):
         raise CannotOrder("a loop runs after them")
     has = {attribute.name for attribute in op.op_def.attr}

@@ -1,15 +1,15 @@
-"""Random ops whose state can be read and assigned: what takes their place, and where TensorFlow 1 has the states.
+"""Random ops whose state can be read and assigned: the ops that replace TensorFlow's, and their states in TensorFlow 1.
 
-A stateful random kernel hides its counter. So an op is built as its twin that draws from a variable of the graph: with
+A stateful random kernel hides its counter. So an op is built as its twin that draws from a variable of the graph. With
 the state that TensorFlow would give the kernel, the numbers are the same, bit for bit. `random_shuffle` and
-`multinomial` have no such twin and are built from ops that do: another stream, as random as theirs. There is none for
-bfloat16, whose ops keep their kernels.
+`multinomial` have no such twin and are built from ops that do: another stream, as random as theirs. bfloat16 has no twins
+either; its ops keep their kernels.
 
-An op without any seed would draw from the operating system; it gets a seed of the trial. Where TensorFlow 2 has its
-states is told in `random_states.py`.
+An op without any seed would draw from the operating system; it gets a seed of the trial. `random_states.py` has the states
+for TensorFlow 2.
 
-Not in the functions of `tf.data` pipelines: those draw again when a pipeline is gone through again. There an op keeps
-TensorFlow's kernel, with a seed of the trial where it has none.
+The functions of `tf.data` pipelines are an exception: they draw again when a pipeline runs again. There an op keeps
+TensorFlow's kernel, with a seed of the trial if it has none.
 
 TensorFlow 1.13 has no such twins: see `keyed_ops.py`.
 
@@ -53,7 +53,7 @@ def _has_no_seed(node):
 
 
 def draws(function):
-    """Whether a traced function of a pipeline draws random numbers. To read a file is a state, too."""
+    """Whether a traced function of a pipeline draws random numbers; it may be stateful because it reads a file, too."""
     return any("seed2" in node.attr for node in graphs.nodes_of(function))
 
 
@@ -79,7 +79,7 @@ def but_in_pipelines(advice):
 
 @but_in_pipelines
 def seeded_in_pipelines(original, *args, **kwargs):
-    """An op without a twin: only in the functions of pipelines it gets a seed of the trial, where it has none."""
+    """An op without a twin: only in the functions of pipelines it gets a seed of the trial, if it has none."""
     return original(*args, **kwargs)
 
 
@@ -87,7 +87,7 @@ def seeds_of_trial(is_of_rank=False):
     """`(seed, seed2)` for a new op, as TensorFlow would give them to the kernel.
 
     Args:
-        is_of_rank: of several ranks each has others.
+        is_of_rank: whether each of several ranks gets different seeds.
     """
     calls = recorder.CALLS
     drawn = calls.streams.next_op_seed()
@@ -124,7 +124,7 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
     if state is None:
         return original(shape, minval, maxval, seed=seed, seed2=seed2, name=name)
     name = name or "RandomUniformInt"
-    # Of Python's integers the twin would make int64.
+    # The twin would convert Python's integers to int64.
     minval = ops.convert_to_tensor(minval)
     maxval = ops.convert_to_tensor(maxval, dtype=minval.dtype)
     made = gen_stateful_random_ops.stateful_uniform_int(state[0], state[1], shape, minval, maxval, name=name)
@@ -134,7 +134,7 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
 
 @but_in_pipelines
 def random_shuffle(original, value, seed=0, seed2=0, name=None):
-    """`gen_random_ops.random_shuffle`: the order in which as many random numbers sort."""
+    """`gen_random_ops.random_shuffle`: draws one random number for each row, and takes the order in which these sort."""
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateful_random_ops
 
@@ -149,9 +149,9 @@ def sort_by(draw, value, seeds, name):
     """The rows of a tensor in another order, as `random_shuffle` gives them.
 
     Args:
-        draw: gives as many random numbers as it is told, a tensor of one element.
+        draw: takes the number of random numbers, as a tensor of one element, and gives them.
         value: the tensor.
-        seeds: of the original.
+        seeds: those of the original.
         name: for the op, or None.
     """
     from tensorflow.python.framework import ops
@@ -162,7 +162,7 @@ def sort_by(draw, value, seeds, name):
         if value.shape.ndims == 0:
             return value
         with own_part():
-            # TensorFlow's has no gradient either.
+            # TensorFlow's op has no gradient either.
             held = array_ops.stop_gradient(value)
             order = sort_ops.argsort(draw(array_ops.shape(held)[:1]), stable=True)
             axis = ops.convert_to_tensor(0)
@@ -191,10 +191,10 @@ def sample_by(draw, logits, num_samples, seeds, output_dtype, name):
 
     Args:
         draw: gives a key, a tensor of two integers.
-        logits: as of the original.
-        num_samples: in the same way.
-        seeds: in the same way.
-        output_dtype: int64 without one.
+        logits: those of the original.
+        num_samples: that of the original.
+        seeds: those of the original.
+        output_dtype: int64 if it is None.
         name: for the op, or None.
     """
     from tensorflow.python.framework import dtypes, ops
@@ -216,7 +216,7 @@ def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateful_random_ops
 
-    # The twins have no kernel for it.
+    # The twins have no kernel for bfloat16.
     dtype = dtypes.as_dtype(dtype)
     state = new_state((twin, dtype.name), seed, seed2) if dtype != dtypes.bfloat16 else None
     if state is None:
@@ -228,10 +228,10 @@ def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
 
 
 def state_of_graph(kind, seed, seed2):
-    """`(handle, algorithm)` for a new op in the default graph; None where an op cannot have a state of ours.
+    """`(handle, algorithm)` for a new op in the default graph; None if an op cannot have a state of pedl-run.
 
     Args:
-        kind: what tells ops apart whose streams are of their own; in a graph each op has its own.
+        kind: distinguishes ops that have separate streams; not used here, since in a graph each op has its stream.
         seed: of the graph, as TensorFlow would give it to the kernel.
         seed2: of the op, in the same way.
     """
@@ -243,12 +243,12 @@ def state_of_graph(kind, seed, seed2):
     return inside_control_flow(known, handle), inside_control_flow(known, known.algorithm())
 
 
-# TensorFlow 2 puts its own here (`random_states.py`).
+# For TensorFlow 2, `random_states.py` replaces this.
 new_state = state_of_graph
 
 
 def place_of_state(seed, seed2):
-    """`(graph, seed, seed2)` for the state of a new op; None where an op cannot have a state of ours.
+    """`(graph, seed, seed2)` for the state of a new op; None if an op cannot have a state of pedl-run.
 
     An op without any seed gets one of the trial.
     """
@@ -269,7 +269,7 @@ def place_of_state(seed, seed2):
 
 
 def make_state(known, first):
-    """The handle of a new variable of the graph, with the state it begins with: a list of integers, or one."""
+    """The handle of a new variable of the graph. `first` is its first value: a list of integers, or one."""
     from tensorflow.python.framework import constant_op, dtypes
     from tensorflow.python.ops import gen_resource_variable_ops
 
@@ -282,7 +282,7 @@ def make_state(known, first):
 
 
 def inside_control_flow(known, tensor):
-    """A tensor as it comes into the `cond` or `while_loop` that is being built, if any."""
+    """A tensor as seen inside the `cond` or `while_loop` that is being built, if any."""
     from tensorflow.python.framework import ops
 
     context = known.graph._get_control_flow_context()
@@ -295,7 +295,7 @@ def inside_control_flow(known, tensor):
 
 
 def loops_around(context):
-    """The contexts of the `while_loop`s that a context is in, itself among them."""
+    """The contexts of the `while_loop`s that a context is in, including itself."""
     while context is not None and context.GetWhileContext() is not None:
         context = context.GetWhileContext()
         yield context
@@ -303,7 +303,7 @@ def loops_around(context):
 
 
 def _run_passes_in_turn(graph, context):
-    """Has loops begin a pass when the one before it has ended: else an op in them draws for any of several first."""
+    """Has loops begin a pass only when the previous one has ended: else the passes draw from an op in any order."""
     from tensorflow.core.framework import attr_value_pb2
 
     loops = [loop for loop in loops_around(context) if loop.parallel_iterations != 1]

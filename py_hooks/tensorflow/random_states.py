@@ -1,16 +1,16 @@
 """TensorFlow 2: random ops whose state can be read and assigned.
 
-A stateful random kernel hides its counter, and an answered call would not move it. So inside a traced function an op is
-built as its twin that draws from a state of ours (`random_ops.py` tells how), an eager resource that the function
-captures: with seeds, the numbers are TensorFlow's own, bit for bit, and begin anew where TensorFlow throws its kernels
-away (`tf.random.set_seed`, `clear_session`). They are others where TensorFlow makes several kernels of one op, each with
-a counter: of a function that others call, that one calls twice, or that runs with a `GradientTape` and without. These
-draw from one state here. So they are under XLA, which has no kernels.
+A stateful random kernel hides its counter, and an answered call would not advance it. So inside a traced function an op is
+built as its twin that draws from a state of pedl-run (see `random_ops.py`), an eager resource that the function captures.
+With seeds, the numbers are those of TensorFlow, bit for bit, and start again if TensorFlow deletes its kernels
+(`tf.random.set_seed`, `clear_session`). The numbers differ if TensorFlow makes several kernels of one op, each with a
+counter: for a function that others call, that one calls twice, or that runs with a `GradientTape` and without. These draw
+from one state here. The numbers also differ under XLA, which has no kernels.
 
-Outside of functions an op runs again in a replay as it did before, so it keeps TensorFlow's kernel, but for one without
-any seed: that would draw from the operating system, and draws from a state with a seed of the trial.
+Outside of functions an op runs again in a replay as it did before, so it keeps TensorFlow's kernel. An op without any seed
+is an exception: it would draw from the operating system, so it draws from a state with a seed of the trial.
 
-Not in the functions of `tf.data` pipelines: there `random_ops.py` leaves an op its kernel.
+In the functions of `tf.data` pipelines `random_ops.py` leaves an op its kernel.
 
 Source: tensorflow 2.15.1, tensorflow/python/ops/gen_random_ops.py, random_ops.py and gen_stateful_random_ops.py;
 tensorflow/python/eager/context.py.
@@ -29,11 +29,11 @@ class RandomState:
     """The state of a random op: an eager resource.
 
     Attributes:
-        handle: the resource's; whoever uses the state holds it.
+        handle: the handle of the resource; whoever uses the state holds it.
         name: for records.
-        first: the value that it begins with.
-        begins_anew: whether it does so again where TensorFlow throws its kernels away. Without a seed of the script's
-            its numbers would be others then, and so they are where it goes on.
+        first: the first value.
+        begins_anew: whether it starts again from `first` when TensorFlow deletes its kernels. Without a seed of the script
+            TensorFlow's numbers would differ after that, so the state continues, which gives other numbers too.
     """
 
     begins_anew = False
@@ -42,7 +42,7 @@ class RandomState:
         from tensorflow.python.framework import constant_op, dtypes, ops
         from tensorflow.python.ops import gen_resource_variable_ops
 
-        # A plain resource: once it has been called, a function must not make variables.
+        # A plain resource, because a function must not make variables after its first call.
         self.name = f"pedl_random/{number}"
         self.first = [0, seed2, seed]
         with ops.init_scope(), ops.device("cpu:0"):
@@ -98,15 +98,15 @@ class RandomStates:
         is_seeded = bool(seed or seed2)
         state = self.new(*((seed, seed2) if is_seeded else random_ops.seeds_of_trial(is_of_rank=True)))
         state.begins_anew = is_seeded and begins_anew
-        # All on the way out: a branch or the body of a loop may be gone before the function that calls it, and a
-        # function that was traced in another one may outlive that.
+        # All graphs on the way out hold the state: a branch or the body of a loop may be deleted before the function that
+        # calls it, and a function that was traced in another one may outlive that.
         while graph is not None and graph.building_function:
             graph._pedl_states = [*getattr(graph, "_pedl_states", ()), state]
             graph = getattr(graph, "outer_graph", None)
         return state.handle, self.algorithm()
 
     def of_eager(self, kind):
-        """The state for ops of one kind that have no seed, and are in no function."""
+        """The state for ops of one kind that have no seed and are in no function."""
         if kind not in self._eager:
             self._eager[kind] = self.new(*random_ops.seeds_of_trial())
         return self._eager[kind].handle, self.algorithm()
@@ -125,7 +125,7 @@ class RandomStates:
                 yield str(number), state
 
     def begin_anew(self):
-        """TensorFlow has thrown its kernels away, and with them their counters."""
+        """TensorFlow has deleted its kernels, and with them their counters."""
         from tensorflow.python.framework import ops
 
         with ops.init_scope():
@@ -167,10 +167,10 @@ def prepare(calls):
 
 
 def _new_state(kind, seed, seed2):
-    """`(handle, algorithm)` for a new op; None where the op keeps TensorFlow's kernel.
+    """`(handle, algorithm)` for a new op; None if the op keeps TensorFlow's kernel.
 
     Args:
-        kind: what tells ops apart whose streams are of their own.
+        kind: distinguishes ops that have separate streams.
         seed: of the graph, as TensorFlow would give it to the kernel.
         seed2: of the op, in the same way.
     """
@@ -178,7 +178,7 @@ def _new_state(kind, seed, seed2):
     from tensorflow.python.framework import ops
 
     calls = recorder.CALLS
-    # What saving a model traces, a replay does not trace.
+    # A replay does not trace what saving a model traces.
     if calls.in_composite or not calls.on_main_thread():
         return None
     if context.executing_eagerly():
@@ -200,7 +200,7 @@ def _of_session(kind, seed, seed2):
 
 @random_ops.but_in_pipelines
 def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=None):
-    """`gen_random_ops.random_uniform_int`, which does not look at the limits where no numbers are wanted; its twin does."""
+    """`gen_random_ops.random_uniform_int`, which ignores the limits if no numbers are wanted; its twin checks them."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops, tensor_util
     from tensorflow.python.ops import array_ops, math_ops
@@ -219,8 +219,8 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
 def pipeline_function(original, wrapper, *args, **kwargs):
     """`StructuredFunctionWrapper.__init__`: traces a function of a `tf.data` pipeline.
 
-    A `tf.function` in it that was traced before has a state already. Pipelines run ahead of training, so nobody knows
-    where it stands.
+    A `tf.function` in it that was traced before has a state already. Pipelines run ahead of training, so the position of
+    that state is unknown.
     """
     random_ops.pipeline_function(original, wrapper, *args, **kwargs)
     if not recorder.CALLS.on_main_thread():
@@ -230,23 +230,23 @@ def pipeline_function(original, wrapper, *args, **kwargs):
 
 
 def cleared(original, *args, **kwargs):
-    """`TFE_ContextClearCaches`: TensorFlow throws the kernels away that eager calls have made."""
+    """`TFE_ContextClearCaches`: TensorFlow deletes the kernels that eager calls have made."""
     result = original(*args, **kwargs)
     STATES.begin_anew()
     return result
 
 
 _TWINS = ("StatefulUniform", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulUniformInt")
-# What `multinomial` draws its keys with.
+# The op by which `multinomial` draws its keys.
 _KEY = "StatefulUniformFullInt"
 
 
 @functools.lru_cache(maxsize=None)
 def _know_twins():
-    """Tells TensorFlow of its own ops what it knows of those in whose place they are.
+    """Registers for the twins what TensorFlow knows of the ops that they replace.
 
-    That they have no gradient (it looks for one on every way from a resource), and how `vectorized_map` draws for all of
-    its elements at once.
+    This is that they have no gradient (TensorFlow looks for one on every path from a resource), and how `vectorized_map`
+    draws for all of its elements at once.
 
     Source: tensorflow 2.3.4 to 2.21.0, tensorflow/python/ops/random_ops.py and parallel_for/pfor.py, `_convert_random`.
     """
@@ -255,7 +255,7 @@ def _know_twins():
     # In some versions the package has a function of this name.
     pfor = importlib.import_module("tensorflow.python.ops.parallel_for.pfor")
     for twin in (*_TWINS, _KEY):
-        # Another version may know it.
+        # Some versions have registered it already.
         with contextlib.suppress(KeyError):
             ops.NotDifferentiable(twin)
     for twin in _TWINS:
@@ -272,7 +272,7 @@ def _draw_for_all(pfor_input):
     op = pfor_input.op
     state = _state_behind(op.inputs[0])
     if state is None:
-        # Of a `tf.random.Generator`: what TensorFlow does with ops that it does not know.
+        # The state of a `tf.random.Generator`: does what TensorFlow does with ops that it does not know.
         return pfor._fallback_converter(pfor_input)
     handle, algorithm = STATES.of_function(ops.get_default_graph(), state.first[2], state.first[1], state.begins_anew)
     shape, *bounds = (pfor_input.unstacked_input(place) for place in range(2, pfor_input.num_inputs))
@@ -283,7 +283,7 @@ def _draw_for_all(pfor_input):
 
 
 def _state_behind(tensor):
-    """The state whose handle a tensor is in some function; None for other handles."""
+    """The state whose handle a tensor is, in some function; None for other handles."""
     while tensor is not None:
         reference = STATES.of_handle(tensor)
         if reference is not None:

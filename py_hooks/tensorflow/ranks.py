@@ -1,12 +1,11 @@
-"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: what is TensorFlow's own of `advice/ranks.py`.
+"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: the part of `advice/ranks.py` for TensorFlow.
 
-Gradients are averaged by `tf.distribute.MultiWorkerMirroredStrategy`, in whose scope the model is made. It has one replica in
-each process. Batches are no business of the strategy's here: each rank is given its share of them (`shims/pedl/_trials/
-shares.py`), and Keras gets the pipelines as those of one process, which can be skipped in a replay
-(`py_hooks/keras/handlers.py`).
+`tf.distribute.MultiWorkerMirroredStrategy` averages the gradients; the model is made in its scope. It has one replica in
+each process. The strategy does not distribute the batches here: each rank gets its share of them (`shims/pedl/_trials/
+shares.py`), and Keras gets the pipelines as those of one process, which a replay can skip (`py_hooks/keras/handlers.py`).
 
-A collective operation waits for all ranks, for ever. So ranks meet before TensorFlow brings them together, where the first
-of them has its server afterwards, and go on exchanging by these connections: they end with the process.
+A collective operation waits for all ranks, for ever. So the ranks meet before TensorFlow connects them, at the address that
+the server of the first rank has afterwards. They keep these connections, which end with the process.
 
 Source: tensorflow 2.15.1, tensorflow/python/distribute/collective_all_reduce_strategy.py; keras 2.15.0,
 keras/src/engine/training.py, `make_train_function` and `reduce_per_replica`; tensorflow/python/distribute/mirrored_run.py.
@@ -18,12 +17,12 @@ import threading
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import meeting, ranks
 
-# How long a collective operation that has failed waits whether a rank is lost, which ends the process then, in seconds.
+# How long the process waits, after a collective operation failed, for news that a rank is lost (which ends it), in seconds.
 _NOTICED_SECONDS = 10
 
 
 def replica_thread(original, thread):
-    """`_MirroredReplicaThread.run`: what a strategy traces in a thread of its own, the main thread has it trace."""
+    """`_MirroredReplicaThread.run`: a strategy traces in its thread on behalf of the main thread, so that thread counts too."""
     calls, ident = recorder.CALLS, threading.get_ident()
     is_of_ranks = thread.distribution is getattr(calls.agreement, "strategy", None)
     if is_of_ranks:
@@ -35,7 +34,7 @@ def replica_thread(original, thread):
 
 
 class One(ranks.One):
-    """One process, which has nobody to agree with. What its methods are: `Ranks`."""
+    """One process, which has nobody to agree with. `Ranks` explains the methods."""
 
     def scope(self):
         """Nothing."""
@@ -50,7 +49,7 @@ class Ranks(ranks.Ranks):
     """The processes that train one model of `tf.keras`.
 
     Attributes:
-        strategy: that of TensorFlow; None before `begin`.
+        strategy: TensorFlow's strategy; None before `begin`.
     """
 
     strategy = None
@@ -71,7 +70,7 @@ class Ranks(ranks.Ranks):
             )
 
     def begin(self):
-        """Has TensorFlow bring the ranks together."""
+        """Has TensorFlow connect the ranks."""
         import tensorflow
         from tensorflow.python.eager import context
 
@@ -88,28 +87,28 @@ class Ranks(ranks.Ranks):
         with self.guard():
             self.strategy = tensorflow.distribute.MultiWorkerMirroredStrategy()
         if handler is not None:
-            # TensorFlow has put one of its own there, which takes the signal, and tells nobody
+            # TensorFlow has installed another handler, which takes the signal and reports it to nobody
             # (tensorflow/core/distributed_runtime/preemption/preemption_notifier.cc).
             signal.signal(signal.SIGTERM, handler)
 
     @contextlib.contextmanager
     def scope(self):
-        """Within it the model is made, which is that of all ranks."""
+        """The model of all ranks is made within it."""
         with self.guard(), self.strategy.scope():
             yield
 
     def adopt(self, model):
-        """A model is about to be trained. Whether it was made in the scope."""
+        """A model is about to be trained. Returns whether it was made in the scope."""
         if getattr(model, "distribute_strategy", None) is not self.strategy:
             return False
         if getattr(model, "distribute_reduction_method", None) == "auto":
-            # Metrics of a batch are those of all ranks already; Keras would add them up once more.
+            # The metrics of a batch are over all ranks already; Keras would add them up once more.
             model.distribute_reduction_method = "first"
         return True
 
     @contextlib.contextmanager
     def guard(self):
-        """Within it, a collective operation that fails because a rank is lost ends this one too, with a message."""
+        """Within it, a collective operation that fails because a rank is lost ends this process too, with a message."""
         import tensorflow
 
         try:

@@ -1,4 +1,4 @@
-"""All generations of TensorFlow: the rows of `tf.data`, but for the place of `StructuredFunctionWrapper`.
+"""All generations of TensorFlow: the rows of `tf.data`, except the one of `StructuredFunctionWrapper`.
 
 Call paths (read from 1.13.1, 1.14.0, 1.15.5, 2.3.4, 2.6.5, 2.12.1, 2.15.1 and 2.21.0):
 

@@ -1,10 +1,10 @@
-"""TensorFlow sessions: the rows of all generations, `tf.compat.v1` of TensorFlow 2 among them.
+"""TensorFlow sessions: the rows of all generations, including `tf.compat.v1` of TensorFlow 2.
 
 Call paths (read from 1.13.1, 1.14.0, 1.15.5, 2.3.4, 2.15.1 and 2.21.0):
 
     Session.run, Tensor.eval     -> BaseSession._do_run
-    Session.make_callable        -> BaseSession.make_callable                  which has no feeds, or those in order
-    K.function                   -> BaseSession._make_callable_from_options    what it returns is called
+    Session.make_callable        -> BaseSession.make_callable                  which has no feeds, or has them in order
+    K.function                   -> BaseSession._make_callable_from_options    the script calls its result
     Saver.save, summaries        -> Graph._as_graph_def                        for a `.meta` file, or TensorBoard
     import_meta_graph            -> import_scoped_meta_graph_with_return_elements -> import_graph_def
 """

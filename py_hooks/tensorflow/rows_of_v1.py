@@ -1,11 +1,11 @@
-"""TensorFlow 1: the rows that all of its generations have.
+"""TensorFlow 1: the rows that all of its generations share.
 
 Call paths (read from 1.13.1, 1.14.0 and 1.15.5):
 
     Session.run, K.function      -> those of `rows_of_sessions.py`
     tf.summary, tf.io.gfile      -> those of `rows_of_files.py`
     tf.data                      -> those of `rows_of_pipelines.py`            its iterator is an op of the graph
-    tf.train.Optimizer.minimize  -> Optimizer.apply_gradients                  in eager mode: said to be without checkpoints
+    tf.train.Optimizer.minimize  -> Optimizer.apply_gradients                  in eager mode: reported as without checkpoints
 """
 from py_hooks.engine.patch import Patch
 from py_hooks.tensorflow import graphs, random_ops, rows_of_files, rows_of_pipelines, rows_of_sessions, sessions

@@ -1,9 +1,9 @@
-"""TensorFlow 2: the rows that all of its generations have.
+"""TensorFlow 2: the rows that all of its generations share.
 
 Call paths (read from 2.1.4, 2.3.4, 2.6.5, 2.12.1, 2.15.1 and 2.21.0):
 
     tf.random.* in a layer, a function -> gen_random_ops.random_*               twins with a state that can be read
-    tf.random.set_seed, clear_session  -> TFE_ContextClearCaches                    their states begin anew
+    tf.random.set_seed, clear_session  -> TFE_ContextClearCaches                    their states start again
     variable.numpy(), model(x), ...    -> BaseResourceVariable._read_variable_op
     embedding lookups                  -> BaseResourceVariable.sparse_read, gather_nd
     a tf.function                      -> ConcreteFunction._call_flat

@@ -1,8 +1,8 @@
-"""The graph of a `TensorFlowTrial` as others can run it: what a checkpoint holds of it, and the SavedModel made of that.
+"""The graph of a `TensorFlowTrial` as others can run it: its part in a checkpoint, and the SavedModel made from that.
 
-A checkpoint has the part of the graph that computes what `build_graph` has returned, in the format `MetaGraphDef`: placeholders
-stand for the record, and `is_training` is False. It needs no data set, no script, and not the optimizer. It is the same in all
-checkpoints of a trial, and so stored once. The values of variables are those of the session (`sessions.py`).
+A checkpoint has the part of the graph that computes what `build_graph` has returned, in the format `MetaGraphDef`:
+placeholders replace the record, and `is_training` is False. It needs no data set, no script, and no optimizer. It is the same
+in all checkpoints of a trial, and so stored once. The values of variables are those of the session (`sessions.py`).
 
 Source: tensorflow 1.15.5, tensorflow/core/protobuf/meta_graph.proto, `MetaGraphDef`; tensorflow/python/training/saver.py,
 `import_meta_graph`.
@@ -11,11 +11,11 @@ import re
 
 from py_hooks.tensorflow import graphs, sessions
 
-# The name of what holds the graph in a checkpoint, and of it there.
+# The name of the state provider that holds the graph in a checkpoint, and the name of the graph in it.
 STATE = "tensorflow graph"
 _GRAPH = "graph"
 
-# In which collections of TensorFlow variables and initializers are.
+# The collections of TensorFlow that hold variables and initializers.
 _VARIABLES = "variables"
 _TABLES = "table_initializer"
 
@@ -24,9 +24,9 @@ class GraphState:
     """The graph of a trial, for checkpoints.
 
     Args:
-        graph: of TensorFlow.
-        record: the tensors that stand for a batch, nested.
-        is_training: the tensor that tells whether it is trained.
+        graph: the TensorFlow graph.
+        record: the tensors that represent a batch, nested.
+        is_training: the tensor that is true if the graph is trained.
         outputs: tensors by their names.
     """
 
@@ -45,7 +45,7 @@ class GraphState:
         meta.graph_def.node.extend(self._stand_ins(is_training))
         for one in definitions:
             meta.collection_def[_VARIABLES].bytes_list.value.append(one.SerializeToString(deterministic=True))
-        # Attributes of nodes are maps, which have an order of their own in each process.
+        # Attributes of nodes are maps, whose order differs from process to process.
         self._bytes = meta.SerializeToString(deterministic=True)
         self._state = {
             "inputs": {name: f"{self._placeholders[name]}:0" for name in self._leaves},
@@ -55,11 +55,11 @@ class GraphState:
         }
 
     def _tensor_names(self):
-        """How tensors of the record are called in the definition, by their names in the graph."""
+        """The names of the record's tensors in the definition, by their names in the graph."""
         return {tensor.name: f"{self._placeholders[name]}:0" for name, tensor in self._leaves.items()}
 
     def _stand_ins(self, is_training):
-        """The nodes for the record, and the one that says that nothing is trained."""
+        """The nodes for the record, and the constant for `is_training`, which is False."""
         import tensorflow.compat.v1 as v1
 
         constant = v1.NodeDef(name=is_training.op.name, op="Const")
@@ -74,7 +74,7 @@ class GraphState:
         return nodes
 
     def _needs(self, output):
-        """Which parts of the record go into an output."""
+        """The parts of the record that an output depends on."""
         taken = {tensor.name for op in _reached([output], self._roots).values() for tensor in op.inputs} | {output.name}
         return [name for name, tensor in self._leaves.items() if tensor.name in taken]
 
@@ -89,7 +89,7 @@ class GraphState:
 
 
 class GraphModel:
-    """What a checkpoint tells of the graph of a trial, as of a model.
+    """The description of a trial's graph in a checkpoint, in the form of a model.
 
     Args:
         name: of the trial class.
@@ -122,7 +122,7 @@ class GraphModel:
 
 
 def _leaves(record, path=()):
-    """`(name, tensor)` of the parts of a record: `images`, `pair_0`; `record` where it is one tensor."""
+    """`(name, tensor)` of the parts of a record: `images`, `pair_0`; `record` if it is one tensor."""
     if isinstance(record, dict):
         parts = record.items()
     elif hasattr(record, "_fields"):
@@ -140,7 +140,7 @@ def _leaves(record, path=()):
 
 
 def _reached(fetches, roots):
-    """The ops that fetches are computed by, by their names, without roots and what is before these."""
+    """The ops that compute the fetches, by their names, without the roots and what is before these."""
     found, waiting = {}, list(fetches)
     while waiting:
         element = waiting.pop()
@@ -211,14 +211,14 @@ def _definition(graph, found, renamed):
 def write(state, definition, values, target):
     """Writes a SavedModel.
 
-    It has a signature for each output, which takes what that needs of the record, and `serving_default`, which takes all of
-    the record and gives all outputs.
+    It has a signature for each output, which takes the parts of the record that the output needs, and `serving_default`,
+    which takes all of the record and gives all outputs.
 
     Args:
-        state: as `GraphState` has it.
+        state: as in `GraphState`.
         definition: an array of bytes.
         values: arrays by the names of variables.
-        target: a folder that is not there yet.
+        target: a folder that does not exist yet.
     """
     import tensorflow.compat.v1 as v1
 
@@ -226,7 +226,7 @@ def write(state, definition, values, target):
     with v1.Graph().as_default() as graph, v1.Session() as session:
         saver = v1.train.import_meta_graph(v1.MetaGraphDef.FromString(definition.tobytes()))
         for variable in graph.get_collection(_VARIABLES):
-            # A value is put in as that of its initializer.
+            # The value replaces the one of its initializer.
             session.run(variable.initializer, {variable.initializer.inputs[1]: values[variable.op.name]})
         initializers = [graph.get_operation_by_name(name) for name in state["initializers"]]
         builder = v1.saved_model.Builder(target)

@@ -1,13 +1,13 @@
-"""Training loops of the script's own over TensorFlow sessions: a run that trains is recorded, and answered in a replay.
+"""Training loops of the script over TensorFlow sessions: a run that trains is recorded, and answered in a replay.
 
-What trains is told by what the fetches depend on (`graphs.Effects.trains`). A run that trains is one batch: it counts for
-steps, checkpoints may follow it, and its scalars are the metrics of the step, by the names of their tensors. In a replay
-it is not made: what it fetched comes from the log, and of its graph only the ops run that take elements from `tf.data`
-iterators and queues, so that these are where they were. Where there are no more, the run raises what it raised, since that
-is raised again; no record is made of it.
+The ops that the fetches depend on decide if a run trains (`graphs.Effects.trains`). A run that trains is one batch: it counts
+for steps, checkpoints may follow it, and its scalars are the metrics of the step, by the names of their tensors. A replay
+does not make it: its results come from the log. Only those ops of its graph run that take elements from `tf.data` iterators
+and queues, so that these have the same position as before. If there are no more elements, these ops raise the same error
+again, and the run raises it; no record is made of it.
 
-Runs between two of them that do not train, and read what training changed, are an evaluation: the means of the numbers
-that they fetch are one event, `evaluation`, told when the script trains on, or ends.
+Runs between two training runs that do not train, and read what training changed, are an evaluation: the means of the numbers
+that they fetch are one event, `evaluation`, which is written when the script continues to train, or ends.
 
 Source: tensorflow 1.15.5, tensorflow/python/client/session.py, `BaseSession._do_run`.
 """
@@ -18,18 +18,18 @@ from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import entries, loops
 
-# What a run is given has no names but those of its tensors, by which its record is found.
+# The fed values have no names except those of their tensors, and these are in the identity of the record.
 _NO_NAMES = {}
 
 
 class TrainingRun:
-    """The runs of one set of fetches that trains.
+    """The runs of one set of fetches that train.
 
     Attributes:
         kind: `TRAIN`.
-        identity: its id in records.
+        identity: the id in records.
         large: names and bytes of the fetched values that fill the log; None before the first run.
-        cleaned: the recorder's `cleaned` when its changes were noted last; None before its first run.
+        cleaned: the recorder's `cleaned` when the changes were last noted; None before the first run.
     """
 
     kind = recorder.TRAIN
@@ -40,7 +40,7 @@ class TrainingRun:
         self._fetches = fetches
         self.identity = recorder.CALLS.trial.intern("session train: " + effects.identity)
         self.cleaned = self.large = None
-        # Steps are counted in whole numbers, of which there is no mean.
+        # Whole numbers are counts of steps, and a mean of these is no metric.
         names = [
             known.metric_names.get(fetch.name) or (_metric_of(fetch) if fetch.dtype.base_dtype.is_floating else "")
             for fetch in fetches
@@ -52,8 +52,8 @@ class TrainingRun:
 
         Args:
             calls: the recorder.
-            site: the script's line.
-            feeds: as of `run`.
+            site: the line of the script.
+            feeds: as in `run`.
             result: what was fetched.
         """
         if self.large is None:
@@ -63,22 +63,22 @@ class TrainingRun:
         calls.record_batch(self, site, False, self.compared(feeds), _NO_NAMES, result)
 
     def compared(self, feeds):
-        """Those of the values that a run is given that are compared in a replay."""
+        """The fed values that a replay compares."""
         return () if self._known.feeds_vary else feeds
 
     def note_changes(self, calls):
-        """Notes which variables a run changes, where that is not noted."""
+        """Notes which variables a run changes, if that is not noted yet."""
         if self.cleaned != calls.cleaned:
             self._known.changed_by_training(self._effects.writes)
             self.cleaned = calls.cleaned
 
 
 def _metric_of(fetch):
-    """The name of a fetched tensor, as a metric: without the number of its output, where that is the first."""
+    """The name of a fetched tensor as a metric: without the output number, if that is the first."""
     return fetch.name[:-2] if fetch.name.endswith(":0") else fetch.name
 
 
-# Bytes of a value from which on it matters whose the log is full of.
+# The size of a value, in bytes, from which on it is counted among those that fill the log.
 _LARGE = 64
 
 
@@ -89,11 +89,11 @@ def large(fetches, values):
 
 
 class Evaluation:
-    """What runs have fetched that read what training changed, since the last run that trained.
+    """The results, since the last run that trained, of runs that read what training changed.
 
     Attributes:
         runs: how many of them fetched a number.
-        is_told: whether that is an event; not where a trial class tells its validations.
+        is_told: whether they become an event; False if a trial class reports its validations.
     """
 
     def __init__(self):
@@ -102,11 +102,11 @@ class Evaluation:
         self.is_told = True
 
     def add(self, fetches, values):
-        """A run was made: its numbers count, but whole ones, by which steps are counted.
+        """A run was made: adds its numbers, except whole ones, which are counts of steps.
 
         Args:
-            fetches: tensors.
-            values: of them, in their order.
+            fetches: the fetched tensors.
+            values: their values, in the same order.
         """
         if not self.is_told:
             return
@@ -121,7 +121,7 @@ class Evaluation:
             self._sums[_metric_of(fetch)] = total + float(value), count + 1
 
     def tell(self, calls):
-        """Appends the event, if anything was fetched that can be told."""
+        """Appends the event, if any number was fetched."""
         if not self.runs:
             return
         means = {name: total / count for name, (total, count) in self._sums.items()}
@@ -135,14 +135,14 @@ EVALUATION = Evaluation()
 
 
 def prepare(calls):
-    """Has the last evaluation told when the script ends, and that a plan does not end a loop."""
+    """Has the last evaluation written when the script ends, and reports if a plan does not end a loop."""
     calls.at_settle.append(lambda: EVALUATION.tell(calls))
-    # Within an entry it is a framework's loop.
+    # Within an entry the loop belongs to a framework.
     calls.at_last.append(lambda: calls.entries or loops.goes_on(calls))
 
 
 def causes_of(effects):
-    """What in a training run cannot be resumed exactly."""
+    """The causes in a training run: what cannot be resumed exactly."""
     found = [causes.HIDDEN_STATE(kind=kind, place="a training run") for kind in effects.hidden_streams]
     if effects.unordered:
         found.append(causes.LOOP_AT_ONCE())
@@ -159,10 +159,10 @@ def run(calls, session, effects, fetches, feeds, live, pull):
         calls: the recorder, in the main thread.
         session: the session.
         effects: of its fetches.
-        fetches: tensors that it returns values of.
+        fetches: tensors whose values it returns.
         feeds: the values that it is given, a tuple.
-        live: makes it.
-        pull: runs some of its ops, with what it is given.
+        live: makes the run.
+        pull: runs some of its ops, with the same feeds.
     """
     function = effects.training
     if function is None:
@@ -199,7 +199,7 @@ def _answered(calls, function, effects, feeds, pull):
 
 
 def trains(calls, session, found=()):
-    """A session trains. The first time it is asked what about it cannot be resumed exactly.
+    """A session trains. The first time, this collects what cannot be resumed exactly in it.
 
     Args:
         calls: the recorder.
@@ -221,13 +221,13 @@ def trains(calls, session, found=()):
 
 
 def prefixes_of(effects, feeds):
-    """The paths that a run is given for the files it writes, each of which may be the beginning of several names.
+    """The paths that a run has for the files that it writes, each of which may be the beginning of several names.
 
     Args:
         effects: of the run.
         feeds: values by the names of their tensors.
     """
-    # What is merged was written under other names before (`tf.train.Saver(sharded=True)`).
+    # Files that are merged were written under other names before (`tf.train.Saver(sharded=True)`).
     merged = [op.inputs[1] for op in effects.writers if op.type == "MergeV2Checkpoints"]
     found = []
     for tensor in merged or [op.inputs[0] for op in effects.writers]:
@@ -274,7 +274,7 @@ def end_of_data():
 
 
 def in_a_thread(calls):
-    """A run that trains is made in a thread of the script's own."""
+    """The script makes a run that trains in another thread than the main thread."""
     if not calls.begun:
         loops.tell(calls, causes.THREAD_TRAINS(), "train in the main thread, or run it without `--exact`")
     calls.refuse_exactness(causes.THREAD_TRAINS())

@@ -1,8 +1,6 @@
-"""Sessions of TensorFlow 1, and of `tf.compat.v1`.
+"""Sessions of TensorFlow 1, and of `tf.compat.v1`: keeps their variables in checkpoints, and intercepts their runs.
 
-What their variables hold belongs to a checkpoint, and what the script runs in them is seen.
-
-The door. Outside the calls of Keras that are recorded, a run is one of five, told apart by what its fetches depend on:
+The door. Outside the recorded calls of Keras, a run is one of five kinds. What its fetches depend on decides which:
 
     it trains                         a batch (`session_loops.py`)
     it writes files                   they belong to the checkpoints, as those of `model.save` do
@@ -10,8 +8,8 @@ The door. Outside the calls of Keras that are recorded, a run is one of five, to
     it writes, from other values      made in a replay too; what the script feeds is checked against its record
     anything else                     made in a replay too, and not recorded
 
-A run that reads what training changed and also writes (a moving average of the weights) is not made in a replay; what
-it writes is then as unknown as what it reads, until the resume point.
+A replay does not make a run that reads what training changed and also writes (a moving average of the weights). What this
+run writes is then as unknown as what it reads, until the resume point.
 
 Source: tensorflow 1.15.5, tensorflow/python/client/session.py.
 """
@@ -44,13 +42,13 @@ class Sessions:
 
     def __init__(self):
         self._references = []
-        # What was trained in the graphs of sessions, also of those that are gone.
+        # What was trained in the graphs of all sessions, including those that are gone.
         self._trained = {}
         self._is_aside = False
 
     @contextlib.contextmanager
     def aside(self):
-        """Sessions that are made inside are none of the script's: a replay does not make them."""
+        """Sessions that are made inside do not belong to the script: a replay does not make them."""
         self._is_aside = True
         try:
             yield
@@ -78,7 +76,7 @@ class Sessions:
     def lost(self):
         """Names of variables that training changed, and that have a value in no open session: a checkpoint lacks them.
 
-        They are told once.
+        Each name is returned once.
         """
         held = {}
         for _, session in self.alive():
@@ -97,7 +95,7 @@ class Sessions:
         return f"{self.provider}/{numbers[-1]}/{variable.op.name}" if numbers else None
 
     def of_default_graph(self, backend):
-        """The newest open session of the default graph; that of a backend of Keras, made now, where there is none."""
+        """The newest open session of the default graph. If there is none, the backend of Keras makes one."""
         from tensorflow.python.framework import ops
 
         graph = ops.get_default_graph()
@@ -126,8 +124,8 @@ class Sessions:
     def restore(self, tensors, state):
         """Assigns saved values.
 
-        A replay makes fewer ops than the recorded run (loading weights makes some), so the count of ops, from which
-        default seeds come, is put in too.
+        A replay makes fewer ops than the recorded run (loading weights makes some), so this restores the count of ops too:
+        default seeds come from it.
         """
         by_session = {}
         for key, value in tensors.items():
@@ -159,7 +157,7 @@ class VariableMissing(Refusal):
 
 
 def _run(session, fetches, feeds=None):
-    """A run of our own."""
+    """A run by pedl-run, which is not recorded."""
     calls = recorder.CALLS
     with calls.unrecorded():
         return session.run(fetches, feeds)
@@ -200,10 +198,10 @@ def _assign(session, values):
 
 
 def _give_values(session, names):
-    """Sets variables that have no value to zero, since a run that is answered would have given them one.
+    """Sets variables that have no value to zero, because a run that is answered would have given them one.
 
-    Which one does not matter before the resume point; but a script asks whether there is one, as Estimators do once they
-    have read a checkpoint of theirs.
+    The value does not matter before the resume point. But a script may ask if there is one, as Estimators do after they have
+    read one of their checkpoints.
     """
     known = graphs.of(session.graph)
     written = [op for op in known.variables() if op.name in names]
@@ -253,7 +251,7 @@ def _one_at_a_time(config):
 
     imposed = config_pb2.ConfigProto()
     if config is None:
-        # What a session takes for none is the context's; in 1.13 nothing.
+        # Without a config, a session takes the context's; in 1.13 it takes nothing.
         config = getattr(context.context(), "config", imposed)
     imposed.CopyFrom(config)
     if not imposed.inter_op_parallelism_threads:
@@ -262,7 +260,7 @@ def _one_at_a_time(config):
 
 
 def causes_of(session):
-    """What about a session cannot be resumed exactly."""
+    """The causes in a session: what cannot be resumed exactly."""
     found = []
     if not runs_one_at_a_time(session):
         found.append(causes.SEVERAL_AT_ONCE())
@@ -279,10 +277,10 @@ def runs_one_at_a_time(session):
 
 
 def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
-    """`__del__` of sessions and their callables: not in a forked child, where it would wait for threads for ever.
+    """`__del__` of sessions and their callables: skipped in a forked child, where it would wait for threads for ever.
 
-    CPython frees the other threads' locals in the child, and Keras keeps its session in one. What this needs is
-    among its arguments: the last of the sessions go when CPython has emptied its modules.
+    CPython frees the other threads' locals in the child, and Keras keeps its session in one. Everything that this needs is
+    among its arguments, because the last sessions are deleted after CPython has emptied its modules.
     """
     if getpid() == process:
         original(session_or_callable)
@@ -310,7 +308,7 @@ def run(original):
         training = effects.training
         is_trained = training is not None and not calls.replaying and handle is None
         if is_trained and not calls.depth and get_ident() == calls.main_thread:
-            # One run of a loop. What is done here is added to each, so nothing is called that need not be.
+            # One run of a loop. The time spent here is added to each run, so this calls only what it must.
             if calls.steps is not None:
                 calls.steps.call_begins(training.kind)
             if EVALUATION.runs:
@@ -340,7 +338,7 @@ def run(original):
 
 
 def _passes_when_looked(calls, effects, values, can_order):
-    """Looks at what seldom is: whether a forked child trains, whose runs pass, and ops that use one variable in no order."""
+    """Handles two rare cases: a forked child, whose runs pass; and ops that use one variable in no order."""
     if calls.is_child:
         if effects.trains:
             forks.trains(calls.trial)
@@ -350,7 +348,7 @@ def _passes_when_looked(calls, effects, values, can_order):
 
 
 def _outputs_of(calls, session, effects, target_list, fetch_list, tensors):
-    """The `_Outputs` of the first such run in a session."""
+    """Makes the `_Outputs` at the first such run in a session."""
     session_loops.trains(calls, session)
     fetches, targets = effects.fetched(fetch_list), effects.fetched(target_list)
     outputs = _Outputs(session, targets, fetches, tensors)
@@ -359,10 +357,10 @@ def _outputs_of(calls, session, effects, target_list, fetch_list, tensors):
 
 
 class _Outputs:
-    """What TensorFlow's C API calls the tensors and ops of a run that trains, in one session.
+    """The objects of TensorFlow's C API for the tensors and ops of a run that trains, in one session.
 
-    `_do_run` finds them anew for each run, and has the session take up what was added to the graph, under a lock that
-    takes longer than all that is done here for a run. Once is enough: an op that a session has run does not change in it
+    `_do_run` looks them up for each run, and has the session take up what was added to the graph. It holds a lock, and this
+    takes longer than all that pedl-run does for a run. Once is enough: an op that a session has run does not change in it
     any more, and neither does what the op depends on.
     """
 
@@ -376,9 +374,9 @@ class _Outputs:
 
 
 def _passes(calls, session, handle, effects):
-    """Whether a run is none for the door: before the first that trains or writes files, and those in parts.
+    """Whether a run bypasses the door: one before the first run that trains or writes files, or a run in parts.
 
-    What a run in parts (`partial_run`) was fed and has computed before stays in the session; so it is a cause.
+    A run in parts (`partial_run`) leaves what it was fed and has computed in the session; so it is a cause.
     """
     if handle is None:
         return not (calls.begun or effects.trains or effects.writers)
@@ -391,8 +389,8 @@ def _passes(calls, session, handle, effects):
 
 def _fed(feed_dict):
     """The tensors that a run is given values for, and the values."""
-    # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. There, and from there on, its
-    # keys are references to the tensors, which can be hashed.
+    # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. From 1.15 on its keys are
+    # references to the tensors, which can be hashed.
     storage = getattr(feed_dict, "_storage", feed_dict)
     return [getattr(tensor, "_wrapped", tensor) for tensor in storage], tuple(storage.values())
 
@@ -410,11 +408,11 @@ def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
         calls: the recorder.
         session: the session.
         effects: of its fetches.
-        fetches: tensors that it returns values of.
+        fetches: tensors whose values it returns.
         fed: tensors that it is given values for.
         feeds: these values.
-        live: makes it.
-        pull: runs some of its ops, with what it is given.
+        live: makes the run.
+        pull: runs some of its ops, with the same feeds.
     """
     if effects.trains and effects.writers:
         say_not_intercepted("training by a run that writes files")
@@ -459,7 +457,7 @@ def make_callable_from_options(original, session, options):
 
 
 def _keeping(function, kept):
-    """A callable whose results are kept in part (`graphs.keeper_of`)."""
+    """A callable that keeps a part of its results (`graphs.keeper_of`)."""
     if kept is None:
         return function
     place, count, keeper = kept
@@ -473,7 +471,7 @@ def _keeping(function, kept):
 
 
 def _effects_of_callable(graph, options):
-    """The tensors that a callable fetches, those that it is given values for, and what it does to run it."""
+    """The tensors that a callable fetches, those that it is given values for, and the effects of a run of it."""
     fetches = [graph.as_graph_element(name) for name in options.fetch]
     targets = [graph.as_graph_element(name) for name in options.target]
     feeds = [graph.as_graph_element(name) for name in options.feed]
@@ -482,7 +480,7 @@ def _effects_of_callable(graph, options):
 
 
 def _fetching(graph, options, effects):
-    """The options of a callable that fetches what is to be fetched instead."""
+    """The options of a callable that fetches the substitutes."""
     made = type(options)()
     made.CopyFrom(options)
     for names in (made.fetch, made.target):
@@ -493,7 +491,7 @@ def _fetching(graph, options, effects):
 
 
 def make_callable(original, session, fetches, feed_list=None, accept_options=False):
-    """`BaseSession.make_callable`: without feeds it would go past the door."""
+    """`BaseSession.make_callable`: without feeds it would bypass the door."""
     if feed_list is not None:
         return original(session, fetches, feed_list, accept_options)
     return lambda *args, **kwargs: session.run(fetches, None, *args, **kwargs)
@@ -534,7 +532,7 @@ def _answerable(calls, effects, fetches, live, pull):
 
 
 def _save(calls, session, effects, feeds, live):
-    """A run that writes files: they belong to the checkpoints. In a replay it is not made, where its values are unknown."""
+    """A run that writes files: they belong to the checkpoints. A replay does not make it if its values are unknown."""
     known, files = session._pedl_known, calls.files
     prefixes = session_loops.prefixes_of(effects, feeds)
     for prefix in prefixes:
@@ -563,8 +561,8 @@ def _identity(calls, effects):
     return calls.trial.intern("session run: " + effects.identity)
 
 
-# What the framework writes while it trains (metrics that start anew, a learning rate that a callback of its own sets)
-# follows from what it is answered.
+# What the framework writes while it trains (metrics that it resets, a learning rate that one of its callbacks sets) follows
+# from the answers that it gets.
 _LOOPS = tuple(
     package + name
     for package in ("keras", "tensorflow.python.keras")
@@ -588,7 +586,7 @@ def _is_the_scripts():
 
 
 def apply_gradients(original, optimizer, *args, **kwargs):
-    """`apply_gradients` of an optimizer: in eager mode a training loop of the script's own, or of `tf.keras`."""
+    """`apply_gradients` of an optimizer: in eager mode it means a training loop of the script, or of `tf.keras`."""
     from tensorflow.python.framework import ops
 
     if ops.executing_eagerly_outside_functions():
@@ -596,17 +594,17 @@ def apply_gradients(original, optimizer, *args, **kwargs):
     return original(optimizer, *args, **kwargs)
 
 
-# What `tf.enable_eager_execution()` leads to: neither a session nor a compute function is there to be seen.
+# After `tf.enable_eager_execution()` there is neither a session nor a compute function to intercept.
 EAGER_TRAINING = "training in eager mode of TensorFlow 1"
 
 
 def not_intercepted(what):
-    """The cause for training that nobody sees."""
+    """The cause for training that is not intercepted."""
     return causes.NOT_INTERCEPTED(what=what)
 
 
 def say_not_intercepted(what):
-    """Says once that the script trains in a way that has no checkpoints; not for what Keras does on its own behalf."""
+    """Reports once that the script trains in a way that has no checkpoints; not inside a recorded call of Keras."""
     calls = recorder.CALLS
     cause = not_intercepted(what)
     if calls.depth or cause in calls.causes:

@@ -1,6 +1,6 @@
-"""TensorFlow 2.18 on, under Keras 3.
+"""TensorFlow 2.18 and later, under Keras 3.
 
-Call paths (read from 2.21.0): those of `rows_of_v2.py`, that of the functions of pipelines, and
+Call paths (read from 2.21.0): those of `rows_of_v2.py`, the one of the functions of pipelines, and
 
     tf.random.shuffle in a Dataset.map -> gen_random_ops.random_shuffle            the order of Keras's array pipelines
     tf.train.Checkpoint                -> TrackableSaver

@@ -1,7 +1,7 @@
 """TensorFlow 2.2 to 2.5, whose `tf.keras` is a part of it (`tensorflow.python.keras`).
 
-Call paths (read from 2.2.3, 2.3.4, 2.4.4 and 2.5.3): those of `rows_of_v2.py` here, and of the one of `py_hooks/keras`,
-where `Model.fit` and its siblings are.
+Call paths (read from 2.2.3, 2.3.4, 2.4.4 and 2.5.3): those of `rows_of_v2.py` here, and of `rows_of_v2.py` in
+`py_hooks/keras`, which has `Model.fit` and its siblings.
 """
 from py_hooks.engine.patch import Generation, Patch
 from py_hooks.keras import advice, eager, images, loops

@@ -1,6 +1,6 @@
 """TensorFlow 2.6 and 2.7, under Keras 2 (the `keras` package).
 
-Call paths (read from 2.6.5 and 2.7.4): those of `rows_of_v2.py`, and that of the functions of pipelines.
+Call paths (read from 2.6.5 and 2.7.4): those of `rows_of_v2.py`, and the one of the functions of pipelines.
 """
 from py_hooks.engine.patch import Generation, Patch
 from py_hooks.tensorflow import eager, random_states, rows_of_v2

@@ -1,4 +1,4 @@
-"""tf.keras of TensorFlow 1.13, in graph mode: loops that gather metrics run a function of their own, `_fit_function`.
+"""tf.keras of TensorFlow 1.13, in graph mode: loops that gather metrics run a separate function, `_fit_function`.
 
 Call paths (read from 1.13.1, tensorflow/python/keras/engine); the rows of `Model.fit` and its siblings are in
 `py_hooks/keras/rows_of_graph_mode.py`:

@@ -1,4 +1,4 @@
-"""tf.keras of TensorFlow 1.14, in graph mode: each function of Keras has a training loop of its own for its data.
+"""tf.keras of TensorFlow 1.14, in graph mode: each function of Keras has a separate training loop for its data.
 
 Call paths (read from 1.14.0, tensorflow/python/keras/engine); the rows of `Model.fit` and its siblings are in
 `py_hooks/keras/rows_of_graph_mode.py`:

@@ -1,4 +1,4 @@
-"""`tf_keras`: the first training call of a model, at which it is said that nothing is intercepted.
+"""`tf_keras`: reports at the first training call of a model that nothing is intercepted.
 
 Source: tf_keras 2.21.0, tf_keras/src/engine/training.py, `Model.fit` and `Model.train_on_batch`.
 """
@@ -8,7 +8,7 @@ from py_hooks.advice import forks, loops
 
 
 def watch(process, module):
-    """`tf_keras.src.engine.training` was imported: has the first training call of a model told of."""
+    """`tf_keras.src.engine.training` was imported: reports the first training call of a model."""
     for name in ("fit", "train_on_batch"):
         setattr(module.Model, name, _telling(process, getattr(module.Model, name)))
 

@@ -1,13 +1,13 @@
-"""`torch.utils.data.DataLoader` with worker processes: its batches are built by those of a pool.
+"""`torch.utils.data.DataLoader` with worker processes: processes of a pool build its batches.
 
-A batch is an item of `advice/data.py`: what it draws from `random`, `numpy.random`, torch's global generator, the generators
-that its data set owns, or by the seed of `get_worker_info`, comes from streams of its own, of the pass and its place in it.
-So it depends neither on the number of workers nor on which of them builds it, and one that dies costs nothing but time; but
-for what a script makes of the number of a worker (`get_worker_info().id`). Tensors lie in the memory of the pool, and are
-read there.
+A batch is an item of `advice/data.py`. What it draws from `random`, `numpy.random`, torch's global generator, the generators
+of its data set, or with the seed of `get_worker_info`, comes from separate streams. Their key is the pass and the place in it.
+So a batch depends neither on the number of workers nor on which of them builds it, and a worker that dies costs only time.
+The exception is what a script computes from the number of a worker (`get_worker_info().id`). Tensors are in the memory of the
+pool, and are read there.
 
-The indices of a whole pass are drawn when it begins, in the order in which torch draws them. A loader is left to torch's
-own worker processes where that cannot be, or where it asks for what the pool does not do: see `is_for_pool`.
+The indices of a whole pass are drawn when it begins, in the order in which torch draws them. If that is impossible, or if the
+loader asks for something that the pool does not do, torch's worker processes build the batches: see `is_for_pool`.
 
 Source: torch 2.15, torch/utils/data/dataloader.py, `_BaseDataLoaderIter.__init__`; _utils/worker.py, `_worker_loop`;
 _utils/fetch.py; _utils/collate.py, `collate_tensor_fn`.
@@ -50,28 +50,28 @@ def has_places(loader):
     try:
         len(loader._index_sampler)
     except TypeError:
-        # It may have no end, and all of it is drawn from.
+        # It may have no end, so its indices cannot all be drawn in advance.
         return False
     return True
 
 
 def length_of_share(loader, size):
-    """How many batches each of so many processes has of a pass."""
+    """How many batches of a pass each of `size` processes has."""
     return len(loader) // size if loader.drop_last else -(-len(loader) // size)
 
 
 def share_of(order, rank, size, auto_collation, drop_last):
-    """The batches of one process: of each so many in a row one, which together are a batch of all.
+    """The batches of one process: one of each `size` batches in a row, which together are a batch of all processes.
 
-    Where less are left at the end, their rows are shared evenly; rows of the beginning fill up what is missing. It is as
-    `DistributedSampler` does, and as if one process had batches that are `size` times as large.
+    If fewer are left at the end, their rows are shared evenly; rows of the beginning fill up what is missing.
+    `DistributedSampler` does the same. The result is as if one process had batches that are `size` times as large.
 
     Args:
         order: indices of all batches.
-        rank: of the process.
-        size: of all of them.
+        rank: number of the process.
+        size: number of processes.
         auto_collation: whether a batch is a list of indices.
-        drop_last: whether what does not fill a batch of all is left out.
+        drop_last: whether to leave out what does not fill a batch of all processes.
     """
     batches = order if auto_collation else [[index] for index in order]
     share = []
@@ -92,23 +92,23 @@ class Loader:
     """The passes over a loader.
 
     Attributes:
-        order: a number that stands for the order in which the running pass goes through the data set.
+        order: a number that identifies the order in which the running pass takes the data set.
 
     Args:
-        loader: a `DataLoader`, which `has_places`.
+        loader: a `DataLoader` that `has_places`.
         key: `Streams.new_key()`.
-        workers: processes of a pool that build the batches; with 0 who takes them does. None: as many as the loader has.
-        share: which of how many processes the passes are for, each of which has its share of all batches.
+        workers: how many processes of a pool build the batches; 0: the process that takes them. None: as the loader says.
+        share: (rank, number of processes): the passes are for this process, which has its share of all batches.
     """
 
     def __init__(self, loader, key, workers=None, share=(0, 1)):
         self._loader = loader
         if share[0]:
-            # What an item draws is not what those of others do.
+            # Ranks draw different numbers for their items.
             key = (*key, "rank", share[0])
         workers = loader.num_workers if workers is None else workers
         self._batches = LoaderBatches(loader, share)
-        # Where nothing but a worker is prepared for it, no batch can be looked at before.
+        # If `worker_init_fn` prepares a worker, only a worker can build a batch, so no batch is built as a probe.
         probes = loader.worker_init_fn is None
         self._items = data.Items(self._batches, key, workers, in_processes=workers > 0, probes=probes)
         self._epoch = -1
@@ -119,15 +119,15 @@ class Loader:
         return self._batches.number
 
     def end_epoch(self, goes_on):
-        """An epoch is over; where the pass `goes_on`, its next batches are of the data set as it is then."""
+        """Ends an epoch. If the pass `goes_on`, its next batches are of the data set as it is then."""
         self._items.end_epoch(len(self._batches), goes_on)
 
     def close(self):
-        """Nobody begins a pass any more."""
+        """No pass begins any more."""
         self._items.close()
 
     def begin(self):
-        """One pass over the batches, in the order of the sampler. A pass before is over."""
+        """One pass over the batches, in the order of the sampler. The pass before it is over."""
         self._epoch += 1
         self._batches.draw(self._loader)
         ahead = self._loader.num_workers * (getattr(self._loader, "prefetch_factor", None) or 2)
@@ -139,10 +139,10 @@ class LoaderBatches:
 
     Args:
         loader: the `DataLoader`.
-        share: as of `Loader`.
+        share: as in `Loader`.
 
     Attributes:
-        number: stands for the order of the pass; 0 where nobody shares it.
+        number: identifies the order of the pass; 0 if the pass is not shared.
     """
 
     def __init__(self, loader, share=(0, 1)):
@@ -157,7 +157,7 @@ class LoaderBatches:
         self._first_seed = 0
         self._passes = 0
         self._order = _Held([])
-        # Where this process builds them, what does so.
+        # Builds a batch, if this process does that.
         self._fetch = None
 
     @property
@@ -169,7 +169,7 @@ class LoaderBatches:
         import torch
 
         if self._base_seed is None or not getattr(loader, "persistent_workers", False):
-            # As torch does, which makes two iterators, and asks the second for its indices.
+            # torch, too, makes two iterators, and takes the indices from the second.
             iter(loader._index_sampler)
             generator = getattr(loader, "generator", None)
             self._base_seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
@@ -194,12 +194,12 @@ class LoaderBatches:
         of_data = BatchDrawing.of_data
         if of_data is None or self._fetch is None:
             return self._built_aside(place, seed)
-        # For a batch of the process that trains, which sets the generator itself before it computes.
+        # A batch in the process that trains: that process sets the generator itself before it computes.
         of_data.manual_seed(seed)
         return self._fetch(self._order[place])
 
     def _built_aside(self, place, seed):
-        """A batch; in the process that trains, torch's generator is put back."""
+        """A batch. In the process that trains, torch's generator is restored afterwards."""
         import torch
 
         generator = torch.default_generator
@@ -216,14 +216,14 @@ class LoaderBatches:
                 generator.set_state(before)
 
     def _fetcher(self, collate):
-        """What makes a batch of its indices."""
+        """The function that makes a batch from its indices."""
         from torch.utils.data import _DatasetKind
 
         kind, auto_collation, drop_last = self._kind
         return _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last).fetch
 
     def _info(self, seed):
-        """What `get_worker_info` tells while a batch is built: a seed of the batch, whichever worker builds it."""
+        """What `get_worker_info` returns while a batch is built: a seed of the batch, whichever worker builds it."""
         from torch.utils.data._utils import worker
 
         number = _number() or 0
@@ -234,11 +234,11 @@ class LoaderBatches:
         return self.dataset is _BEGUN.get("dataset")
 
     def _pedl_begin(self):
-        """In a worker, before it builds anything of a data set: calls the script's `worker_init_fn`."""
+        """Calls the script's `worker_init_fn` in a worker, before it builds anything of a data set."""
         import torch
 
         _BEGUN["dataset"] = self.dataset
-        # OpenMP does not live through a fork.
+        # OpenMP does not survive a fork.
         torch.set_num_threads(1)
         number = _number()
         torch.default_generator.manual_seed(self._base_seed + number)
@@ -254,7 +254,7 @@ def _is_default(collate):
 
 
 def _collated_here(samples):
-    """The default, which collates into memory of `/dev/shm` where it is told that it is in a worker."""
+    """`default_collate` without worker info. With it, it would collate into memory of `/dev/shm`."""
     from torch.utils.data._utils.collate import default_collate
 
     with _told(None):
@@ -262,7 +262,7 @@ def _collated_here(samples):
 
 
 class _Held:
-    """Indices that nobody looks through for generators, as all attributes of a data set are at each pass."""
+    """Indices that are not searched for generators. At each pass all attributes of a data set are searched."""
 
     __slots__ = ("_order",)
 
@@ -277,7 +277,7 @@ class _Held:
 
 
 class _Order:
-    """Lists of whole numbers, which are sent to workers at each pass, and are compared: as two arrays."""
+    """Lists of whole numbers as two arrays, because they are sent to workers, and compared, at each pass."""
 
     def __init__(self, lists):
         import numpy
@@ -293,7 +293,7 @@ class _Order:
 
 
 def _packed(order):
-    """The order as it was, or what is like it and smaller."""
+    """The order, in a smaller form if it consists of lists of whole numbers."""
     is_of_numbers = order and all(type(one) is list and all(type(index) is int for index in one) for one in order)
     return _Order(order) if is_of_numbers else order
 
@@ -303,14 +303,14 @@ _BEGUN = {}
 
 
 def _number():
-    """The number of the worker that this process is, from 0 on; None for another."""
+    """The number of the worker that this process is, from 0 on; None in any other process."""
     name = multiprocessing.current_process().name
     return int(name[len(worker_processes.NAME) :]) - 1 if name.startswith(worker_processes.NAME) else None
 
 
 @contextlib.contextmanager
 def _told(info):
-    """`get_worker_info` tells this."""
+    """Within it, `get_worker_info` returns `info`."""
     from torch.utils.data._utils import worker
 
     before, worker._worker_info = worker._worker_info, info

@@ -1,22 +1,22 @@
-"""torch's global generator on the CPU: what a call of the trial's draws from it, and what the script itself does.
+"""torch's global generator on the CPU: what calls of the trial draw from it, and what the script itself draws.
 
-Of a call that a replay does not make the global generator would not be drawn from. So each runs from a state of its own, and
-the generator is put back before anything else draws: it sees only what the script itself draws, and is compared at the resume
-point. What GPUs draw is set, where there are any, and not put back.
+A replay does not make these calls, so it would not draw what they draw. Therefore each call runs with a separate state of the
+generator, and the state before it is restored before anything else draws. The generator sees only the draws of the script
+itself, and is compared at the resume point. The generators of GPUs, if there are any, are set, and not restored.
 """
 from py_hooks.advice import owned_generators
 from py_hooks.advice.random_streams import THREAD, CallStream, PrivateStream, StreamDiffers, in_row, mix, root_of_torch
 
 
 class Drawing:
-    """`with`: all draws are of a stream and of what goes by its key; then all generators are as they were before.
+    """`with`: all draws are of a stream and of seeds from its key; afterwards all generators are as they were before.
 
-    A class, since a generator function takes some microseconds more at each batch.
+    A class, because a generator function takes some microseconds more at each batch.
 
     Args:
-        stream: a `PrivateStream`, of the global functions of `random` and numpy.
-        seed: of torch's global generator, a number of 64 bits.
-        owned: generators besides the global ones, an `owned_generators.Rooted`; None without.
+        stream: a `PrivateStream`, for the global functions of `random` and numpy.
+        seed: for torch's global generator, a number of 64 bits.
+        owned: generators besides the global ones, an `owned_generators.Rooted`; None if there are none.
         has_gpu: there are global generators of GPUs, too.
     """
 
@@ -32,7 +32,7 @@ class Drawing:
         import torch
 
         if self._owned is not None:
-            # First: what it cannot take the state of raises.
+            # First, because it raises if it cannot take the state of a generator.
             self._owned.__enter__()
         self._stream.__enter__()
         self._generator = torch.default_generator
@@ -49,25 +49,25 @@ class Drawing:
 
 
 class BatchDrawing(PrivateStream):
-    """`with drawing.of(number)`: a batch is trained, whose draws are of streams of its number.
+    """`with drawing.of(number)`: a batch is trained, and draws from streams of its number.
 
-    It is the stream of the global functions of `random` and numpy itself, and calls as little as it can: between two batches
-    each call takes longer than where it is made again and again.
+    It is itself the stream of the global functions of `random` and numpy. It makes as few calls as possible: between two
+    batches each call takes longer than a call that is made again and again.
 
-    To set torch's global generator, or to take its state, takes longer than all the rest. So it is set once its data is
-    there, by `compute`: what data draws goes by places in a pass. And from one batch to the next it is left as it is; before
-    anything else draws from it, `put_back` is called. In the loop of a `PyTorchTrial` that is what `Calls.at_due` tells of, and
-    what `Training.alone` is for.
+    Setting torch's global generator, or taking its state, takes longer than all the rest. So `compute` sets it once the data
+    of the batch has been taken: data draws from seeds of its place in a pass. It is not restored from one batch to the next;
+    `put_back` is called before anything else draws from it. In the loop of a `PyTorchTrial`, `Calls.at_due` and
+    `Training.alone` do that.
 
     Args:
         key: of the streams of all batches.
-        first_seed: of the row of seeds of torch's generator (`in_row`).
+        first_seed: of the row of seeds for torch's generator (`in_row`).
         key_of_rank: follows the number of the batch in the key.
-        owned: as of `Drawing`.
-        has_gpu: as of `Drawing`.
+        owned: as in `Drawing`.
+        has_gpu: as in `Drawing`.
 
     Attributes:
-        of_data: torch's global generator, while a batch takes its data; else None. Who sets it then need not set it back.
+        of_data: torch's global generator while a batch takes its data; else None. Who sets it then need not restore it.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class BatchDrawing(PrivateStream):
 
         super().__init__(*key)
         self._generator = torch.default_generator
-        # Of the generator before the first of the batches that have left it as they did.
+        # The state of the generator before the first batch since it was last restored.
         self._state = None
         self._is_running = False
         self._seed = self._first_seed = first_seed
@@ -93,7 +93,7 @@ class BatchDrawing(PrivateStream):
         self._has_gpu = has_gpu
 
     def of(self, number):
-        """The next batch is the one of this number."""
+        """The next batch has this number."""
         self._seed = in_row(self._first_seed, number) >> 1
         self.begin((*self._of_batches, number, *self._of_rank))
         return self
@@ -119,7 +119,7 @@ class BatchDrawing(PrivateStream):
             raise
 
     def compute(self):
-        """The data is there: from here on the batch draws from torch's global generator."""
+        """The data of the batch has been taken: from here on the batch draws from torch's global generator."""
         BatchDrawing.of_data = None
         self._generator.manual_seed(self._seed)
         if self._has_gpu:
@@ -140,32 +140,32 @@ class BatchDrawing(PrivateStream):
             self.put_back()
 
     def put_back(self):
-        """Has torch's global generator as it was before the first batch, unless one is under way."""
+        """Restores torch's global generator as it was before the first batch, unless a batch is running."""
         if self._state is not None and not self._is_running:
             state, self._state = self._state, None
             self._generator.set_state(state)
 
 
 class TorchGenerator:
-    """torch's global generator on the CPU: part of a checkpoint, and apart from what compute calls draw."""
+    """torch's global generator on the CPU: part of a checkpoint, and not changed by what compute calls draw."""
 
     def __init__(self):
         self._calls = 0
 
     def own_state(self, owned=()):
-        """`with`: a compute call runs, and draws from streams of its own.
+        """`with`: a compute call runs, and draws from separate streams.
 
         Args:
             owned: generators besides the global ones, which it draws from too.
         """
         self._calls += 1
         key = "torch", self._calls
-        # As they are now: a replay comes to this call with the same.
+        # As they are now: a replay reaches this call with the same generators.
         owned = owned_generators.Rooted(owned) if owned else None
         return Drawing(CallStream(*key), mix(*key, root_of_torch()), owned)
 
     def skip(self):
-        """A compute call is answered."""
+        """A compute call is answered from the log."""
         self._calls += 1
 
     def capture(self):
@@ -175,7 +175,7 @@ class TorchGenerator:
         return [("state", torch.default_generator.get_state().numpy())], None
 
     def restore(self, tensors, state):
-        """Compares the generator with the checkpoint's: the replay must have drawn what the recorded run drew."""
+        """Compares the generator with that of the checkpoint: the replay must have drawn what the recorded run drew."""
         ((_, now),), _ = self.capture()
         if (now != tensors["state"]).any():
             raise StreamDiffers("torch", None, None)

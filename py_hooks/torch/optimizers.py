@@ -1,8 +1,8 @@
-"""PyTorch: the first step of an optimizer, at which it is said that nothing is intercepted.
+"""PyTorch: reports at the first step of an optimizer that nothing is intercepted.
 
-From 2.1 on torch calls hooks before the step of every optimizer; versions before have none, and nothing is said there.
-Ours stays where it is: taken away while it runs, it would break the loop over the hooks that called it. In the loop of a
-trial class, whose batches are recorded calls, there is nothing to be said.
+From 2.1 on torch calls hooks before the step of every optimizer; earlier versions have none, and nothing is reported there.
+The hook is never removed: if it were removed while it runs, it would break the loop over the hooks that called it. In the loop
+of a trial class batches are recorded calls, so there is nothing to report.
 
 Source: torch 2.6, torch/optim/optimizer.py: `profile_hook_step`.
 """
@@ -11,7 +11,7 @@ from py_hooks.advice import forks, loops
 
 
 def watch(process, module):
-    """`torch.optim.optimizer` was imported: has the first step of an optimizer told of."""
+    """`torch.optim.optimizer` was imported: reports the first step of an optimizer."""
     register = getattr(module, "register_optimizer_step_pre_hook", None)
     if register is None:
         return

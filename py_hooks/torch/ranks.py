@@ -1,7 +1,7 @@
-"""Several processes that train one model of PyTorch, as `torchrun` starts them: what is PyTorch's own of `advice/ranks.py`.
+"""Several processes that train one model of PyTorch, as `torchrun` starts them: the PyTorch part of `advice/ranks.py`.
 
-Gradients are averaged by `DistributedDataParallel`. Its buckets of gradients stay as they were made, so that a start that goes
-on adds up in the same order.
+`DistributedDataParallel` averages gradients. Its buckets of gradients are never rebuilt, so that a resumed start adds in
+the same order.
 
 Source: torch 2.15, torch/nn/parallel/distributed.py; torch/csrc/distributed/c10d/reducer.cpp, `should_rebuild_buckets`.
 """
@@ -13,37 +13,37 @@ from time import monotonic, sleep
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import ranks
 
-# What the environment of a rank tells besides its numbers.
+# What the environment of a rank contains besides its numbers.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
-# How long one waits at the end until threads of the group let go of tensors, in seconds, and between two looks.
+# How long a rank waits at the end until threads of the group release tensors, and the pause between two looks, in seconds.
 _LETTING_GO_SECONDS, _PAUSE_SECONDS = 10, 0.001
 
-# Whole numbers of an exchange, of which each has fewer.
+# The whole numbers that an exchange sends; each exchange uses fewer.
 _NUMBERS = 12
 
-# What errors of gloo, and of the store where ranks meet, name.
+# Words in errors of gloo, and of the store where ranks meet.
 _CONNECTING = "gloo", "Connection", "connection", "TCPStore", "Broken pipe", "socket", "failed to recv"
 
-# Where they are raised. The C++ below has no frames of its own.
+# Files that raise them. The C++ below has no frames.
 _BETWEEN_RANKS = "/torch/distributed/", "/torch/nn/parallel/distributed.py", "/torch/autograd/"
 
 
 class One(ranks.One):
-    """One process, which has nobody to agree with. What its methods are: `Ranks`."""
+    """One process, which has no other to agree with. `Ranks` describes the methods."""
 
     def wrapped(self, model, device):
         """The model itself."""
         return model
 
     def device(self):
-        """A GPU, where there is one."""
+        """A GPU, if there is one."""
         import torch
 
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def watch(self, order):
-        """Nothing."""
+        """Does nothing."""
 
     def level(self, model, wrapped, measured):
         """The metrics as they are."""
@@ -66,7 +66,7 @@ class Ranks(ranks.Ranks):
         import torch.distributed
 
         if not hasattr(torch.distributed, "broadcast_object_list"):
-            # Of torch 1.8.
+            # torch 1.8 has it.
             recorder.stop(
                 self._calls,
                 65,
@@ -87,11 +87,11 @@ class Ranks(ranks.Ranks):
         with self.guard():
             if not torch.distributed.is_initialized():
                 torch.distributed.init_process_group("gloo", store=self._store(), rank=self.rank, world_size=self.size)
-            # One that ends for a mistake in the definition, which all of them see, is to leave none on its way here.
+            # A rank may end for a mistake in the definition, which all of them see. Then no other is still on its way here.
             torch.distributed.barrier()
 
     def _store(self):
-        """Where the ranks meet. That of `torchrun` lives on at a restart, and holds the addresses of those who are gone."""
+        """The store where ranks meet. That of `torchrun` survives a restart, and holds addresses of processes that ended."""
         from torch.distributed import PrefixStore, TCPStore
 
         is_of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
@@ -100,7 +100,7 @@ class Ranks(ranks.Ranks):
         return PrefixStore("pedl-run {}".format(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")), store)
 
     def device(self):
-        """Where this rank trains: each has a GPU of its own."""
+        """The device on which this rank trains: each rank has its own GPU."""
         import torch
 
         if not torch.cuda.is_available():
@@ -112,7 +112,7 @@ class Ranks(ranks.Ranks):
         """Has the order of the training data compared between ranks.
 
         Args:
-            order: returns a number that stands for the order of the running pass, of all ranks.
+            order: returns a number that identifies the order of the running pass, of all ranks.
         """
         self._order = order
 
@@ -147,18 +147,18 @@ class Ranks(ranks.Ranks):
     def _leave(self):
         import torch.distributed
 
-        # A thread of the group lets go of the tensors of an exchange after the exchange is over. One that does it while Python
-        # ends cannot have Python's lock any more, and aborts the process; DDP keeps the group, with its threads, to the end.
+        # A thread of the group releases the tensors of an exchange after the exchange is over. If it does so while Python
+        # ends, it cannot get Python's lock any more, and aborts the process. DDP keeps the group and its threads to the end.
         until = monotonic() + _LETTING_GO_SECONDS
         while any(reference() is not None for reference in self._exchanged_tensors) and monotonic() < until:
             sleep(_PAUSE_SECONDS)
         torch.distributed.destroy_process_group()
 
     def wrapped(self, model, device):
-        """The model that is trained by: what it computes has gradients that are averaged over the ranks.
+        """The model to train with: the gradients of what it computes are averaged over the ranks.
 
-        Which parameters a batch leaves out is known only behind it, when it would be too late to have them looked for. So they
-        are looked for in each, and torch says once at each start of a model that uses all of them that it need not.
+        Which parameters a batch leaves out is known only after it, which is too late to search for them. So every batch
+        searches for them. If a model uses all its parameters, torch says once in each start that this is not necessary.
         """
         import torch
 
@@ -183,7 +183,7 @@ class Ranks(ranks.Ranks):
             )
 
     def level(self, model, wrapped, measured):
-        """A batch was trained: buffers are those of rank 0 from now on. Returns the metrics, numbers as means of all ranks."""
+        """Called after a batch: sets buffers to those of rank 0. Returns the metrics, numbers as means of all ranks."""
         import torch
 
         if not wrapped.forwards:
@@ -208,7 +208,7 @@ class Ranks(ranks.Ranks):
         return {**measured, **dict(zip(names, means[1:]))}
 
     def share(self, live):
-        """What `live()` returns to rank 0, which alone calls it."""
+        """What `live()` returns on rank 0, which alone calls it."""
         import torch.distributed
 
         held = [live() if self.rank == 0 else None]
@@ -220,8 +220,8 @@ class Ranks(ranks.Ranks):
 class _Guard:
     """`with`: an error that says that another rank is lost ends the process.
 
-    Such an error comes out of what torch does between ranks, and in the words of what connects them. What the user's own
-    code raises, whatever its words are, and torch anywhere else, passes.
+    Such an error is raised by what torch does between ranks, and has the words of a connection error. Errors of the user's
+    code, whatever their words are, and of torch anywhere else, pass through.
 
     Args:
         lose: ends the process; called with what the error says.
@@ -245,7 +245,7 @@ def _is_of_connection(error):
 
 
 def _is_between_ranks(trace):
-    """Whether something was raised by what torch does between ranks: where it averages gradients, in `backward`, too."""
+    """Whether the error was raised by what torch does between ranks. This includes averaging gradients in `backward`."""
     while trace.tb_next is not None:
         trace = trace.tb_next
     file = trace.tb_frame.f_code.co_filename
@@ -253,5 +253,5 @@ def _is_between_ranks(trace):
 
 
 def of(calls, told):
-    """The ranks of this process: `Ranks`, or `One` where the host tells of none."""
+    """The ranks of this process: `Ranks`, or `One` if the host names no ranks."""
     return Ranks(calls, told) if told else One()

@@ -4,7 +4,7 @@
     text = held.encode({"lr": 0.1, "exp_avg": tensor}, "optimizer")   # JSON; the tensors are in `held.tensors`
     decode(text, dict(held.tensors))                                  # equal, and of the same types
 
-Numbers, texts and lists stand for themselves; everything else is an object with one member, which names its kind.
+Numbers, texts and lists represent themselves; everything else is an object with one member, which names its kind.
 """
 import collections
 import math
@@ -13,10 +13,10 @@ _PLAIN = (type(None), bool, int, str)
 
 
 class Unencodable(Exception):
-    """A value that is none of those which can be kept.
+    """A value that cannot be kept.
 
     Args:
-        path: where it stands.
+        path: where it is.
         value: the value.
     """
 
@@ -41,7 +41,7 @@ class Encoder:
 
         Args:
             value: what is kept.
-            path: where it stands, by which its tensors are named.
+            path: where it is; its tensors get this name.
 
         Raises:
             Unencodable: it is, or holds, something that cannot be kept.
@@ -93,7 +93,7 @@ class Encoder:
 
 
 def _bits_of(tensor):
-    """A tensor on the CPU as an array; of a type that NumPy lacks its bits."""
+    """A tensor on the CPU as an array; for a type that NumPy lacks, an array of its bits."""
     import torch
 
     if tensor.is_complex():
@@ -105,11 +105,11 @@ def _bits_of(tensor):
         try:
             return tensor.contiguous().view(width).numpy()
         except TypeError:
-            # Before torch 1.7 there are no bits to be had; the only such type is bfloat16, of which each number is a float32.
+            # Before torch 1.7 the bits cannot be read; the only such type is bfloat16, each number of which is a float32.
             return tensor.float().numpy()
 
 
-# Only of these very types: what is derived from one may hold more.
+# Only these exact types: a subclass may hold more.
 _ENCODERS = {
     list: lambda held, value, path: held._elements(value, path),
     tuple: lambda held, value, path: {"tuple": held._elements(value, path)},

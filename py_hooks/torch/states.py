@@ -1,12 +1,12 @@
-"""What of a trial of PyTorch stands in its checkpoints, and is put back.
+"""What a checkpoint contains of a trial of PyTorch, and how it is restored.
 
 - the model: its `state_dict`, buffers that are not part of it, and which parameters are trained;
 - the optimizer and the learning rate scheduler: their `state_dict`;
-- attributes that have changed since training began: of the trial, of the modules, and of objects of the user's own classes
-  that the trial holds. Those that hold more than numbers, texts, arrays, tensors and containers of them are kept by their
-  `state_dict`, where they have one; else such a change is a cause for not being exact.
+- attributes that have changed since training began: of the trial, of the modules, and of objects of the user's classes that
+  the trial holds. An attribute that holds more than numbers, texts, arrays, tensors and containers of them is kept by its
+  `state_dict`, if it has one; else such a change is a cause for not being exact.
 
-Random numbers are no state: each batch has its own (`trials.py`).
+Random numbers are no state: each batch has separate streams (`trials.py`).
 """
 import types
 import zlib
@@ -17,7 +17,7 @@ from py_hooks.advice import places
 from py_hooks.refusal import Refusal
 from py_hooks.torch.state_codec import Encoder, Unencodable, decode
 
-# What has no state of its own.
+# Types of values without state.
 _STATELESS = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 
 
@@ -25,11 +25,11 @@ class TrialState:
     """The state provider.
 
     Args:
-        trial: of the user's class.
+        trial: an instance of the user's class.
         model: its model.
         optimizer: its optimizer.
-        scheduler: what has the state of its learning rate; None where it has none.
-        others: what else belongs to us, or has its own way to be resumed.
+        scheduler: has the state of its learning rate; None if it has none.
+        others: other objects that belong to pedl-run, or are resumed in another way.
     """
 
     def __init__(self, trial, model, optimizer, scheduler, others=()):
@@ -64,7 +64,7 @@ class TrialState:
             return None
 
     def _told_in_parts(self, held, state):
-        """The state of a scheduler, without what has no state and is there in each start, such as functions."""
+        """The state of a scheduler, without values that have no state and exist in each start, such as functions."""
         told = []
         for name, value in state.items():
             if not isinstance(value, _STATELESS):
@@ -72,10 +72,10 @@ class TrialState:
         return {"dict": told}
 
     def restore(self, tensors, state):
-        """Puts the state of a checkpoint in.
+        """Restores the state of a checkpoint.
 
         Raises:
-            Refusal: the model or the optimizer is another one.
+            Refusal: the model or the optimizer differs from the recorded one.
         """
         try:
             self._restore(tensors, state)
@@ -120,7 +120,7 @@ def _set_buffers(model, buffers):
 
 
 def _numbered(state):
-    """The state of an optimizer, with parameters by their order. Before torch 1.5 they are told by their addresses."""
+    """The state of an optimizer, with parameters named by their order. Before torch 1.5 their addresses name them."""
     if not _is_as_torch_tells(state):
         return state
     numbers = {}
@@ -132,12 +132,12 @@ def _numbered(state):
 
 
 def _is_as_torch_tells(state):
-    """Whether the state of an optimizer is told as torch does; one of the user's own may tell it in another way."""
+    """Whether the state of an optimizer has torch's form; an optimizer of the user may have another."""
     return "state" in state and "param_groups" in state
 
 
 def _load_optimizer(optimizer, state):
-    """`load_state_dict`, which makes all values the type of their parameters; they are put in as they were."""
+    """`load_state_dict` converts all values to the type of their parameters; this restores their types."""
     optimizer.load_state_dict(state)
     if not _is_as_torch_tells(state):
         return
@@ -154,7 +154,7 @@ def _load_optimizer(optimizer, state):
 
 
 class _Attributes:
-    """The attributes of a trial, of its modules and of what is the user's in it, as they were when training began."""
+    """The attributes of a trial, of its modules and of the user's objects in it, as they were when training began."""
 
     def __init__(self, trial, model, known):
         self._roots = [("trial", trial)]
@@ -163,7 +163,7 @@ class _Attributes:
         self._begun = {path: mark for path, _, _, mark, _ in self._each(Encoder())}
 
     def changed(self, held):
-        """The JSON of those that have changed since, by their paths; their tensors go to `held`."""
+        """The JSON of the attributes that have changed since, by their paths; their tensors go to `held`."""
         found = {}
         for path, _, value, mark, told in self._each(held):
             if self._begun.get(path) == mark:
@@ -175,19 +175,19 @@ class _Attributes:
         return found
 
     def restore(self, state, tensors):
-        """Puts them in, where they are."""
+        """Restores the attributes."""
         for path, owner, there, _, _ in list(self._each(Encoder())):
             if path in state:
                 _put(owner, path.rpartition(".")[2], there, decode(state.pop(path), tensors))
         owners = dict(self._roots)
         for path, told in state.items():
-            # It came to be while the trial trained.
+            # The attribute was created while the trial trained.
             root, _, name = path.rpartition(".")
             if root in owners:
                 setattr(owners[root], name, decode(told, tensors))
 
     def _each(self, held):
-        """`(path, owner, value, mark, JSON)` of each attribute; without JSON it cannot be kept."""
+        """`(path, owner, value, mark, JSON)` of each attribute; JSON is None if it cannot be kept."""
         waiting, seen = list(self._roots), set(self._known)
         for root, owner in waiting:
             for name, value in sorted(vars(owner).items()):
@@ -221,7 +221,7 @@ def _state_of(value):
 
 
 def _put(owner, name, there, value):
-    """Gives an attribute a value: in its place, where others may hold it too."""
+    """Gives an attribute a value: in place, if others may hold it too."""
     import numpy
     import torch
 
@@ -245,11 +245,11 @@ def _is_like(there, value):
 
 
 class ModelState:
-    """What a checkpoint knows of a model, for exports (`py_hooks/export.py`).
+    """What a checkpoint contains of a model, for exports (`py_hooks/export.py`).
 
     Args:
         model: a module of torch.
-        name: of the provider that holds its tensors.
+        name: name of the state provider that holds its tensors.
     """
 
     def __init__(self, model, name):
@@ -257,7 +257,7 @@ class ModelState:
         self._name = name
 
     def capture(self):
-        """No tensors; the names of the weights, and those under which the checkpoint holds them."""
+        """No tensors; the names of the weights, and their names in the checkpoint."""
         import torch
 
         weights = [
@@ -279,4 +279,4 @@ class ModelState:
         return [], [model]
 
     def restore(self, tensors, state):
-        """Nothing: the trial makes its model itself."""
+        """Does nothing: the trial makes its model itself."""

@@ -1,8 +1,8 @@
-"""What the loop of a `PyTorchTrial` (`shims/pedl/_trials/pytorch.py`) needs of us: random numbers, data and states.
+"""Random numbers, data and states for the loop of a `PyTorchTrial` (`shims/pedl/_trials/pytorch.py`).
 
-Each batch, each validation and each pass over a loader draws from streams of its own: of python, NumPy, torch, and of the
-generators that the trial holds. So nothing of them has to be restored, and a replay, which makes none of these, leaves the
-script's own streams where they were.
+Each batch, each validation and each pass over a loader draws from separate streams: of python, NumPy, torch, and of the
+generators that the trial holds. So none of their state has to be restored. A replay makes none of these, and leaves the
+streams of the script where they were.
 """
 import os
 
@@ -14,10 +14,10 @@ from py_hooks.torch.generator import BatchDrawing, Drawing, TorchGenerator
 from py_hooks.torch.ranks import of as of_ranks
 from py_hooks.torch.states import ModelState, TrialState
 
-# The name of what holds the tensors of a trial in a checkpoint.
+# The name of the state provider that holds the tensors of a trial in a checkpoint.
 STATE = "torch trial"
 
-# By which a user says how many threads compute.
+# With these a user sets how many threads compute.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -26,12 +26,12 @@ class Training:
 
     Args:
         calls: the recorder.
-        ranks: what the host tells of them; None or nothing where there is one process.
+        ranks: what the host says about the ranks; None or nothing if there is one process.
 
     Attributes:
-        ranks: those of `ranks.py`.
-        of_batch: called with the number of a batch: a `BatchDrawing`, within which all draws are of streams of this batch, in
-            this rank.
+        ranks: the object of `ranks.py`.
+        of_batch: called with the number of a batch; returns a `BatchDrawing`, within which all draws are of streams of this
+            batch, in this rank.
     """
 
     def __init__(self, calls, ranks=None):
@@ -49,7 +49,7 @@ class Training:
         self._draw_batches()
 
     def _impose_threads(self):
-        """How many threads compute changes floats: as many as when the checkpoint was taken."""
+        """Sets as many threads as when the checkpoint was taken, because their number changes floats."""
         import torch
 
         known = self._calls.checkpoint_states().get(STATE) if self._calls.trial.resume else None
@@ -59,10 +59,10 @@ class Training:
             torch.set_num_threads(self._calls.trial.threads)
 
     def compare(self, described):
-        """Training is about to begin: all ranks train the same.
+        """Called before training: checks that all ranks train the same.
 
         Args:
-            described: texts by what they describe, which are the same for all.
+            described: texts that must be the same in all ranks, by what they describe.
         """
         self.ranks.compare({**described, "random numbers drawn so far": str(self._key)})
 
@@ -71,14 +71,14 @@ class Training:
         return [causes.TORCH_DEVICE()] if self._has_gpu else []
 
     def provide(self, trial, model, optimizer, scheduler, others):
-        """Training is about to begin: these are kept in checkpoints. What they are: `states.TrialState`."""
+        """Called before training: checkpoints keep these objects. See `states.TrialState`."""
         self._owned = owned_generators.Rooted(owned_generators.find(trial))
         self._draw_batches()
         self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
         self._calls.state_providers.append(("models", ModelState(model, STATE)))
 
     def alone(self, *key):
-        """Within it all draws are of streams of the key."""
+        """Within it, all draws are of streams of the key."""
         self._put_back()
         key = (*self._key, *key)
         return Drawing(PrivateStream(*key), seed_of("torch", key), self._owned, self._has_gpu)
@@ -89,14 +89,14 @@ class Training:
         self.of_batch = self._of_batches.of
 
     def _put_back(self):
-        """Others than batches may draw from torch's generator next."""
+        """Called before something other than a batch may draw from torch's generator."""
         self._of_batches.put_back()
 
     def passes(self, loader, is_shared=False):
-        """The passes over a loader: a `Passes`.
+        """The passes over a loader, as `Passes`.
 
         Args:
-            loader: of the user.
+            loader: a loader of the user.
             is_shared: each rank has its share of the batches.
         """
         made = Passes(loader, self, self._calls.streams.new_key(), (self.ranks.rank, self.ranks.size) if is_shared else (0, 1))
@@ -106,17 +106,17 @@ class Training:
 
 
 class Passes:
-    """The passes over a `DataLoader`, one after another. What they give does not depend on who builds it.
+    """The passes over a `DataLoader`, one after another. Their batches do not depend on who builds them.
 
     Args:
-        loader: of the user.
-        training: whose streams are drawn from.
+        loader: a loader of the user.
+        training: its streams are drawn from.
         key: `Streams.new_key()`.
-        share: which rank of how many the passes are for.
+        share: (rank, number of ranks): the passes are for this rank.
 
     Attributes:
-        loader: of the user.
-        length: how many batches a pass has; None where that is not known.
+        loader: a loader of the user.
+        length: how many batches a pass has; None if that is not known.
     """
 
     def __init__(self, loader, training, key, share=(0, 1)):
@@ -140,14 +140,14 @@ class Passes:
             if not self._has_places:
                 return _PassOfTorch(iter(self.loader), self._training, key)
             if self._ours is None:
-                # Workers that are no copies of this process do not know the definition.
+                # Workers that are not forked from this process do not know the definition.
                 workers = self.loader.num_workers if data_loader.is_forked(self.loader) else 0
                 self._ours = data_loader.Loader(self.loader, self._key, workers, self._share)
             made = self._ours.begin()
             return _Pass(made) if self.loader.num_workers else made
 
     def order(self):
-        """A number that stands for the order of the running pass, of all ranks."""
+        """A number that identifies the order of the running pass, of all ranks."""
         return self._ours.order if self._ours is not None else 0
 
     def end(self):
@@ -156,13 +156,13 @@ class Passes:
             self._ours.end_epoch(goes_on=False)
 
     def close(self):
-        """There will be no other pass."""
+        """No other pass begins."""
         if self._ours is not None:
             self._ours.close()
 
 
 class _Pass:
-    """A pass whose batches are built by their places, by workers."""
+    """A pass whose batches workers build, by their places."""
 
     def __init__(self, source):
         self._next = iter(source).__next__
@@ -176,7 +176,7 @@ class _Pass:
 
 
 class _PassOfTorch:
-    """A pass of torch's own iterator: what it skips, it builds."""
+    """A pass of torch's iterator: batches that it skips are built, too."""
 
     def __init__(self, iterator, training, key):
         self._iterator = iterator

@@ -1,4 +1,4 @@
-"""What a script can ask about the trial it runs in, under `pedl-run`.
+"""The functions by which a script asks about its trial, under `pedl-run`.
 
 Example:
     import pedl

@@ -1,4 +1,4 @@
-"""Calls what users give as callbacks of steps, of trial classes and of scripts (contract.md C1 to C12)."""
+"""Calls the users' callbacks of steps, of trial classes and of scripts (contract.md C1 to C12)."""
 import copy
 import os
 
@@ -8,11 +8,11 @@ from pedl.errors import DefinitionError, described
 
 
 class Callbacks:
-    """What is called around steps.
+    """The callbacks that are called around steps.
 
     Args:
-        callbacks: what the user gave, which is to be a list of `pedl.callback.Callback`.
-        source: what has given it, as a message names it.
+        callbacks: the value that the user gave; it has to be a list of `pedl.callback.Callback`.
+        source: the beginning of a message, which names the source of the value.
 
     Raises:
         DefinitionError: it is no list of callbacks.
@@ -30,22 +30,22 @@ class Callbacks:
         return len(self._callbacks)
 
     def add(self, others):
-        """Has those of another `Callbacks` called behind these."""
+        """Has those of another `Callbacks` called after these."""
         self._callbacks += others._callbacks
 
     def call(self, hook, *args):
         """Calls a hook of each, in their order."""
         for callback in self._callbacks:
-            # Each gets its own: what one does with it is nothing to the others.
+            # Each gets a copy, so that changes by one do not affect the others.
             getattr(callback, hook)(*map(_copied, args))
 
 
-# What nobody can change.
+# Types of values that cannot be changed.
 _NUMBERS_AND_TEXTS = frozenset((int, float, str, bool, type(None)))
 
 
 def _copied(value):
-    """A deep copy. Of the metrics of a step, which are many dicts of few numbers, in a fraction of the time of `deepcopy`."""
+    """A deep copy. For the metrics of a step, many dicts of few numbers, it takes a fraction of the time of `deepcopy`."""
     kind = type(value)
     if kind in _NUMBERS_AND_TEXTS:
         return value
@@ -57,28 +57,28 @@ def _copied(value):
 
 
 def register(callbacks):
-    """Has `Callbacks` called by the process that trains. There the host puts its own in the place of this.
+    """Has `Callbacks` called by the process that trains. There the host replaces this function.
 
     Raises:
         NotUnderHost: the script does not run under pedl-run.
     """
     if _context.VARIABLE not in os.environ:
-        # It raises, and says how the script is started.
+        # This raises `NotUnderHost`, with the command that starts the script.
         _context.context()
 
 
 def callbacks(*given):
     """Has callbacks called around the steps of the script's training, in their order.
 
-    It is called before training begins; a further call adds to those of the first. What they are told, and when:
-    `pedl.callback.Callback`. Metrics of a step are the numbers of each batch, by the framework's names;
-    validations are those that a `fit` makes. In another process of the script's, which trains nothing, it does nothing.
+    Call it before training begins; a further call adds callbacks. `pedl.callback.Callback` explains the hooks and their
+    arguments. Metrics of a step are the numbers of each batch, by the framework's names; validations are those that a `fit`
+    makes. In another process of the script, which trains nothing, it does nothing.
 
     Args:
         given: objects of classes that are derived from `pedl.callback.Callback`.
 
     Raises:
-        DefinitionError: something else was given; training has begun; or a trial class is run, which has a method for it.
+        DefinitionError: something else was given; training has begun; or a trial class runs, which has a method for it.
         NotUnderHost: the script does not run under pedl-run.
 
     Example:

@@ -9,7 +9,7 @@ VARIABLE = "PEDL_CONTEXT"
 
 
 def start_batches(adapter, offset, is_validation):
-    """Begins to build the batches of a `KerasDataAdapter`. In the process that trains the host puts its own in the place of this.
+    """Begins to build the batches of a `KerasDataAdapter`. The host replaces this function in the process that trains.
 
     Raises:
         NotUnderHost: always.

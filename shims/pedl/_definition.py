@@ -1,13 +1,13 @@
-"""Imports a model definition: a directory that is a Python package, whatever it is called, or one file.
+"""Imports a model definition: a directory that is a Python package, whatever its name, or one file.
 
     entrypoint: model_def:MNistTrial        NAME.model_def, where NAME is the directory's
     entrypoint: :MNistTrial                 NAME itself, which is `__init__.py`
     no entrypoint                           the one trial class that NAME, or the file, exposes
 
 Every file of the definition is a module of the package NAME, so that relative imports work. A top-level import of the
-same file (`from model_def import MNistTrial`, as of a script) gives the same module, which is run once (`_Finder`). Files
-of the definition come before installed packages of the same name, as files beside a script do; what is imported already
-stays what it is. A directory without `__init__.py` is a package all the same.
+same file (`from model_def import MNistTrial`, as in a script) gives the same module, which runs once (`_Finder`). Files
+of the definition come before installed packages of the same name, as files beside a script do; modules that are imported
+already stay as they are. A directory without `__init__.py` is a package too.
 """
 import importlib
 import importlib.machinery
@@ -27,7 +27,7 @@ class Definition:
 
     Args:
         root: its directory, without symbolic links.
-        module: the name of its one module, where the command named a file; else None.
+        module: the name of its one module, if the command named a file; else None.
         configuration: the whole experiment configuration.
 
     Attributes:
@@ -85,7 +85,7 @@ class Definition:
         try:
             return importlib.import_module(canonical)
         except ImportError as error:
-            # What the module itself fails to import is the user's own error.
+            # An import that fails inside the module is the user's error.
             if error.name is None or not (canonical + ".").startswith(error.name + "."):
                 raise
         raise DefinitionError(
@@ -133,7 +133,7 @@ class Definition:
 
 
 def check_class(found, entrypoint):
-    """Checks that an object is a trial class that lacks nothing.
+    """Checks that an object is a trial class, and that it is complete.
 
     Args:
         found: the object.
@@ -160,18 +160,18 @@ def check_class(found, entrypoint):
 
 
 def _base_of(cls):
-    """The nearest base that is of `pedl`."""
+    """The nearest base that is part of `pedl`."""
     return next(base for base in cls.__mro__ if base.__module__.partition(".")[0] == "pedl")
 
 
 def _classes(module):
-    """The trial classes that a module exposes and that are not of `pedl`, each once."""
+    """The trial classes that a module exposes and that are not part of `pedl`, each once."""
     found = {}
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Trial) and value.__module__.partition(".")[0] != "pedl":
             found.setdefault(id(value), value)
     complete = [one for one in found.values() if not getattr(one, "__abstractmethods__", ())]
-    # What others are derived from is no choice.
+    # A base class with abstract methods is no candidate if there is a complete class.
     return complete or list(found.values())
 
 
@@ -184,7 +184,7 @@ def _listed(names):
 
 def _import_package(root, runs_init):
     """Imports the package of a definition, and has its files found by short names too."""
-    # In the place of the current directory, which is not there in Python's safe mode.
+    # Replaces the current directory, which is not in the path in Python's safe mode.
     sys.path[:1] = [root] if sys.path[:1] in ([""], [root]) else [root, *sys.path[:1]]
     name = _free_name(root, os.path.basename(root).replace(".", "_") or "definition")
     init = os.path.join(root, _INIT)
@@ -202,10 +202,10 @@ def _import_package(root, runs_init):
 
 
 def _free_name(root, name):
-    """The directory's name, or one like it where that is the name of another module."""
+    """The directory's name, or a similar one if that is the name of another module."""
     there = [entry for entry in sys.path if entry != root]
     finder = importlib.machinery.PathFinder
-    # A file or folder of the definition that is called as itself is meant by that name.
+    # If a file or folder of the definition has the same name, the name refers to it.
     if name in sys.modules or finder.find_spec(name, [root]) or finder.find_spec(name, there):
         return name + "_definition"
     return name
@@ -224,7 +224,7 @@ class _Finder:
         self._name = name
 
     def find_spec(self, fullname, path=None, target=None):
-        """For `model_def` and `library.part`, where the package has `NAME.model_def` and `NAME.library.part`."""
+        """For `model_def` and `library.part`, if the package has `NAME.model_def` and `NAME.library.part`."""
         first, _, rest = fullname.partition(".")
         if first == self._name:
             return None
@@ -239,30 +239,30 @@ class _Finder:
         here = importlib.machinery.PathFinder.find_spec(name, [self._root])
         if here is None:
             return False
-        # A folder without `__init__.py` gives way to a package of the same name, wherever that is.
+        # A package of the same name, wherever it is, comes before a folder without `__init__.py`.
         elsewhere = None if here.loader is not None else importlib.machinery.PathFinder.find_spec(name, sys.path[1:])
         return elsewhere is None or elsewhere.loader is None
 
 
 class _Alias:
-    """Loads a module by giving the one of another name."""
+    """Loads a module by returning the module of another name."""
 
     def __init__(self, canonical):
         self._canonical = canonical
         self._spec = None
 
     def create_module(self, spec):
-        """The module of the other name, which is imported where it was not yet."""
+        """The module of the other name, which is imported if it was not yet."""
         try:
             module = importlib.import_module(self._canonical)
         except ImportError as error:
             if error.name == self._canonical:
-                # As it was asked for.
+                # The error names the module that was asked for.
                 raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name) from None
             raise
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module):
-        """It ran already; the import has given it the other name."""
+        """Nothing runs: the module ran already. The import has set the other spec; this puts its spec back."""
         module.__spec__ = self._spec

@@ -1,15 +1,15 @@
-"""`pedl.local`: one step of a trial class in the process that asks for it, a notebook's or a script's."""
+"""`pedl.local`: runs one step of a trial class in the calling process, of a notebook or of a script."""
 import importlib
 
 
 class LocalRun:
-    """What one step of a trial has come to.
+    """The result of one step of a trial.
 
     Attributes:
-        training_metrics: the means over the batches of the step; what is no number is a mean element by element, or left out.
+        training_metrics: the means over the batches of the step; an array is averaged element by element, or left out.
         batch_metrics: a list of dicts, one for each batch; with Keras its running means.
         validation_metrics: a dict.
-        checkpoint: path of what was trained, as the framework itself reads it.
+        checkpoint: path of the saved model, in a form that the framework itself reads.
     """
 
     def __init__(self, training_metrics, batch_metrics, validation_metrics, checkpoint):
@@ -30,31 +30,31 @@ def local(
 ):
     """Tries a trial class: trains one step, validates once, and saves once, in this process.
 
-    It needs no `pedl-run`, and nothing of it can be resumed. The class may be one of a notebook's. The loop, its checks of
-    what the class returns, and its callbacks are those of `pedl-run`; random numbers are others.
+    It needs no `pedl-run`, and nothing of it can be resumed. The class may be defined in a notebook. The loop, its checks of
+    what the class returns, and its callbacks are those of `pedl-run`; random numbers differ.
 
     Args:
         trial_class: derived from one of `pedl.frameworks`.
         hparams: values of hyperparameters by name.
-        config: the experiment configuration, a dict. Of its `hyperparameters` those that are constants need not be given
-            again; its `reproducibility.experiment_seed` is the seed, which is random without it. Defaults are not filled in.
-        batches_per_step: how many batches are trained; by default those of the configuration, or 100.
-        directory: where the checkpoint is put, new or empty; by default a new one among temporary files.
-        make_data_loaders: a function; by default that of the module that the class is of.
+        config: the experiment configuration, a dict. The constants among its `hyperparameters` need not be given again. Its
+            `reproducibility.experiment_seed` is the seed, which is random without it. Defaults are not filled in.
+        batches_per_step: the number of batches to train; by default that of the configuration, or 100.
+        directory: a new or empty directory for the checkpoint; by default a new one among temporary files.
+        make_data_loaders: a function; by default the one in the module of the class.
         download_data: the same.
 
     Returns:
         A `LocalRun`.
 
     Raises:
-        DefinitionError: something that was given, or that the class or a function of its returned, cannot be used.
+        DefinitionError: an argument, or a result of the class or of one of its functions, cannot be used.
 
     Example:
         result = pedl.local(Digits, {"learning_rate": 0.01}, batches_per_step=10)
         result.validation_metrics["val_loss"]
         keras.models.load_model(result.checkpoint)
     """
-    # Not before: a script that only asks for hyperparameters needs none of it.
+    # Imported only here: a script that only asks for hyperparameters does not need it.
     return importlib.import_module("pedl._trials.local").run_step(
         trial_class,
         {} if hparams is None else hparams,

@@ -1,11 +1,11 @@
-"""What is called around the steps of a trial."""
+"""`Callback`, the base of the classes whose hooks are called around the steps of a trial."""
 
 
 class Callback:
-    """Is told of the steps of a trial; derive from it, and define what you need. All hooks are optional.
+    """Has hooks around the steps of a trial. Derive from it, and define the hooks that you need. All are optional.
 
-    Those of a list are called in its order at every hook. After a crash the hooks of what was done already are called
-    again, with the same metrics, so that what they keep and write is as it was.
+    The callbacks of a list are called in its order at every hook. After a crash the hooks of past steps are called again,
+    with the same metrics, so that the callbacks have the same state, and write the same files, as before.
     """
 
     def on_trial_begin(self):
@@ -19,17 +19,17 @@ class Callback:
 
         Args:
             step_id: its number.
-            metrics: a list of dicts, one for each batch of it: what that batch has by itself. Of what is no mean (AUC,
-                precision) Keras only knows the running value of the epoch.
+            metrics: a list of dicts, one for each batch of the step, with the metrics of that batch by itself. If a metric
+                is no mean (AUC, precision), Keras only knows its running value over the epoch.
         """
 
     def on_validation_step_begin(self, step_id):
-        """A validation begins, after so many training steps."""
+        """A validation begins, after `step_id` training steps."""
 
     def on_validation_step_end(self, step_id, metrics):
         """A validation has ended.
 
         Args:
-            step_id: how many training steps were before it.
+            step_id: the number of training steps before it.
             metrics: a dict.
         """

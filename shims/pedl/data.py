@@ -1,4 +1,4 @@
-"""Batch loaders, as the first model definitions had them: a data set that gives any range of its rows.
+"""Batch loaders of the first model definitions: a data set that gives any range of its rows.
 
 `KerasDataAdapter(as_sequence(loader, batch_size))` takes them.
 
@@ -13,8 +13,8 @@ class Batch:
     """Rows of data, and their labels.
 
     Args:
-        data: an array, or what else the model takes.
-        labels: as many rows.
+        data: an array, or any other input of the model.
+        labels: the same number of rows.
     """
 
     def __init__(self, data, labels):
@@ -31,7 +31,7 @@ class BatchLoader(abc.ABC):
 
     @abc.abstractmethod
     def __len__(self):
-        """How many rows there are."""
+        """The number of rows."""
 
 
 class ArrayBatchLoader(BatchLoader):
@@ -39,7 +39,7 @@ class ArrayBatchLoader(BatchLoader):
 
     Args:
         data: an array.
-        labels: an array of as many rows.
+        labels: an array with the same number of rows.
 
     Raises:
         ValueError: it has more or fewer.
@@ -63,12 +63,12 @@ class SliceBatchLoader(BatchLoader):
     """A range of the rows of another loader.
 
     Args:
-        loader: the other one.
-        start: its first row that is in the range.
-        length: how many are.
+        loader: the other loader.
+        start: the first of its rows in the range.
+        length: the number of rows in the range.
 
     Raises:
-        ValueError: the other one has not as many rows.
+        ValueError: the other loader has fewer rows.
     """
 
     def __init__(self, loader, start, length):
@@ -109,7 +109,7 @@ def as_sequence(loader, batch_size):
 
     Args:
         loader: a `BatchLoader`.
-        batch_size: rows of a batch, but for the last one.
+        batch_size: rows of a batch, except the last one.
 
     Raises:
         ValueError: `batch_size` is less than 1.

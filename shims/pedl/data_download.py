@@ -7,7 +7,7 @@ def get_download_data_dir():
     """The path that `download_data` of the model definition has returned.
 
     Raises:
-        NothingDownloaded: there is no such function: a script that is run by itself has none.
+        NothingDownloaded: there is no such function; a script without a model definition has none.
         NotUnderHost: the script does not run under pedl-run.
     """
     directory = context().get("download_data_dir")

@@ -18,7 +18,7 @@ class NothingDownloaded(Error):
 
 
 def described(given):
-    """What a message calls something that is no list of what was expected: the classes of what it holds, or its own."""
+    """How a message describes a value that is not the expected list: the classes of its items, or its own class."""
     if isinstance(given, (list, tuple)):
         return ", ".join(f"`{type(one).__name__}`" for one in given)
     return f"an object of class `{type(given).__name__}`"

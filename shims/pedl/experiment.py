@@ -15,7 +15,7 @@ def get_experiment_config():
     """The whole experiment configuration, with defaults filled in, as plain dicts and lists.
 
     Returns:
-        A dict of its own for each call; empty where the run has no configuration (`--config`).
+        A new dict for each call; empty if the run has no configuration (`--config`).
 
     Raises:
         NotUnderHost: the script does not run under pedl-run.
@@ -27,7 +27,7 @@ def get_data_config():
     """The section `data` of the experiment configuration: whatever the model code reads from it.
 
     Returns:
-        A dict of its own for each call; empty where there is no such section, or no configuration.
+        A new dict for each call; empty if there is no such section, or no configuration.
 
     Raises:
         NotUnderHost: the script does not run under pedl-run.

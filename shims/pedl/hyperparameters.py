@@ -18,7 +18,7 @@ def get_hyperparameter(name):
         The value: a bool, int, float, str, None, or a list or dict of these.
 
     Raises:
-        HyperparameterNotFound: there is none of this name; the message lists those that there are.
+        HyperparameterNotFound: there is none of this name; the message lists the existing ones.
         NotUnderHost: the script does not run under pedl-run.
     """
     values = context()["hyperparameters"]
@@ -35,7 +35,7 @@ def get_hyperparameter(name):
 
 
 def get_hyperparameters():
-    """All of this trial's hyperparameters, as a dict of its own for each call.
+    """All of this trial's hyperparameters, as a new dict for each call.
 
     Raises:
         NotUnderHost: the script does not run under pedl-run.

@@ -7,7 +7,7 @@ from typing import Any, Callable
 from pedl._context import context
 from pedl.errors import DefinitionError
 
-# What annotations of model definitions name.
+# Names for the annotations of model definitions.
 MetricOp = Callable[..., Any]
 ValidOp = Callable[..., Any]
 
@@ -31,33 +31,33 @@ def get_trial_seed():
 
 
 class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framework to say
-    """What the trial classes of all frameworks have. Classes that are derived from one need not call `__init__` of it.
+    """The base of the trial classes of all frameworks. Derived classes need not call its `__init__`.
 
     Args:
         hparams: the hyperparameters of this trial, by name.
     """
 
-    # The module that runs it, whether `make_data_loaders` is for it, and the variable that tells its framework of several
-    # processes that train one model.
+    # The module that runs it, whether it uses `make_data_loaders`, and the environment variable by which its framework finds
+    # several processes that train one model.
     _controller = None
     _has_data_loaders = True
     _ranks_by = None
-    # Why `pedl.local` does not run classes that are derived from it; None where it does.
+    # Why `pedl.local` does not run classes that are derived from it; None if it does.
     _not_local = None
 
     def __init__(self, hparams, *_, **__):  # noqa: B027 - so that `super().__init__(hparams)` may be called
         pass
 
     def callbacks(self, hparams):
-        """What is called around steps: a list of `pedl.callback.Callback`; none by default."""
+        """The callbacks around steps: a list of `pedl.callback.Callback`; none by default."""
         return []
 
 
 def call_with(function, **available):
     """Calls a function, or makes an object, with those of the arguments that it takes; by name, or by place.
 
-    Definitions differ in whether `hparams` is given, and in what they call it (contract.md 1.8, 5). Each call has copies of
-    its own: what one method does with `hparams` is nothing to the others.
+    Definitions differ in whether they take `hparams`, and in what they call it (contract.md 1.8, 5). Each call gets copies,
+    so that changes to `hparams` in one method do not affect the others.
 
     Raises:
         DefinitionError: it cannot be called, or needs more.
@@ -90,6 +90,6 @@ def call_with(function, **available):
 
 
 def _rest(parameters, taken, available):
-    """What `**` of a function gets."""
+    """The arguments for `**` of a function."""
     takes_rest = any(one.kind == one.VAR_KEYWORD for one in parameters)
     return {name: value for name, value in available.items() if takes_rest and name not in taken}

@@ -1,4 +1,4 @@
-"""What model code of PEDL imports from here: the same functions as of `pedl` itself, and checks of input."""
+"""Functions that model code of PEDL imports from here: some of `pedl` itself, and checks of input."""
 from urllib.parse import urlparse
 
 from pedl.experiment import get_data_config as get_data_config
@@ -8,7 +8,7 @@ from pedl.hyperparameters import get_hyperparameters as get_hyperparameters
 
 
 def is_valid_url(url):
-    """Whether a text is an address: it has a scheme and a host, as `https://example.com/data.csv` has."""
+    """Whether a text is an address: it has a scheme and a host, like `https://example.com/data.csv`."""
     try:
         parts = urlparse(url)
     except (AttributeError, TypeError, ValueError):

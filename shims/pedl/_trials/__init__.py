@@ -1,11 +1,11 @@
-"""Runs a trial class: the program that `pedl-run --config FILE DIR` has Python run in the model definition.
+"""Runs a trial class: the program that Python runs in the model definition for `pedl-run --config FILE DIR`.
 
-It is run like a script, and again from its first line after a crash: the calls that it makes into a framework are
-recorded and answered as a script's are (`py_hooks`). So a trial has no other machinery: its steps, checkpoints, exact
-resume, preemption and output are those of scripts. What a controller (`keras.py`, ...) adds is the loop itself.
+It runs like a script, and again from its first line after a crash: its calls into a framework are recorded and answered
+like those of a script (`py_hooks`). So a trial has no other machinery: its steps, checkpoints, exact resume, preemption and
+output are those of scripts. A controller (`keras.py`, ...) only adds the loop.
 
-In a replay its own loops go over the batches that were made, where nothing is computed: callbacks are called again with
-the metrics of the record, so that what they keep, and the files they write, are as they were.
+In a replay these loops visit the recorded batches, and compute nothing. Callbacks are called again with the metrics of the
+record, so that their state, and the files that they write, are as before.
 """
 import importlib
 import os
@@ -26,7 +26,7 @@ def main():
     known = context()
     host = None
     try:
-        # What the definition draws, also while it is imported, goes by the trial's seed at every start.
+        # The trial's seed, at every start, for all that the definition draws, also while it is imported.
         seed_python(known["trial_seed"])
         definition = Definition(os.getcwd(), known["definition"]["module"], known["configuration"] or {})
         host = hosted(definition.trial_class.__name__)
@@ -41,7 +41,7 @@ def run(definition, known, host, make_steps=Steps):
     Args:
         definition: the `Definition`.
         known: the context of the trial.
-        host: what counts batches and records calls.
+        host: counts batches and records calls.
         make_steps: makes the `Steps`.
 
     Raises:
@@ -60,7 +60,7 @@ def run(definition, known, host, make_steps=Steps):
 
 
 def _check_ranks(trial_class, ranks):
-    """Several processes train one model of a class whose framework finds them by this variable."""
+    """Checks that several processes can train this class: its framework has to find them by this variable."""
     variable = ranks["variable"]
     if trial_class._ranks_by != variable:
         is_torchs = variable == "WORLD_SIZE"
@@ -99,7 +99,7 @@ class Loaders:
 
 
 def seed_python(seed):
-    """Seeds the generators of Python and, where it is there, of NumPy."""
+    """Seeds the generators of Python and, if it is imported, of NumPy."""
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -1,11 +1,11 @@
-"""What `tf.data.Dataset`s of trials have to be: batched (contract.md T3), and with elements that one graph takes (T4)."""
+"""Checks the `tf.data.Dataset`s of trials: they have to be batched (contract.md T3), with elements for one graph (T4)."""
 import importlib
 
 from pedl.errors import DefinitionError
 
 # Kinds of data sets, by their classes' names without underscores and versions. Their elements are batches.
 _BATCHES = ("Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch", "DenseToSparseBatch", "DenseToRaggedBatch")
-# Their elements are those of other data sets, or made of one each.
+# Their elements are those of other data sets, or each is made from one.
 _PASSES_ON = (
     "Map", "ParallelMap", "Shuffle", "Repeat", "ShuffleAndRepeat", "Filter", "Cache", "Prefetch", "Take", "Skip", "Shard",
     "Options", "Concatenate", "Zip", "V1Adapter",
@@ -15,7 +15,7 @@ _ROWS = ("TensorSlice", "Range", "TextLine", "TFRecord", "FixedLengthRecord", "U
 
 
 class Elements:
-    """What elements of a data set are, as nested structures.
+    """The classes, types and shapes of a data set's elements, as nested structures.
 
     Args:
         data: the data set.
@@ -70,7 +70,7 @@ def _check_is_batched(data, elements, what):
 
 
 def _are_rows(data):
-    """Whether elements of a data set are known to be rows; of kinds nobody knows they may be batches."""
+    """Whether elements of a data set are known to be rows; those of an unknown kind may be batches."""
     kind = _kind_of(data)
     if kind in _ROWS:
         return True
@@ -110,7 +110,7 @@ def _merged(training, validation):
 
 
 def _shapes_fit(one, other):
-    """Whether two shapes of batches are alike but for their numbers of rows."""
+    """Whether two shapes of batches are alike except for their numbers of rows."""
     if one.ndims is None or other.ndims is None:
         return True
     return one.ndims == other.ndims and one[1:].is_compatible_with(other[1:])

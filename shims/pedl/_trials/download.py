@@ -1,8 +1,8 @@
 """`download_data` of a model definition: called once on each machine, before the data sets are made (contract.md D1 to D4).
 
-Of all processes of a trial on a machine one calls it, and the others wait for the directory that it returns. It is not called
-again at a restart while that directory is there; but where the configuration, the hyperparameters, or the file of the function
-are others. What it downloads is not the trial's own: a restart leaves it where it is.
+One of a trial's processes on a machine calls it, and the others wait for the directory that it returns. It is not called again
+at a restart while that directory exists, unless the configuration, the hyperparameters, or the file of the function differ. The
+downloaded files do not belong to the trial: a restart leaves them in place.
 """
 import contextlib
 import fcntl
@@ -20,12 +20,12 @@ _NAME = "download_data"
 
 
 def download(definition, known, host):
-    """Calls `download_data` where the definition has one, and has `pedl.get_download_data_dir` tell its directory.
+    """Calls `download_data` if the definition has one, and has `pedl.get_download_data_dir` return its directory.
 
     Args:
         definition: the `Definition`.
         known: the context of the trial.
-        host: under which nothing of it is the trial's.
+        host: keeps the downloaded files out of the trial.
 
     Raises:
         DefinitionError: it returned no directory.
@@ -65,7 +65,7 @@ def _called(function, configuration, hparams):
 
 
 def once(key, call):
-    """The directory that `call()` returned, in whatever process of this machine; others wait for it.
+    """The directory that `call()` returned, in any process of this machine; other processes wait for it.
 
     Args:
         key: a text that is the same in these processes.
@@ -74,7 +74,7 @@ def once(key, call):
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = os.path.join(base, "pedl-run", "downloads")
     os.makedirs(folder, exist_ok=True)
-    # It stays: whoever waits for its lock would else have another file than who comes later.
+    # The file is never removed: otherwise a process that waits for its lock and a later one would have different files.
     with open(os.path.join(folder, hashlib.sha256(key.encode()).hexdigest()[:32]), "a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

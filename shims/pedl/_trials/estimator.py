@@ -1,13 +1,13 @@
-"""Trains `EstimatorTrial`: one `Estimator.train`, which a hook of ours ends when the plan is over.
+"""Trains `EstimatorTrial`: one `Estimator.train`, which a hook of this module ends when the plan is over.
 
-A `train` for each step would build the graph anew, and begin with the data again. So validations are made within it,
-between two batches: the hook saves the variables, and `evaluate` reads them in a graph of its own. Steps, checkpoints and
-resume are those of sessions (`py_hooks/tensorflow/sessions.py`), and what the Estimator writes belongs to checkpoints as
-the files of a script do.
+A `train` for each step would build the graph again, and restart the data. So validations happen within it, between two
+batches: the hook saves the variables, and `evaluate` reads them in a separate graph. Steps, checkpoints and resume are
+those of sessions (`py_hooks/tensorflow/sessions.py`), and what the Estimator writes belongs to checkpoints as the files
+of a script do.
 
-SavedModels are written anew before each checkpoint, from the variables as they are, and kept in it.
+SavedModels are written again before each checkpoint, from the current variables, and kept in it.
 
-What is trained is a copy of the user's Estimator, with a folder below the trial directory.
+The Estimator that is trained is a copy of the user's, with a folder below the trial directory.
 """
 import importlib
 import os
@@ -17,14 +17,14 @@ from pedl._trials import metrics
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
-# What `tf.estimator.RunConfig` has as `tf_random_seed` where none was given (tensorflow_estimator 1.13 to 2.15).
+# The `tf_random_seed` of a `tf.estimator.RunConfig` if none was given (tensorflow_estimator 1.13 to 2.15).
 _DEFAULT_SEED = 1
 
 _GLOBAL_STEP = "global_step"
 
 
 def run(trial, _loaders, hparams, steps, host):
-    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     v1 = importlib.import_module("tensorflow.compat.v1")
     if importlib.import_module("tensorflow").__version__.partition(".")[0] != "1":
         v1.disable_v2_behavior()
@@ -34,10 +34,10 @@ def run(trial, _loaders, hparams, steps, host):
     eval_spec = _built(trial, "build_validation_spec", of_tf.EvalSpec, "a `tf.estimator.EvalSpec`", hparams)
     estimator = _copy(given, host, v1)
     with v1.Graph().as_default():
-        # A mistake in it is told before anything is trained.
+        # This reports a mistake in it before anything is trained.
         estimator._call_input_fn(eval_spec.input_fn, v1.estimator.ModeKeys.EVAL)
     with v1.Session(graph=v1.Graph(), config=estimator.config.session_config) as session:
-        # The trial has its directory from here on, and in it that of the Estimator.
+        # From here on the trial has its directory, and in it the folder of the Estimator.
         host.begin_in(session)
     loop = _Loop(estimator, eval_spec, steps, host, v1)
     host.saved_by(loop.saved)
@@ -62,7 +62,7 @@ def _built(trial, method, kinds, expected, hparams):
 
 
 def _copy(given, host, v1):
-    """An Estimator of the same model, whose folder, checkpoints and data sets are the host's."""
+    """An Estimator of the same model, with the folder, the checkpoints and the data sets of the host."""
     kind = v1.estimator.Estimator
     kind = kind if isinstance(given, kind) else importlib.import_module("tensorflow").estimator.Estimator
     seed = given.config.tf_random_seed
@@ -82,7 +82,7 @@ def _copy(given, host, v1):
         _check_data(data, mode)
         return data.repeat() if mode == v1.estimator.ModeKeys.TRAIN else data
 
-    # Which arguments an `input_fn` is given, depends on their names: it must not be wrapped itself.
+    # An `input_fn` must not be wrapped, because the names of its parameters decide which arguments it gets.
     estimator._call_input_fn = call_input_fn
     return estimator
 
@@ -100,18 +100,18 @@ def _check_data(data, mode):
 
 
 class _Loop:
-    """What is done around the batches of a training.
+    """The work around the batches of a training.
 
     Args:
-        estimator: what trains.
+        estimator: the Estimator that trains.
         spec: the `EvalSpec`.
         steps: the `Steps`.
         host: the host.
         v1: `tensorflow.compat.v1`.
 
     Attributes:
-        loss: its tensor.
-        session: the one that trains.
+        loss: the tensor of the loss.
+        session: the session that trains.
     """
 
     def __init__(self, estimator, spec, steps, host, v1):
@@ -123,19 +123,19 @@ class _Loop:
         self._saver = self._exporter = self.loss = self.session = None
 
     def graph_is_built(self):
-        """The graph is complete but for what hooks add to it."""
-        # The Estimator puts what the model returns as its loss there, last.
+        """The graph is complete except what hooks add to it."""
+        # The Estimator adds the loss of the model to this collection, as the last one.
         self.loss = self._v1.get_collection(self._v1.GraphKeys.LOSSES)[-1]
         self._saver = self._v1.train.Saver(max_to_keep=1, save_relative_paths=True)
         self._exporter = self._v1.train.Saver(max_to_keep=None)
         self._host.name_metrics_of_runs(self.loss.graph, {self.loss.name: "loss"})
 
     def batch_begins(self):
-        """A batch is to be trained."""
+        """A batch is about to be trained."""
         self._steps.batch_begins()
 
     def batch_ended(self, loss, context):
-        """A batch was trained. Validates where the plan says so; after its last batch the training ends.
+        """A batch was trained. Validates if the plan says so; ends the training after the plan's last batch.
 
         Args:
             loss: of the batch.
@@ -150,15 +150,15 @@ class _Loop:
             context.request_stop()
 
     def ends(self):
-        """The training is over, and its session still open. A hook may have ended it, so that there was no last batch."""
+        """The training is over, and its session is still open. If a hook has ended it, there was no last batch."""
         self._host.finish()
 
     def save_for_export(self, path):
-        """Writes the variables as they are. Returns the path by which they are read."""
+        """Writes the current variables. Returns the path to read them from."""
         return self._exporter.save(self.session, path, write_meta_graph=False, write_state=False)
 
     def saved(self, directory):
-        """Saves the variables, without the host. Returns the path by which they are read."""
+        """Saves the variables, without the host. Returns the path to read them from."""
         if self._host.batches_left:
             raise DefinitionError(
                 f"a hook of the trial class has ended its training, {self._host.batches_left} batches before the end "
@@ -169,7 +169,7 @@ class _Loop:
 
     def _validate(self):
         self._steps.validation_begins()
-        # The file of the validation before is deleted, which logs a line about a deprecated function.
+        # This deletes the file of the previous validation, which logs a line about a deprecated function.
         path = self._saver.save(self.session, os.path.join(self._estimator.model_dir, "model.ckpt"), self._host.batches)
         spec = self._spec
         found = self._estimator.evaluate(
@@ -181,10 +181,10 @@ class _Loop:
 
 
 class _Exports:
-    """A SavedModel for each function of the trial's.
+    """A SavedModel for each function of the trial.
 
     Attributes:
-        folders: where they are, each called by the function's name.
+        folders: their folders, each with the name of its function.
 
     Raises:
         DefinitionError: `build_serving_input_receiver_fns` returned something else.
@@ -203,16 +203,16 @@ class _Exports:
         self.folders = [os.path.join(self._root, name) for name in functions]
 
     def write(self, loop):
-        """Writes all of them, of the variables as they are.
+        """Writes all of them, with the current variables.
 
         Args:
-            loop: what trains.
+            loop: the `_Loop` that trains.
         """
         made = os.path.join(self._root, "new")
         os.makedirs(made, exist_ok=True)
         path = loop.save_for_export(os.path.join(made, "model.ckpt"))
         for folder, function in zip(self.folders, self._functions.values()):
-            # It makes a folder in that one, called by the time.
+            # It makes a folder in `made`, named by the time.
             found = self._estimator.export_saved_model(made, function, checkpoint_path=path)
             shutil.rmtree(folder, ignore_errors=True)
             os.replace(found, folder)

@@ -1,9 +1,9 @@
-"""What runs a trial class: the process of a trial. The host puts its own in the place of this (`py_hooks/trials.py`)."""
+"""Makes the object that runs a trial class in the process of a trial. The host replaces `hosted` (`py_hooks/trials.py`)."""
 from pedl.errors import NotUnderHost
 
 
 def hosted(name):
-    """What counts batches, records calls and takes checkpoints.
+    """The object that counts batches, records calls and takes checkpoints.
 
     Args:
         name: of the trial class.

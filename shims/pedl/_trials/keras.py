@@ -1,8 +1,8 @@
 """Trains `KerasTrial`, `KerasFunctionalTrial` and `TFKerasTrial`: one `fit`, whose length the plan decides.
 
-Keras's own loop, callbacks and metrics are those of a script that calls `fit`; what is added are the steps. Validations
-come when the sequencer asks for them, and after the last step, not at the ends of epochs. A `Sequence` is gone through in
-order, and shuffles itself in `on_epoch_end`.
+Keras's loop, callbacks and metrics are those of a script that calls `fit`; this only adds the steps. Validations happen when
+the sequencer asks for them, and after the last step, not at the ends of epochs. The batches of a `Sequence` are used in
+order; it shuffles itself in `on_epoch_end`.
 """
 import importlib
 import inspect
@@ -21,7 +21,7 @@ from pedl.trial import call_with
 # No epoch ends with a validation: the sequencer asks for them.
 _NEVER = 1 << 30
 
-# The TensorFlow by which several processes train one model, and why it is not another.
+# The version of TensorFlow with which several processes train one model, and the reasons against other versions.
 _VERSION_OF_RANKS = "2.15."
 _KERAS_3 = "its `tf.keras` is Keras 3, which does not train by `MultiWorkerMirroredStrategy`"
 _NOT_TRIED = "whether a training by several processes goes on exactly was not tried with it"
@@ -30,7 +30,7 @@ _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 
 
 def run(trial, loaders, hparams, steps, host):
-    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     package = package_of(trial)
     _check_version(context().get("ranks"))
     _configure_session(trial, hparams, package)
@@ -93,7 +93,7 @@ def _callbacks_of(trial, hparams):
 
 
 def package_of(trial):
-    """Keras, or the one within TensorFlow: what a trial, or its class, is of."""
+    """The Keras of a trial, or of its class: the package `keras`, or the one within TensorFlow."""
     top, _, rest = trial._package.partition(".")
     try:
         package = importlib.import_module(top)
@@ -109,12 +109,12 @@ def package_of(trial):
             if top != "keras"
             else "install it (`pip install keras`)",
         ) from None
-    # It is an attribute in all versions, and a module in some.
+    # `tensorflow.keras` is an attribute in all versions, and a module in some.
     return getattr(package, rest) if rest else package
 
 
 def _tensorflow(package):
-    """TensorFlow, where it computes; else None."""
+    """TensorFlow, if it is the backend; else None."""
     backend = getattr(package.backend, "backend", lambda: "tensorflow")()
     return importlib.import_module("tensorflow") if backend == "tensorflow" else None
 
@@ -135,10 +135,10 @@ def _configure_session(trial, hparams, package):
 
 
 def _check_version(ranks):
-    """Tells, where other processes are to train too, whether this TensorFlow lets them (contract.md K5).
+    """Checks, if several processes train, that this version of TensorFlow supports it (contract.md K5).
 
     Args:
-        ranks: what the context of the trial tells of them; None for one.
+        ranks: the part of the trial's context about them; None for one process.
 
     Raises:
         DefinitionError: it does not.
@@ -167,7 +167,7 @@ class _Data:
     Attributes:
         source: the `Sequence` or `tf.data.Dataset`.
         is_sequence: whether it is a `Sequence`.
-        workers: arguments of a `fit` for who builds its batches; none where Keras's own defaults hold.
+        workers: arguments of a `fit` for the workers that build its batches; none if Keras's defaults apply.
 
     Raises:
         DefinitionError: it is something else.
@@ -203,7 +203,7 @@ class _Data:
                 setattr(self.source, name, value)
 
     def share(self, ranks, package):
-        """Of several ranks each trains on its share of the batches."""
+        """If there are several ranks, takes this rank's share of the batches."""
         if ranks.size == 1:
             return
         if not self.is_sequence:
@@ -219,7 +219,7 @@ def _is_dataset(data):
 
 
 def _of_kind(items, kind):
-    """What has items and a length as a data set of Keras."""
+    """An object with items and a length, as a data set of Keras."""
 
     class Items(kind):
         def __init__(self):
@@ -239,10 +239,10 @@ def _of_kind(items, kind):
 
 
 class _Fit:
-    """How this Keras trains and validates a model.
+    """Trains and validates a model by the methods that this version of Keras has.
 
     Raises:
-        DefinitionError: this Keras cannot validate on such data where it trains on other.
+        DefinitionError: this Keras cannot validate on such data if it trains on the other.
     """
 
     def __init__(self, model, package, training, validation):
@@ -268,7 +268,7 @@ class _Fit:
         Args:
             host: of this trial.
             callbacks: of Keras.
-            epochs: how many there are where the plan does not say.
+            epochs: how many epochs there are if the plan does not decide.
         """
         data, validation = self._training, self._validation
         method = self._model.fit_generator if self._uses_generators and data.is_sequence else self._model.fit
@@ -283,7 +283,7 @@ class _Fit:
         method(data.source, **given)
 
     def evaluate(self):
-        """Validates: pairs of names, which begin with `val_`, and values."""
+        """Validates. Returns pairs of names, which begin with `val_`, and values."""
         model, data = self._model, self._validation
         if data.is_sequence and self._uses_generators:
             values = model.evaluate_generator(data.source, workers=0)
@@ -297,7 +297,7 @@ class _Fit:
 
 
 class _Last:
-    """Puts what the last validation has measured into the logs of the epoch, where callbacks look for it."""
+    """Puts the metrics of the last validation into the logs of the epoch, where callbacks look for them."""
 
     @staticmethod
     def made(package, last):
@@ -332,7 +332,7 @@ def _step_begins(package, steps):
 
 def _step_ends(package, steps, names, host):
     def known():
-        """What is known of the batches by themselves: Keras reports running values."""
+        """The metrics of each batch by itself, if they are known: Keras reports running values."""
         batches = host.of_step
         return None if batches is None else [names.of_batch(batch) for batch in batches]
 
@@ -342,7 +342,7 @@ def _step_ends(package, steps, names, host):
 
 
 def _stops(package, host, model):
-    """A callback of Keras, for the last place of their list: where nothing else does, it ends the fit with the last batch."""
+    """A callback of Keras, for the last place of their list: ends the fit with the last batch, if nothing else does."""
 
     def stop(_logs):
         if not host.batches_left:
@@ -355,7 +355,7 @@ def _stops(package, host, model):
 
 
 def _saved(model, directory, is_keras_3):
-    """Saves a model whole, or its weights where nothing but code describes it. Returns the path."""
+    """Saves a whole model, or only its weights if nothing except code describes it. Returns the path."""
     try:
         model.get_config()
     except NotImplementedError:

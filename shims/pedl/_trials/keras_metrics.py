@@ -1,29 +1,29 @@
 """Compiles the models of Keras trials, so that their metrics are reported under the user's names."""
 from pedl.errors import DefinitionError
 
-# As Keras calls what is given to it as "accuracy", in its different versions.
+# The names under which versions of Keras report the metric "accuracy".
 _ACCURACY = ("accuracy", "acc")
 
-# Which accuracy it is, by a word in the name of the loss: under another name than its own Keras cannot choose.
+# The kind of accuracy, by a word in the name of the loss: if the metric has another name, Keras cannot choose the kind.
 _ACCURACIES = (
     ("sparse_categorical", "sparse_categorical_accuracy"),
     ("categorical", "categorical_accuracy"),
     ("binary", "binary_accuracy"),
 )
 
-# In the logs of batches, and no metrics.
+# Entries in the logs of batches that are no metrics.
 _OF_BATCHES = ("batch", "size")
 
 _PREFIX = "val_"
 
 
 class Names:
-    """How metrics are called.
+    """The names of metrics.
 
     Args:
-        by_log: the user's names by those of Keras's logs, where these are others; None where all names are Keras's.
-        training: those that are reported of batches; None for all.
-        validation: those that are reported of validations; None for all.
+        by_log: the user's names by those of Keras's logs, if these differ; None if all names are Keras's.
+        training: those that are reported for batches; None for all.
+        validation: those that are reported for validations; None for all.
     """
 
     def __init__(self, by_log=None, training=None, validation=None):
@@ -37,7 +37,7 @@ class Names:
         return {name: value for name, value in named.items() if _is_in(name, self._training)}
 
     def of_validation(self, pairs):
-        """The metrics of a validation; with the user's own names there is no prefix but that of the loss."""
+        """The metrics of a validation; if the names are the user's, only the loss has a prefix."""
         if self._by_log is None:
             return dict(pairs)
         named = [(self._name(name[len(_PREFIX):]), value) for name, value in pairs]
@@ -46,10 +46,10 @@ class Names:
         }
 
     def told(self, pairs):
-        """All metrics of a validation, as the journal and `searcher.metric` have them: the user's names behind a prefix.
+        """All metrics of a validation, as the journal and `searcher.metric` name them: the user's names after a prefix.
 
-        One of the validation's own that has the prefix by itself gets no other, and stands before one of batches that would be
-        called like it.
+        If a name of a validation metric has the prefix already, it gets no other. Such a metric has priority over a batch
+        metric that would have the same name.
         """
         told, own = {}, self._validation or ()
         for logged, value in pairs:
@@ -85,10 +85,10 @@ def checked(trial, model):
 
 
 def compiled(trial, model, package, is_functional):
-    """Compiles a model with what the methods of its trial say. Returns its `Names`.
+    """Compiles a model with what the methods of its trial return. Returns its `Names`.
 
     Raises:
-        DefinitionError: it is no model, or metrics are none.
+        DefinitionError: it is no model, or the metrics are not valid.
     """
     _check_is_model(trial, model)
     training, validation = (_metrics_of(trial, name) for name in ("training_metrics", "validation_metrics"))
@@ -148,7 +148,7 @@ def _is_same(one, other):
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
         return len(one) == len(other) and all(map(_is_same, one, other))
     if type(one) is type(other) and hasattr(one, "get_config"):
-        # Two objects are made where two methods make one each.
+        # If two methods each make the metric, they are two objects.
         ours, theirs = dict(one.get_config(), name=""), dict(other.get_config(), name="")
         return ours == theirs
     return one == other
@@ -160,7 +160,7 @@ def _named(name, metric, loss, package):
         word = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
         kind = next((kind for part, kind in _ACCURACIES if part in word), None)
         if name in _ACCURACY or kind is None:
-            # Which accuracy it is, depends on the output.
+            # Keras chooses the kind of accuracy by the output.
             return metric, _ACCURACY
         metric = kind
     if isinstance(metric, str):
@@ -168,7 +168,7 @@ def _named(name, metric, loss, package):
     if isinstance(metric, type):
         return metric(name=name), (name,)
     if hasattr(metric, "update_state"):
-        # A copy with the user's name, which logs go by.
+        # A copy with the user's name, because logs use the name of the metric.
         return type(metric).from_config(dict(metric.get_config(), name=name)), (name,)
     if not callable(metric):
         raise DefinitionError(

@@ -1,11 +1,11 @@
 """Runs one step of a trial class without the host: `pedl.local`.
 
-The loops are those of `pedl-run` (`keras.py`, ...). What they ask of the host is answered here: there is one step, nothing is
-recorded, and what was trained is saved at the end, by the framework itself.
+The loops are those of `pedl-run` (`keras.py`, ...). This module replaces the host for them: there is one step, nothing is
+recorded, and the framework itself saves the trained model at the end.
 
-Nothing of the process is changed for good: the trial of `pedl` is put back, and with TensorFlow 1 the graph and the session
-of Keras. Random generators go by the seed from then on. On TensorFlow 2 a `TensorFlowTrial` and an `EstimatorTrial` switch
-its newer behaviour off, as they do in `pedl-run`.
+The process is restored afterwards: the trial that `pedl` answers for and, with TensorFlow 1, the graph and the session of Keras.
+Random generators follow the seed from then on. On TensorFlow 2 a `TensorFlowTrial` and an `EstimatorTrial` switch its newer
+behaviour off, as they do in `pedl-run`.
 """
 import contextlib
 import importlib
@@ -22,25 +22,25 @@ from pedl._trials import metrics, run, seed_python
 from pedl._trials.steps import Steps
 from pedl.errors import DefinitionError
 
-# Batches in a step where nobody says (contract.md T19).
+# The default number of batches in a step (contract.md T19).
 _BATCHES = 100
 
 # The largest seed is one below this.
 _SEEDS = 1 << 31
 
-# What seeds the frameworks that are there.
+# The functions that seed the frameworks, if these are imported.
 _SEEDING = (("torch", "manual_seed"), ("tensorflow", "compat.v1.set_random_seed"), ("keras", "utils.set_random_seed"))
 
 
 def run_step(trial_class, hparams, config, batches_per_step, directory, functions):
-    """What `pedl.local` does, and returns.
+    """Does the work of `pedl.local`, and returns its result.
 
     Args:
-        trial_class: as there.
-        hparams: as there, a dict.
-        config: as there, a dict.
-        batches_per_step: as there.
-        directory: as there.
+        trial_class: as in `pedl.local`.
+        hparams: the same, a dict.
+        config: the same, a dict.
+        batches_per_step: the same.
+        directory: the same.
         functions: those that were given, by name; None for one that was not.
     """
     _check_is_no_definition()
@@ -60,16 +60,16 @@ def run_step(trial_class, hparams, config, batches_per_step, directory, function
 
 
 class _Local:
-    """What the loops go by, for one step: stands in the place of the host (`py_hooks/trials.py`).
+    """Replaces the host (`py_hooks/trials.py`) for one step.
 
     Args:
         known: the context of the trial.
-        directory: where what was trained is saved.
+        directory: the folder where the trained model is saved.
 
     Attributes:
         steps: counts the batches.
-        checkpoint: path of what was saved; None before.
-        bounds_fits: the length of a `fit` is for its caller to say.
+        checkpoint: path of the saved model; None before.
+        bounds_fits: False: the caller of a `fit` decides its length.
     """
 
     is_validation_due = False
@@ -78,7 +78,7 @@ class _Local:
     def __init__(self, known, directory):
         self.seed = known["trial_seed"]
         self.work_directory = directory
-        # That of downloads: another run of the same definition takes them.
+        # The directory for downloads: another run of the same definition uses them again.
         self.directory = os.getcwd()
         self.checkpoint = None
         self.steps = None
@@ -97,7 +97,7 @@ class _Local:
         sys.stderr.write(f"pedl: {text}\n")
 
     def saved_by(self, save):
-        """What was trained is saved by `save(directory)`, which returns the path that the framework reads."""
+        """Sets `save(directory)`, which saves the trained model, and returns the path that the framework reads."""
         self._save = save
 
     def finish(self):
@@ -137,7 +137,7 @@ class _Local:
 
         self._save = save_all
 
-    # -- what nobody here wants to know ---------------------------------------------------------------------------------
+    # -- ignored here ---------------------------------------------------------------------------------------------------
 
     def described(self):
         return {}
@@ -190,7 +190,7 @@ class One:
 
 
 class _Steps(Steps):
-    """Keeps what is measured.
+    """Keeps the metrics.
 
     Attributes:
         measured: metrics of each batch.
@@ -221,14 +221,14 @@ class _Steps(Steps):
 
 
 class _Given:
-    """A class, and the functions beside it: what a `Definition` is of a directory.
+    """A class, and the functions beside it, in the form of a `Definition`.
 
     Args:
         trial_class: the class.
         functions: those that were given, by name; None for one that was not.
 
     Raises:
-        DefinitionError: it is no trial class, lacks methods, or is of a kind that is not run here.
+        DefinitionError: it is no trial class, lacks methods, or is of a kind that cannot run here.
     """
 
     def __init__(self, trial_class, functions):
@@ -266,7 +266,7 @@ def _check_is_no_definition():
 
 
 def _context(hparams, config, batches_per_step):
-    """What `pedl` answers the trial."""
+    """The context that `pedl` gives the trial."""
     _check_is_dict(hparams, "hparams", "the values of hyperparameters by their names")
     _check_is_dict(config, "config", "an experiment configuration, as a dict")
     size = batches_per_step if batches_per_step is not None else config.get("batches_per_step", _BATCHES)
@@ -287,7 +287,7 @@ def _context(hparams, config, batches_per_step):
         "batches_per_step": size,
     }
     try:
-        # Each process below gets a copy, as in `pedl-run`.
+        # Each child process gets a copy, as in `pedl-run`.
         return json.loads(json.dumps(known))
     except (TypeError, ValueError) as error:
         raise DefinitionError(
@@ -307,8 +307,8 @@ def _constants(described, given):
     """The hyperparameters of a configuration that have one value.
 
     Args:
-        described: as in the configuration.
-        given: those that are known.
+        described: the section of the configuration.
+        given: the hyperparameters that have a value.
 
     Raises:
         DefinitionError: another one would have to be drawn.
@@ -367,7 +367,7 @@ def _known(known):
 
 @contextlib.contextmanager
 def _own_graph(trial_class):
-    """Within it a graph of TensorFlow 1 is another one than that of the process, and so is the session of Keras."""
+    """Within it the graph of TensorFlow 1 and the session of Keras are other ones than those of the process."""
     tensorflow = sys.modules.get("tensorflow")
     v1 = getattr(getattr(tensorflow, "compat", None), "v1", None)
     if v1 is None or v1.executing_eagerly():
@@ -384,7 +384,7 @@ def _own_graph(trial_class):
 
 
 def _sessions_of_keras(trial_class):
-    """What has the session of the Keras that trains; None where there is none."""
+    """The backend that holds the session of the Keras that trains; None if there is none."""
     if trial_class._controller != "pedl._trials.keras":
         return None
     backend = importlib.import_module("pedl._trials.keras").package_of(trial_class).backend

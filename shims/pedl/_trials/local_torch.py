@@ -1,6 +1,6 @@
-"""What the loop of a `PyTorchTrial` needs besides, without the host: `py_hooks/torch/trials.py` for one step.
+"""Replaces `py_hooks/torch/trials.py` for one step without the host, for the loop of a `PyTorchTrial`.
 
-Batches are those of the loaders themselves, and random numbers those of the process.
+Batches come directly from the loaders, and random numbers from the process.
 """
 import contextlib
 import importlib
@@ -74,8 +74,8 @@ class _Passes:
     """The passes over a `DataLoader`.
 
     Attributes:
-        loader: of the user.
-        length: how many batches a pass has; None where that is not known.
+        loader: the user's loader.
+        length: the number of batches in a pass; None if that is not known.
     """
 
     def __init__(self, loader):

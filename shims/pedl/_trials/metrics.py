@@ -1,7 +1,7 @@
-"""Metrics of batches: what is allowed, and what a step or a validation makes of them.
+"""Metrics of batches: checks them, and averages them for a step or a validation.
 
-The mean over batches is not weighted by their sizes (contract.md 1.8, 7). What is no number is averaged element by element
-where all batches have the same shape; otherwise it is left out (1.8, 8).
+The mean over batches is not weighted by their sizes (contract.md 1.8, 7). A metric that is no number is averaged element by
+element if all batches have the same shape; otherwise it is left out (1.8, 8).
 """
 import importlib
 
@@ -14,10 +14,10 @@ def checked(metrics, method, known=None):
     Args:
         metrics: what the user's method returned.
         method: its name.
-        known: the names that batches before had; None for the first.
+        known: the names in earlier batches; None for the first.
 
     Raises:
-        DefinitionError: it is no dict, one is None, or the names are others than before.
+        DefinitionError: it is no dict, one is None, or the names differ from earlier batches.
     """
     if not isinstance(metrics, dict):
         raise DefinitionError(
@@ -57,10 +57,10 @@ def mean(batches):
 
 
 class Means:
-    """The means of validations. Of a metric that has none it is said once that it is left out.
+    """The means of validations. Reports once for each metric without a mean that it is left out.
 
     Args:
-        say: tells the user something.
+        say: prints a message for the user.
     """
 
     def __init__(self, say):
@@ -68,7 +68,7 @@ class Means:
         self._told = set()
 
     def of(self, batches):
-        """The mean of each metric that has one, over the batches of a validation; as of `mean`."""
+        """The mean of each metric that has one, over the batches of a validation; see `mean`."""
         means, without = mean(batches)
         for name in without:
             if name not in self._told:
@@ -78,7 +78,7 @@ class Means:
 
 
 def scalars(metrics):
-    """Pairs of the names and values of those that are numbers."""
+    """The metrics that are numbers, as pairs of name and value."""
     found = []
     for name, value in metrics.items():
         shape = getattr(value, "shape", ())

@@ -1,7 +1,7 @@
 """Trains `PyTorchTrial`: the loop over batches, of both kinds of classes.
 
-A batch is one recorded call. In a replay it is answered, and its data is skipped; the state of the model, of its optimizer and
-of its scheduler is put in where the checkpoint was taken.
+A batch is one recorded call. In a replay it is answered, and its data is skipped. At the batch of the checkpoint, the state of
+the model, of its optimizer and of its scheduler is restored.
 """
 import importlib
 import itertools
@@ -19,7 +19,7 @@ _L2_NORM, _VALUE = "clip_grad_l2_norm", "clip_grad_val"
 
 
 def run(trial, loaders, hparams, steps, host):
-    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     torch = importlib.import_module("torch")
     way = way_of(trial)
     clip = _clipping(hparams, torch)
@@ -49,7 +49,7 @@ def run(trial, loaders, hparams, steps, host):
 
 
 def _saved(torch, directory, model, optimizer, scheduler):
-    """Saves what is trained, without the host. Returns the path of what `torch.load` reads."""
+    """Saves the model, the optimizer and the scheduler, without the host. Returns the path of the file for `torch.load`."""
     saved = {"model_state_dict": model.state_dict(), "optimizer_state_dict": optimizer.state_dict()}
     if scheduler is not None:
         saved["lr_scheduler_state_dict"] = scheduler._scheduler.state_dict()
@@ -82,7 +82,7 @@ def _checked_loader(loader, torch):
 
 
 def _check_shares(loader, torch):
-    """Of several processes each has its share of the training data, by indices."""
+    """Checks that the training data can be shared among several processes, by indices."""
     if isinstance(loader.dataset, torch.utils.data.IterableDataset) or not hasattr(loader.dataset, "__len__"):
         problem = "has an iterable data set", "a data set with indices and a length, of which each rank has its share"
     elif isinstance(loader.sampler, torch.utils.data.DistributedSampler):
@@ -108,7 +108,7 @@ def _check_batch_size(way, pair, host):
 
 
 def _clipping(hparams, torch):
-    """What clips the gradients of parameters; None where nothing does."""
+    """A function that clips the gradients of parameters; None if the hyperparameters ask for none."""
     norm, value = hparams.get(_L2_NORM), hparams.get(_VALUE)
     if norm is not None and value is not None:
         raise DefinitionError(
@@ -131,12 +131,12 @@ class _Loop:
 
     Args:
         torch: the module.
-        training: of the host, for random numbers and data.
+        training: an object of the host, for random numbers and data.
         host: counts batches.
         steps: calls the user's callbacks.
         way: what the class does with a batch.
         model: the model.
-        device: on which it is.
+        device: the device of the model.
         passes: those over the training data, and those over the validation data.
     """
 
@@ -148,7 +148,7 @@ class _Loop:
         self._way = way
         self._model = model
         self._ranks = training.ranks
-        # What gradients come from.
+        # The module that gradients come from.
         self._trained = self._ranks.wrapped(model, device)
         self._device = device
         self._data = _Epochs(passes[0])
@@ -160,16 +160,16 @@ class _Loop:
         self._optimizer = self._gradients = self._scheduler = self._mode = self._clip = None
 
     def optimize_with(self, optimizer, scheduler, clip):
-        """Sets what makes a step of the gradients."""
+        """Sets the optimizer, the scheduler and the clipping."""
         self._optimizer = optimizer
         self._gradients = _Gradients(self._model, optimizer)
         self._clip = clip
         if scheduler is not None:
-            # `step` of ours is for the user.
+            # `step` of `LRScheduler` is for the user.
             self._scheduler, self._mode = scheduler._scheduler, scheduler.step_mode
 
     def train(self):
-        """Trains the batches that the plan has left."""
+        """Trains the remaining batches of the plan."""
         host, steps = self._host, self._steps
         train_batch = self._ranks.with_guard(self._train_batch)
         self._model.train()
@@ -183,7 +183,7 @@ class _Loop:
             self._validate()
 
     def close(self):
-        """Lets the workers of the loaders go."""
+        """Ends the workers of the loaders."""
         self._data.close()
         self._validation.close()
 
@@ -260,12 +260,12 @@ class _Loop:
         return self._means.of(batches)
 
     def _on_device(self, batch):
-        """A batch in any nesting of tuples, lists and dicts: arrays become tensors, which are on the model's device."""
+        """A batch in any nesting of tuples, lists and dicts: arrays become tensors, on the model's device."""
         torch, device = self._torch, self._device
         if isinstance(batch, torch.Tensor):
             return batch if batch.device == device else batch.to(device)
         if type(batch) is list:
-            # As loaders make it: without a call for each of its tensors.
+            # Loaders give lists. This avoids a call for each tensor.
             return [
                 one if isinstance(one, torch.Tensor) and one.device == device else self._on_device(one) for one in batch
             ]
@@ -281,7 +281,7 @@ class _Loop:
 
 
 def _loss_of(measured, method, torch):
-    """What is minimized."""
+    """The loss that is minimized."""
     if "loss" not in measured:
         raise DefinitionError(
             f"`{method}` returned the metrics {', '.join(f'`{name}`' for name in sorted(measured)) or 'none'}\n"
@@ -313,11 +313,11 @@ def _array_of(value):
 
 
 class _Gradients:
-    """The gradients of a model, and of what its optimizer has besides.
+    """The gradients of a model, and of other parameters of its optimizer.
 
-    `forget` is not `zero_grad`: a start that goes on has no gradients either, and those of zeros and none are not the same
-    to all optimizers. Nor does it go through all modules, which takes longer than a small step: it looks whether they, and
-    their parameters, are those that it knows.
+    `forget` is not `zero_grad`: a resumed start has no gradients either, and zeros and None are not the same to all
+    optimizers. It does not visit all modules, which takes longer than a small step: it checks if they, and their
+    parameters, are those that it knows.
     """
 
     def __init__(self, model, optimizer):
@@ -326,7 +326,7 @@ class _Gradients:
         self._look()
 
     def forget(self):
-        """There are none from here on."""
+        """Removes all gradients."""
         held = list(self._now_held())
         if len(held) != len(self._held) or not all(map(operator.is_, held, self._held)):
             self._look()
@@ -338,7 +338,7 @@ class _Gradients:
         return itertools.chain(*[table.values() for table in self._tables], *groups)
 
     def _look(self):
-        # All that modules and groups hold, and the parameters of it.
+        # All objects in modules and groups, and the parameters among them.
         modules = list(self._model.modules())
         self._tables = [table for module in modules for table in (module._modules, module._parameters)]
         self._held = list(self._now_held())
@@ -353,7 +353,7 @@ class _Epochs:
 
     Attributes:
         epoch: of the batch that was taken last, from 0.
-        has_begun_late: it was the first of a pass, and that the pass before was over was not known before it.
+        has_begun_late: whether it was the first of a pass, and the end of the pass before was not known until then.
     """
 
     def __init__(self, passes):
@@ -369,11 +369,11 @@ class _Epochs:
         return self._taken == self._passes.length
 
     def skip(self):
-        """Leaves the next batch out."""
+        """Skips the next batch."""
         self.take(_skip)
 
     def take(self, take=next):
-        """The next batch: what `take` makes of the pass."""
+        """The next batch: the result of `take` for the pass."""
         self.has_begun_late = False
         if self._pass is None:
             self._pass = self._passes.begin()
@@ -397,7 +397,7 @@ class _Epochs:
         self._pass = self._passes.begin()
 
     def close(self):
-        """No other batch is taken."""
+        """Closes the passes: no other batch is taken."""
         self._passes.close()
 
 
@@ -426,7 +426,7 @@ class _Counted:
             self._passes.end()
 
     def catch_up(self, begun):
-        """In a replay no pass began: so many are skipped."""
+        """In a replay no pass began: skips passes until `begun` have begun."""
         while self.begun < begun:
             self.begun += 1
             one = self._passes.begin()

@@ -1,4 +1,4 @@
-"""The two kinds of `PyTorchTrial`: which methods a class has, and what is done with a batch by them."""
+"""The two kinds of `PyTorchTrial`: which methods a class has, and what they do with a batch."""
 from pedl.errors import DefinitionError
 from pedl.frameworks.pytorch.pytorch_trial import PyTorchTrial
 
@@ -71,7 +71,7 @@ class OfBatches:
 
     @staticmethod
     def batch_size():
-        """None: the class does not tell."""
+        """None: the class does not state it."""
 
 
 class OfLosses:
@@ -85,7 +85,7 @@ class OfLosses:
         self._trial = trial
 
     def batch_size(self):
-        """As the class tells it."""
+        """The batch size that the class states."""
         return self._trial.batch_size()
 
     def train(self, batch, model, epoch, number):

@@ -1,18 +1,18 @@
-"""Each of several ranks has its share of the batches that a data set of Keras gives: of so many in a row each has one.
+"""Shares the batches of a Keras data set among ranks: of N batches in a row, each of N ranks has one.
 
-Together these are a batch of all ranks, so that the loss is that of one process with batches as large as all of them together.
-Where less is left at the end, its rows are shared evenly, and rows of its beginning fill up what is missing: all ranks have as
-many batches, of the same size.
+Together these are a batch of all ranks, so the loss is that of one process with batches as large as all of them together.
+If less is left at the end, its rows are shared evenly, and its first rows fill up what is missing. So all ranks have the same
+number of batches, of the same size.
 """
 import importlib
 
 
 class OfSequence:
-    """The share of one rank of a `Sequence`, as something with items and a length.
+    """The share of one rank of a `Sequence`, as an object with items and a length.
 
     Args:
         source: the `Sequence`.
-        rank: whose share it is.
+        rank: the rank that gets the share.
         size: how many ranks there are.
     """
 
@@ -30,7 +30,7 @@ class OfSequence:
         return _even([self.source[index] for index in range(first, len(self.source))], self._rank, self._size)
 
     def on_epoch_end(self):
-        """Tells the source."""
+        """Calls `on_epoch_end` of the source, if it has one."""
         getattr(self.source, "on_epoch_end", lambda: None)()
 
 
@@ -56,7 +56,7 @@ def _first_of(batch):
 
 
 def _mapped(share, batches):
-    """A batch like these, of what `share` makes of the arrays that have one place in all of them."""
+    """A batch with the same structure: each part is the result of `share` for the parts in that place of all batches."""
     first = batches[0]
     if isinstance(first, dict):
         return {name: _mapped(share, [batch[name] for batch in batches]) for name in first}
@@ -66,11 +66,11 @@ def _mapped(share, batches):
 
 
 def of_dataset(dataset, rank, size):
-    """The share of one rank of a `tf.data.Dataset`, as another one.
+    """The share of one rank of a `tf.data.Dataset`, as another data set.
 
     Args:
         dataset: gives batches.
-        rank: whose share it is.
+        rank: the rank that gets the share.
         size: how many ranks there are.
     """
     tensorflow = importlib.import_module("tensorflow")

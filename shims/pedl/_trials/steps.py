@@ -6,8 +6,8 @@ class Steps:
     """Counts the batches of steps.
 
     Args:
-        callbacks: what the trial's `callbacks` returned.
-        batches_per_step: how many batches are a step.
+        callbacks: the result of the trial's `callbacks`.
+        batches_per_step: the number of batches in a step.
 
     Raises:
         DefinitionError: it is no list of callbacks.
@@ -21,21 +21,21 @@ class Steps:
 
     @property
     def has_callbacks(self):
-        """Whether anybody is told."""
+        """Whether there are callbacks."""
         return bool(self._callbacks)
 
     @property
     def size(self):
-        """How many batches are a step."""
+        """The number of batches in a step."""
         return self._size
 
     @property
     def completed(self):
-        """How many steps were made."""
+        """The number of completed steps."""
         return self._batches // self._size
 
     def batch_begins(self):
-        """A batch is to be trained."""
+        """A batch is about to be trained."""
         if self._batches == 0:
             self._callbacks.call("on_trial_begin")
         if self._batches % self._size == 0:
@@ -47,7 +47,7 @@ class Steps:
 
         Args:
             metrics: those of the batch, as the framework has reported them.
-            known: gives those of all batches of the step, once it has ended, if they are known better; else None.
+            known: gives more exact metrics of all batches of the step, after its end; None if there are none.
         """
         self._batches += 1
         self._of_step.append(metrics)
@@ -59,9 +59,9 @@ class Steps:
             self._callbacks.call("on_train_step_end", self.completed, self._of_step)
 
     def validation_begins(self):
-        """The model is to be validated."""
+        """The model is about to be validated."""
         self._callbacks.call("on_validation_step_begin", self.completed)
 
     def validated(self, metrics):
-        """The model was validated, with such metrics."""
+        """The model was validated, with these metrics."""
         self._callbacks.call("on_validation_step_end", self.completed, metrics)

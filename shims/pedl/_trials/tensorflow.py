@@ -1,15 +1,15 @@
 """Trains `TensorFlowTrial`: a loop of runs of one session, in the default graph.
 
-    iterators   one over each data set; that of the training data begins again at its end, the other for each validation
-    record      the next element of one of them: which one, `is_training` says
+    iterators   one over each data set; the one of the training data restarts at its end, the other for each validation
+    record      the next element of one of them; `is_training` decides which one
     training    one run for each batch: the optimizer, the loss and the training metrics
     validation  one run for each batch until the data set is at its end, with `is_training` False
 
-Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/session_loops.py`): in a replay nothing of a run
-is computed but its record, so that the iterators are where they were.
+Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/session_loops.py`): a replay computes only the record
+of a run, so that the iterators have the same position as before.
 
-`is_training` chooses among the iterators' handles, and not among their elements (`tf.cond`): what stands in a branch cannot
-be run by itself.
+`is_training` chooses among the iterators' handles, and not among their elements (`tf.cond`): an op in a branch cannot run by
+itself.
 """
 import importlib
 import os
@@ -22,7 +22,7 @@ _LOSS = "loss"
 
 
 def run(trial, loaders, hparams, steps, host):
-    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     v1 = importlib.import_module("tensorflow.compat.v1")
     if importlib.import_module("tensorflow").__version__.partition(".")[0] != "1":
         v1.disable_v2_behavior()
@@ -42,7 +42,7 @@ def run(trial, loaders, hparams, steps, host):
 
 
 def _saved(session, directory, v1):
-    """Saves the variables, without the host. Returns the path by which a `Saver` reads them."""
+    """Saves the variables, without the host. Returns the path for a `Saver` to read them."""
     with session.graph.as_default():
         return v1.train.Saver().save(session, os.path.join(directory, "model.ckpt"))
 
@@ -51,8 +51,8 @@ class _Feeding:
     """Elements of two data sets, in one tensor each.
 
     Attributes:
-        record: the next element, nested as it is.
-        is_training: a tensor that tells of which data set.
+        record: the next element, with its nesting.
+        is_training: a tensor that chooses the data set.
         training, validation: iterators.
     """
 
@@ -68,14 +68,14 @@ class _Feeding:
 
 
 class _Graph:
-    """What is run.
+    """The graph of the trial.
 
     Attributes:
         step: the operation that trains.
-        outputs: what `build_graph` returned.
+        outputs: the result of `build_graph`.
         training, validation: tensors by the names of metrics.
-        metric_names: these by the names of tensors that training fetches.
-        initializers: operations that are run first.
+        metric_names: the names of metrics by the names of tensors that training fetches.
+        initializers: operations that run first.
 
     Raises:
         DefinitionError: `build_graph` or names of metrics are not what they have to be.
@@ -159,7 +159,7 @@ class _Loop:
         self._means = metrics.Means(host.say)
 
     def train(self):
-        """Trains as long as the plan has batches; validates where it says so, and after the last."""
+        """Trains as long as the plan has batches; validates if the plan says so, and after the last batch."""
         host, steps = self._host, self._steps
         fetches = [self._graph.training, self._graph.step]
         is_first = True

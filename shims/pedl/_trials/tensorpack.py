@@ -1,18 +1,18 @@
-"""Trains `TensorpackTrial`: the loop of a `SimpleTrainer` of tensorpack, whose iterations are ours.
+"""Trains `TensorpackTrial`: the loop of a `SimpleTrainer` of tensorpack, whose iterations are those of this module.
 
     graph       two towers over the same placeholders: one that trains, and `InferenceTower` for validations
     iteration   one run of the trainer's session: the optimizer, the loss, the metrics, and what tensorpack's callbacks add
-    epoch       of tensorpack: a step of ours. So summaries and monitors have their places
+    epoch       an epoch of tensorpack is a step of the trial. So summaries and monitors have their places
     validation  within the last iteration of a step: one run for each batch of a pass over the other DataFlow
 
-Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/session_loops.py`), and the DataFlows are drawn from in
-a replay too (`py_hooks/tensorflow/dataflows.py`), so that they are where they were. tensorpack's callbacks, and the user's
-monitors, run in a replay on the recorded numbers; what they write belongs to checkpoints as the files of a script do.
+Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/session_loops.py`). A replay draws from the DataFlows
+too (`py_hooks/tensorflow/dataflows.py`), so that they have the same position as before. In a replay tensorpack's callbacks, and
+the user's monitors, run on the recorded numbers; what they write belongs to checkpoints as the files of a script do.
 
-Of tensorpack's default callbacks the bar of progress is left out.
+The progress bar is left out of tensorpack's default callbacks.
 
-Variables of TensorFlow 1 are read where they lie. So the order in which a run reads and changes them is fixed (`_trainer`): the
-gradients and the loss first, then the optimizer, then the count of batches. Without it two runs differ.
+TensorFlow 1 reads variables in place, without a copy. So the order in which a run reads and changes them is fixed (`_trainer`):
+the gradients and the loss first, then the optimizer, then the count of batches. Without this order two runs differ.
 
 Source: tensorpack 0.11, tensorpack/train/base.py, `Trainer.main_loop`; train/tower.py; callbacks/inference_runner.py.
 """
@@ -30,18 +30,18 @@ _OF_VALIDATIONS = "val_"
 _TOWER = "InferenceTower"
 _TRAINER_TYPE = "replicated"
 
-# The operation by which tensorpack counts batches (callbacks/steps.py, `MaintainStepCounter`).
+# The operation in which tensorpack counts batches (callbacks/steps.py, `MaintainStepCounter`).
 _COUNTS_UP = "global_step_incr"
 
-# Where monitors write that are told no other place; as `TFKerasTensorBoard` has it.
+# The default folder for monitors; the same as for `TFKerasTensorBoard`.
 _DIRECTORY = "tensorboard"
 
-# What a `ModelDesc` has to define, and what it may define in the place of it.
+# The methods that a `ModelDesc` has to define, and the alternative to each.
 _METHODS = {"inputs": "get_input_signature", "build_graph": "build_graph", "optimizer": "get_optimizer"}
 
 
 def run(trial, loaders, hparams, steps, host):
-    """Trains the trial. What the arguments are: `pedl._trials.run`."""
+    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     tp, v1 = _modules()
     v1.set_random_seed(host.seed)
     host.fix_dataflow_seed()
@@ -53,10 +53,10 @@ def run(trial, loaders, hparams, steps, host):
     causes = host.causes_of_dataflows(flows)
     config = importlib.import_module("tensorpack.tfutils").get_default_sess_config()
     with v1.Session(graph=v1.Graph(), config=config) as session:
-        # The trial has its directory from here on, and may write.
+        # From here on the trial has its directory, and may write.
         host.begin_in(session, causes)
     if host.causes_of_dataflows(flows[:1]):
-        # Validations are no runs that train, and are not compared.
+        # Validations do not train, and are not compared.
         host.feeds_vary(v1.get_default_graph())
     loop.feed_from(host.dataflow(flows[0]), host.dataflow(flows[1], is_cut=True))
     callbacks = [tp.MovingAverageSummary(), tp.MergeAllSummaries(), tp.RunUpdateOps(), _ends(tp, loop)]
@@ -123,7 +123,7 @@ def _checked_flow(flow, what, tp):
 def _monitors(trial, hparams, tp):
     logger = importlib.import_module("tensorpack.utils.logger")
     if logger.get_logger_dir() is None:
-        # It would ask what to do with a folder that is there.
+        # Without this it would ask what to do with an existing folder.
         logger.set_logger_dir(os.path.join(_DIRECTORY, str(context()["trial_id"])), action="k")
     made = call_with(trial.tensorpack_monitors, hparams=hparams)
     if not isinstance(made, (list, tuple)) or not all(isinstance(one, tp.MonitorBase) for one in made):
@@ -133,7 +133,7 @@ def _monitors(trial, hparams, tp):
 
 
 class _Graph:
-    """What is run.
+    """The graph of the trial.
 
     Attributes:
         inputs: placeholders.
@@ -160,19 +160,19 @@ class _Graph:
             _OF_VALIDATIONS + name: _tensor(trainer.towers[_TOWER], name, "validation_metrics", v1)
             for name in _names(trial, "validation_metrics", hparams)
         }
-        # For exports; whether a tower trains, tensorpack knows when it builds it.
+        # For exports only: tensorpack knows whether a tower trains when it builds the tower.
         self._is_training = v1.placeholder_with_default(False, [], name="is_training")
         self._record = dict(zip(model.input_names, self.inputs))
 
     def provide(self, host):
-        """Tells the host what runs are to be called, and what belongs to checkpoints."""
+        """Gives the host the names of metrics in runs, and the graph that belongs to checkpoints."""
         graph = self._is_training.graph
         host.name_metrics_of_runs(graph, {tensor.name: name for name, tensor in self.training.items()})
         host.keep_graph(graph, self._record, self._is_training, self.validation)
 
 
 class _ModelErrors:
-    """`with _ModelErrors(model)`: what tensorpack finds wrong with what a model returns is an error of the definition."""
+    """`with _ModelErrors(model)`: if tensorpack rejects what a model returns, that is an error of the definition."""
 
     def __init__(self, model):
         self._name = type(model).__name__
@@ -187,7 +187,7 @@ class _ModelErrors:
 
 
 def _cost_of(model, towers):
-    """`build_graph` of a model; in the tower that trains it has to return what is minimized."""
+    """`build_graph` of a model; in the tower that trains it has to return the tensor that is minimized."""
 
     def build_graph(*inputs):
         cost = model.build_graph(*inputs)
@@ -221,7 +221,10 @@ def _names(trial, method, hparams):
 
 
 def _tensor(tower, name, method, v1):
-    """A tensor of a tower, or of the graph around it, or a variable; another one of its value, as it may be several metrics."""
+    """A new tensor with the value of a tower's tensor, of one in the graph around it, or of a variable.
+
+    It is new because one value may be several metrics.
+    """
     variables = {variable.op.name: variable for variable in v1.global_variables()}
     if name in variables:
         return v1.identity(variables[name])
@@ -236,7 +239,7 @@ def _tensor(tower, name, method, v1):
 
 
 class _Loop:
-    """What is done in the iterations of a trainer.
+    """The iterations of a trainer.
 
     Args:
         steps: calls the user's callbacks.
@@ -254,7 +257,7 @@ class _Loop:
         self.graph = None
 
     def feed_from(self, training, validation):
-        """Sets where batches come from. The first one is taken, and looked at."""
+        """Sets the sources of batches. Takes the first batch, and checks it."""
         self._training, self._validation = training, validation
         batch = training.next()
         if batch is None:
@@ -262,9 +265,9 @@ class _Loop:
         self._first = self._feeds(batch)
 
     def iterate(self, trainer):
-        """One batch, and a validation where the plan says so. A mistake of the definition ends the process.
+        """One batch, and a validation if the plan says so. A mistake of the definition ends the process.
 
-        tensorpack would log what is raised here, with a traceback.
+        tensorpack would log an exception from here, with a traceback.
         """
         try:
             self._train(trainer)
@@ -282,11 +285,11 @@ class _Loop:
         if host.is_validation_due or not host.batches_left:
             self._validate(trainer)
         if not host.batches_left:
-            # After the last iteration the session is closed.
+            # The session is closed after the last iteration.
             host.finish()
 
     def ends(self):
-        """The training is over, and its session still open. A monitor may have ended it, so that there was no last batch."""
+        """The training is over, and its session is still open. If a monitor has ended it, there was no last batch."""
         self._host.finish()
 
     def _next(self):
@@ -313,10 +316,10 @@ class _Loop:
         steps.validated(means)
 
     def _feeds(self, batch):
-        """A batch by the placeholders that it is for.
+        """The parts of a batch, by their placeholders.
 
         Raises:
-            DefinitionError: it has other parts, or of other shapes, than the model has inputs.
+            DefinitionError: the number or the shapes of its parts do not match the inputs of the model.
         """
         numpy = importlib.import_module("numpy")
         inputs = self.graph.inputs
@@ -350,7 +353,7 @@ def _ends(tp, loop):
 
     class Ends(tp.Callback):
         def _after_train(self):
-            # It is called after an exception too, which is raised again: that is no end.
+            # It is also called after an exception, which is raised again: the training has not ended then.
             if sys.exc_info()[0] is None:
                 loop.ends()
 
@@ -364,12 +367,12 @@ def _without_batches(what):
 
 
 def _trainer(tp, loop, v1):
-    """A trainer for one device, whose iterations are those of a loop, and have one order of reading and writing variables."""
+    """A trainer for one device. Its iterations are those of `loop`, and read and write variables in one fixed order."""
     towers = importlib.import_module("tensorpack.tfutils.tower")
 
     class Trainer(tp.SimpleTrainer):
-        # As TensorFlow has it: a variable is not changed before all gradients that are computed from it. With tensorpack's own
-        # choice that differs from run to run.
+        # TensorFlow's default: no variable changes before all gradients that depend on it are computed. With tensorpack's
+        # choice the order differs from run to run.
         GATE_GRADIENTS = v1.train.Optimizer.GATE_OP
 
         def _setup_graph(self, input, get_cost_fn, get_opt_fn):
@@ -383,7 +386,7 @@ def _trainer(tp, loop, v1):
 
         def setup_callbacks(self, callbacks, monitors):
             super().setup_callbacks(callbacks, monitors)
-            # A learning rate that goes by the number of batches is read before that is counted up.
+            # A learning rate that depends on the number of batches is read before this number is counted up.
             v1.get_default_graph().get_operation_by_name(_COUNTS_UP)._add_control_input(self.train_op)
 
         def run_step(self):

@@ -1,1 +1,1 @@
-"""What a model definition takes from `pedl` for its framework."""
+"""The parts of `pedl` that a model definition imports for its framework."""

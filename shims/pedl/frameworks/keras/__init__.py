@@ -1,4 +1,4 @@
-"""For models of Keras and `tf.keras`."""
+"""Trial classes and data sets for models of Keras and `tf.keras`."""
 from pedl.frameworks.keras import data as data
 from pedl.frameworks.keras.keras_trial import KerasFunctionalTrial as KerasFunctionalTrial
 from pedl.frameworks.keras.keras_trial import KerasTrial as KerasTrial
@@ -7,7 +7,7 @@ from pedl.frameworks.wrapping import wrap_dataset as wrap_dataset
 
 
 def __getattr__(name):
-    """`TFKerasTensorBoard` is derived from a class of TensorFlow, which is imported when it is asked for."""
+    """`TFKerasTensorBoard` is derived from a class of TensorFlow, which is imported at its first use."""
     if name != "TFKerasTensorBoard":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from pedl.frameworks.keras.tensorboard import tensorboard_class

@@ -2,14 +2,14 @@
 import importlib
 import sys
 
-# Where data sets of each package are: that of today, and that of Keras 2.
+# The packages of Keras whose `utils` have a class for data sets: those of today, and the one of Keras 2.
 _PACKAGES = ("keras", "tensorflow.keras", "tf_keras")
 
 
 def sequence_classes():
-    """The class for data sets of each Keras that is imported, so that all of them take an object for one.
+    """The class for data sets of each Keras that is imported, so that each of them accepts an object of all these classes.
 
-    Where none is imported yet, the first one that is installed is.
+    If none is imported yet, this imports the first one that is installed.
     """
     if not any(package.split(".")[0] in sys.modules for package in _PACKAGES):
         for package in _PACKAGES:
@@ -20,7 +20,7 @@ def sequence_classes():
                 continue
     found = []
     for package in _PACKAGES:
-        # `tensorflow.keras` is no module of that name in all versions, but always an attribute.
+        # `tensorflow.keras` is not a module in all versions, but always an attribute.
         module = sys.modules.get(package.split(".")[0])
         for name in package.split(".")[1:]:
             module = getattr(module, name, None)

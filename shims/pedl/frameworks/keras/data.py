@@ -1,4 +1,4 @@
-"""Data sets of Keras, and who builds their batches.
+"""Data sets of Keras, and the workers that build their batches.
 
 Example:
     train = InMemorySequence(images, labels, batch_size=32)
@@ -14,13 +14,13 @@ class KerasDataAdapter:
     """A `Sequence`, and the threads or processes that build its batches.
 
     Batches come in the order of their indices, once each in every epoch, and `on_epoch_end` of the `Sequence` is called
-    at the end of every one, as in Keras's `fit_generator`. What they draw at random does not depend on the workers.
+    at the end of every epoch, as in Keras's `fit_generator`. Their random numbers do not depend on the workers.
 
     Args:
-        sequence: a `Sequence` of Keras or `tf.keras`, or what has `__getitem__` and `__len__` as one has.
-        workers: the most threads or processes that build batches; with 0 whoever takes a batch builds it.
+        sequence: a `Sequence` of Keras or `tf.keras`, or an object with the same `__getitem__` and `__len__`.
+        workers: the maximum number of threads or processes that build batches; with 0 the consumer of a batch builds it.
         use_multiprocessing: processes instead of threads.
-        max_queue_size: the most batches that are built, or being built, before they are taken.
+        max_queue_size: the maximum number of batches that are built, or being built, before they are taken.
 
     Raises:
         TypeError: an argument of another kind.
@@ -49,13 +49,13 @@ class KerasDataAdapter:
         """Begins with the first epoch.
 
         Args:
-            batch_offset: how many batches to leave out, which are not built; more than an epoch has are several epochs.
-            is_validation: one pass, at whose end the `Sequence` is not told, instead of epoch after epoch.
+            batch_offset: how many batches to skip without building them; it may be larger than an epoch.
+            is_validation: one pass, without `on_epoch_end` of the `Sequence` at its end, instead of epoch after epoch.
 
         Raises:
             NotUnderHost: the script does not run under pedl-run.
             RuntimeError: it was started before, and not stopped since; or no framework is imported.
-            ValueError: there are not as many batches, or none at all.
+            ValueError: there are fewer batches than that, or none at all.
         """
         if self._batches is not None:
             raise RuntimeError("this KerasDataAdapter was started already: call its `stop` first")
@@ -67,7 +67,7 @@ class KerasDataAdapter:
         self._batches = _context.start_batches(self, offset, bool(is_validation))
 
     def get_iterator(self):
-        """An iterator over the batches. There is one, however often it is asked for.
+        """An iterator over the batches. Each call returns the same one.
 
         Raises:
             RuntimeError: it was not started.
@@ -77,7 +77,7 @@ class KerasDataAdapter:
         return self._batches
 
     def stop(self, timeout=None):
-        """Ends the workers, once what they build now is built. May be called at any time.
+        """Ends the workers, after they have finished their present batches. May be called at any time.
 
         Args:
             timeout: is ignored.
@@ -91,12 +91,12 @@ class InMemorySequence(*sequence_classes()):
     """A `Sequence` over arrays.
 
     Args:
-        data: an array, or a list, tuple or dict of arrays; or anything else with a length that slices can be taken of,
-            such as a list of rows. All have as many rows.
-        labels: the same; or None where there are none, and batches are of the data alone.
+        data: an array, or a list, tuple or dict of arrays; or any other object with a length and slices, such as a list of
+            rows. All have the same number of rows.
+        labels: the same; or None if there are none, and batches are of the data alone.
         batch_size: rows of a batch, at least 1.
         sample_weight: an array with a weight for each row; or None.
-        drop_leftovers: leaves out the last batch where it has fewer rows than others.
+        drop_leftovers: leaves out the last batch if it has fewer rows than others.
 
     Raises:
         ValueError: numbers of rows differ, or there is nothing in a batch.
@@ -128,7 +128,7 @@ class InMemorySequence(*sequence_classes()):
         return (self._rows + leftovers) // self._batch_size
 
     def __getitem__(self, index):
-        """The batch at an index: data, labels where there are some, and weights where there are some."""
+        """The batch at an index: data, labels if there are any, and weights if there are any."""
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index} of an InMemorySequence that has {len(self)}")
         rows = slice(index * self._batch_size, min((index + 1) * self._batch_size, self._rows))
@@ -137,7 +137,7 @@ class InMemorySequence(*sequence_classes()):
 
 
 def _arrays(part):
-    """Pairs of where an array is, as it is written behind a name, and the array."""
+    """Pairs of the place of an array, as written after a name, and the array."""
     if isinstance(part, dict):
         return [(f"[{name!r}]", array) for name, array in part.items()]
     if _is_several(part):
@@ -146,7 +146,7 @@ def _arrays(part):
 
 
 def _is_several(part):
-    """Whether it is several arrays: a list of anything else is rows."""
+    """Whether it is several arrays. A list of anything else is a list of rows."""
     return isinstance(part, (list, tuple)) and bool(part) and all(hasattr(array, "shape") for array in part)
 
 

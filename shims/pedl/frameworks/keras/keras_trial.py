@@ -27,15 +27,15 @@ class _KerasTrial(Trial):
         )
 
     def training_metrics(self):
-        """What is measured of each batch, besides the loss; nothing by default."""
+        """The metrics of each batch, besides the loss; none by default."""
         return {}
 
     def validation_metrics(self):
-        """What is measured in validations, besides the loss; nothing by default."""
+        """The metrics of validations, besides the loss; none by default."""
         return {}
 
     def session_config(self, hparams):
-        """The `tf.ConfigProto` of the session, where TensorFlow computes; by default with soft placement."""
+        """The `tf.ConfigProto` of the session, if TensorFlow is the backend; by default with soft placement."""
         return default_session_config()
 
     def keras_callbacks(self, hparams):

@@ -4,7 +4,7 @@ import os
 
 from pedl.trial import get_trial_id
 
-# Below the model definition, as `TensorBoard("tensorboard")` of `pedl.frameworks.tensorflow` has it.
+# Below the model definition, like `TensorBoard("tensorboard")` of `pedl.frameworks.tensorflow`.
 _DIRECTORY = "tensorboard"
 
 
@@ -17,9 +17,9 @@ def tensorboard_class():
 
         Args:
             update_freq: `"batch"`, `"epoch"`, or a number of batches.
-            profile_batch: which batch is profiled; 0 for none.
-            histogram_freq: after how many epochs there are histograms; 0 for none.
-            further: what else the callback of the installed TensorFlow takes.
+            profile_batch: the batch to profile; 0 for none.
+            histogram_freq: the number of epochs between histograms; 0 for none.
+            further: other arguments of the callback in the installed TensorFlow.
         """
 
         def __init__(self, update_freq="batch", profile_batch=0, histogram_freq=1, **further):

@@ -24,7 +24,7 @@ class TFKerasTrial(Trial):
         """Returns the `tf.keras.Model`, compiled."""
 
     def session_config(self, hparams):
-        """The `tf.ConfigProto` of the session; by default devices are chosen where an operation has none (soft placement)."""
+        """The `tf.ConfigProto` of the session; by default an operation without a device gets one (soft placement)."""
         return default_session_config()
 
     def keras_callbacks(self, hparams):

@@ -1,4 +1,4 @@
-"""`DataLoader`, a drop-in for torch's, and `TorchData`, what its batches are made of."""
+"""`DataLoader`, a drop-in for torch's, and `TorchData`, the type of its batches."""
 import importlib
 from typing import Any, Dict, List, Tuple, Union
 
@@ -7,7 +7,7 @@ TorchData = Union[Dict[str, Any], List[Any], Tuple[Any, ...], Any]
 
 
 def __getattr__(name):
-    """`DataLoader`, which is made when it is asked for: its base is torch's."""
+    """`DataLoader`, which is made at its first use, because its base is torch's."""
     if name != "DataLoader":
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
     base = importlib.import_module("torch.utils.data").DataLoader
@@ -15,8 +15,8 @@ def __getattr__(name):
     class DataLoader(base):
         """A `torch.utils.data.DataLoader` for the loaders of a `PyTorchTrial`.
 
-        It takes the same arguments. In a trial its batches are the same with any number of workers, and a trial that goes on
-        takes it up at the batch where it ended.
+        It takes the same arguments. In a trial its batches are the same with any number of workers, and a resumed trial
+        continues at the batch where it ended.
         """
 
     DataLoader.__module__ = __name__

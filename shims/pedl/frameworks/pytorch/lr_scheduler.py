@@ -9,8 +9,8 @@ class LRScheduler:
         scheduler: the scheduler.
         step_every_batch: it takes a step after every batch.
         step_every_epoch: it takes a step after the last batch of every epoch.
-        step_mode: one of `StepMode`, in the place of the two; it may stand in the second place, too. Without any of them the
-            trial calls `step`.
+        step_mode: one of `StepMode`, instead of the two; it may be the second positional argument, too. Without any of the
+            three the trial calls `step`.
     """
 
     class StepMode(enum.Enum):
@@ -35,7 +35,7 @@ class LRScheduler:
         self.step_mode = step_mode
 
     def step(self, *args, **kwargs):
-        """Takes a step; only with `MANUAL_STEP`, else it is taken for the trial.
+        """Takes a step; only with `MANUAL_STEP`, because otherwise the host takes the steps.
 
         Raises:
             ValueError: it takes steps by itself.
@@ -49,7 +49,7 @@ class LRScheduler:
         return [group["lr"] for group in self._scheduler.optimizer.param_groups]
 
     def state_dict(self):
-        """That of the scheduler."""
+        """The state of the scheduler."""
         return self._scheduler.state_dict()
 
     def load_state_dict(self, state_dict):

@@ -8,13 +8,13 @@ class PyTorchTrial(Trial):
     """A model of PyTorch.
 
     `make_data_loaders(experiment_config, hparams)` beside it returns a pair of `pedl.frameworks.pytorch.DataLoader`. There are
-    two ways to say what is done with a batch, of which a class takes one:
+    two ways to define what happens with a batch, of which a class takes one:
 
         train_batch, and one of evaluate_batch and evaluate_full_dataset
         losses, validation_metrics and batch_size, maybe training_metrics; batches are pairs of input and target
 
-    The gradients are made, clipped (the hyperparameters `clip_grad_l2_norm` and `clip_grad_val`) and applied for the class. In
-    each batch random numbers come from streams of its own.
+    The host computes the gradients, clips them (the hyperparameters `clip_grad_l2_norm` and `clip_grad_val`) and applies them.
+    Each batch has separate streams of random numbers.
 
     Args:
         hparams: the hyperparameters of this trial, by name.
@@ -40,8 +40,8 @@ class PyTorchTrial(Trial):
         Args:
             batch: as the loader gives it, on the model's device.
             model: the model.
-            epoch_idx: of the pass over the data, from 0.
-            batch_idx: of all batches of the trial, from 0.
+            epoch_idx: the number of the pass over the data, from 0.
+            batch_idx: the number among all batches of the trial, from 0.
         """
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class PyTorchTrial(Trial):
         raise NotImplementedError
 
     def batch_size(self):
-        """How many rows a batch has. The loaders decide; this tells."""
+        """The number of rows in a batch. The loaders decide it; this only states it."""
         raise NotImplementedError
 
     def losses(self, predictions, labels):
@@ -71,7 +71,7 @@ class PyTorchTrial(Trial):
 
 
 def reset_parameters(model):
-    """Calls `reset_parameters` of all modules of a model that have it, and so begins anew."""
+    """Initializes a model again: calls `reset_parameters` of all its modules that have it."""
     for _, module in model.named_modules():
         reset = getattr(module, "reset_parameters", None)
         if callable(reset):

@@ -7,8 +7,8 @@ from pedl.trial import Trial
 class EstimatorTrial(Trial):
     """An Estimator that is trained by one `train`, and validated by `evaluate`. There is no `make_data_loaders`.
 
-    The folder of the Estimator is below the trial directory. It saves no checkpoints by itself; the rest of its
-    configuration holds, but that the seed of the trial is taken where it has TensorFlow's default seed.
+    The folder of the Estimator is below the trial directory. It saves no checkpoints by itself. The rest of its
+    configuration applies, except that the trial's seed replaces TensorFlow's default seed.
 
     Args:
         hparams: the hyperparameters of this trial, by name.
@@ -19,19 +19,19 @@ class EstimatorTrial(Trial):
 
     @abc.abstractmethod
     def build_estimator(self, hparams):
-        """Returns the `tf.estimator.Estimator`, one of TensorFlow's own or with a `model_fn`."""
+        """Returns the `tf.estimator.Estimator`, one that TensorFlow provides or one with a `model_fn`."""
 
     @abc.abstractmethod
     def build_train_spec(self, hparams):
         """Returns the `tf.estimator.TrainSpec`.
 
-        Its `input_fn` returns a `tf.data.Dataset`, which begins again at its end. `max_steps` is ignored: the plan of the
-        trial decides how long it trains.
+        Its `input_fn` returns a `tf.data.Dataset`, which restarts at its end. `max_steps` is ignored: the plan of the trial
+        decides how long it trains.
         """
 
     @abc.abstractmethod
     def build_validation_spec(self, hparams):
-        """Returns the `tf.estimator.EvalSpec`: `steps` batches are a validation, or all of the data where it is None."""
+        """Returns the `tf.estimator.EvalSpec`: a validation has `steps` batches, or all of the data if that is None."""
 
     def build_serving_input_receiver_fns(self, hparams):
         """Returns a dict of `serving_input_receiver_fn`s by names; none by default.

@@ -1,7 +1,7 @@
 """Writes scalars into an event file, as TensorBoard reads them.
 
 An event file is a sequence of records: length (8 bytes), its checksum, data, its checksum; the data is a protocol buffer
-`Event`. It is written here, and not by a framework: the same bytes come after a crash, and no framework is needed.
+`Event`. This module writes it without a framework: none is needed, and the bytes are the same after a crash.
 
 Source: tensorflow 2.15, tensorflow/core/lib/io/record_writer.cc, tensorflow/core/util/event.proto and
 tensorflow/core/framework/summary.proto; tsl/lib/hash/crc32c.h for the mask.
@@ -25,7 +25,7 @@ class EventWriter:
     """One event file.
 
     Args:
-        directory: is made if need be; the file in it is begun anew.
+        directory: is made if it does not exist; the file in it is written from the start.
     """
 
     def __init__(self, directory):
@@ -45,7 +45,7 @@ class EventWriter:
         self._file.flush()
 
     def close(self):
-        """Nothing more is added."""
+        """Closes the file."""
         self._file.close()
 
     def _write(self, event):

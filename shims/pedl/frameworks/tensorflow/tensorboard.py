@@ -11,11 +11,11 @@ from pedl.trial import get_trial_id
 class TensorBoard(Callback):
     """Writes metrics into `<log_directory>/<trial_id>/training` and `<log_directory>/<trial_id>/validation`.
 
-    Of a training step these are the means over its batches. The step of TensorBoard is the number of the step. Metrics
-    that are no single numbers are left out.
+    For a training step these are the means over its batches. The step of TensorBoard is the number of the step. Metrics
+    that are not single numbers are left out.
 
     Args:
-        log_directory: a path where the trial runs; a relative one is below the model definition.
+        log_directory: a path on the machine of the trial; a relative one is below the model definition.
 
     Example:
         def callbacks(self, hparams):
@@ -36,7 +36,7 @@ class TensorBoard(Callback):
 
     def _add(self, kind, step_id, metrics):
         if (context().get("ranks") or {}).get("rank"):
-            # Of several processes the first writes.
+            # If there are several processes, only the first one writes.
             return
         if kind not in self._writers:
             self._writers[kind] = EventWriter(os.path.join(self._directory, str(get_trial_id()), kind))

@@ -9,10 +9,10 @@ class TensorFlowTrial(Trial):
     """A graph that is trained and validated in a session of the host.
 
     `make_data_loaders(experiment_config, hparams)` beside it returns a pair of batched `tf.data.Dataset`s, whose elements
-    have the same classes, types and shapes. Metrics are means over batches that are not weighted by their sizes, and are
-    called as the user calls them.
+    have the same classes, types and shapes. Metrics are means over batches that are not weighted by their sizes, and have the
+    names that the user gives them.
 
-    It is made first. Then `make_data_loaders` is called, `build_graph` once, and `optimizer`, which may use what
+    The object is made first. Then `make_data_loaders` is called, `build_graph` once, and `optimizer`, which may use what
     `build_graph` has kept.
 
     Args:
@@ -27,10 +27,10 @@ class TensorFlowTrial(Trial):
 
     @abc.abstractmethod
     def build_graph(self, record, is_training):
-        """Builds the one graph that training and validation are made in.
+        """Builds the one graph for training and validation.
 
         Args:
-            record: tensors, nested as elements of the data sets are.
+            record: tensors, nested like the elements of the data sets.
             is_training: a tensor, a bool: True in training, False in validations.
 
         Returns:
@@ -39,16 +39,16 @@ class TensorFlowTrial(Trial):
 
     @abc.abstractmethod
     def validation_metrics(self):
-        """A list of names of what `build_graph` returns: measured in validations."""
+        """A list of names of tensors that `build_graph` returns: measured in validations."""
 
     def training_metrics(self):
-        """A list of names of what `build_graph` returns: measured of each batch, besides the loss; none by default."""
+        """A list of names of tensors that `build_graph` returns: measured in each batch, besides the loss; none by default."""
         return []
 
     def session_config(self):
-        """The `tf.ConfigProto` of the session; by default devices are chosen where an operation has none (soft placement)."""
+        """The `tf.ConfigProto` of the session; by default an operation without a device gets one (soft placement)."""
         return importlib.import_module("tensorflow.compat.v1").ConfigProto(allow_soft_placement=True)
 
     def training_counter(self):
-        """A tensor: how many batches were trained. May be asked for in `build_graph` and in `optimizer`."""
+        """A tensor: the number of trained batches. `build_graph` and `optimizer` may call this."""
         return importlib.import_module("tensorflow.compat.v1").train.get_or_create_global_step()

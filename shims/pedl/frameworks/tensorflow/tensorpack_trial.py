@@ -8,10 +8,10 @@ class TensorpackTrial(Trial):
     """A `ModelDesc` of tensorpack that is trained by one of its trainers, with steps and validations of the host.
 
     `make_data_loaders(experiment_config, hparams)` beside it returns a pair of DataFlows, whose elements are batches: lists
-    of as many arrays as the model has inputs. The first is gone through again and again. A validation is one pass over the
-    second, of as many batches as its length says where it has one.
+    of as many arrays as the model has inputs. The first is repeated without end. A validation is one pass over the second;
+    if that has a length, the pass has this many batches.
 
-    The loss is always reported. Of a validation the metrics are called `val_NAME`. Both are means over batches that are not
+    The loss is always reported. The metrics of a validation are called `val_NAME`. Both are means over batches that are not
     weighted by their sizes.
 
     Args:
@@ -32,16 +32,16 @@ class TensorpackTrial(Trial):
 
     @abc.abstractmethod
     def validation_metrics(self, hparams):
-        """A list of names of tensors that `build_graph` makes: measured in validations, where it is called once more."""
+        """A list of names of tensors that `build_graph` makes: measured in validations, for which it is called once more."""
 
     def training_metrics(self, hparams):
-        """A list of names of tensors or variables: measured of each batch, besides the loss; none by default."""
+        """A list of names of tensors or variables: measured in each batch, besides the loss; none by default."""
         return []
 
     def tensorpack_monitors(self, hparams):
-        """A list of `tensorpack.MonitorBase`, which are given summaries and the metrics of validations; none by default.
+        """A list of `tensorpack.MonitorBase`, which get the summaries and the metrics of validations; none by default.
 
-        Those that write below `logger.get_logger_dir()` find `tensorboard/<trial_id>` there, below the model definition, where
-        nobody has set another folder.
+        For those that write below `logger.get_logger_dir()`, this is `tensorboard/<trial_id>` below the model definition,
+        unless the definition has set another folder.
         """
         return []
