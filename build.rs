@@ -1,11 +1,11 @@
 //! Builds the extension module `_pedl` and packs it with our Python files into the executable.
 //!
 //! Cargo cannot yet make a binary depend on another crate's cdylib (artifact dependencies are
-//! unstable), so a nested `cargo build` does it. It works in a target directory of its own below
+//! unstable), so a nested `cargo build` does it. It works in a separate target directory below
 //! `OUT_DIR`: cargo holds a lock on the outer one while this script runs. No Python is needed.
 //!
-//! What comes out is `OUT_DIR/library.rs`: one table of (path in the library, bytes) and one hash
-//! over all of it, so that the executable never has to hash anything at run time.
+//! The output is `OUT_DIR/library.rs`: one table of (path in the library, bytes) and one hash over
+//! all of it, so that the executable never has to hash anything at run time.
 
 use std::env;
 use std::fmt::Write as _;
@@ -13,26 +13,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Trees of Python files, and where in the library each is laid out. The boot site lies beside
-/// `py_hooks`, because it is an entry of `PYTHONPATH` by itself.
+/// Trees of Python files, and their places in the library. The boot site is beside `py_hooks`,
+/// because it is a separate entry of `PYTHONPATH`.
 const TREES: [(&str, &str); 3] = [
     ("shims/pedl", "pedl"),
     ("py_hooks", "py_hooks"),
     ("py_hooks/boot_site", "boot"),
 ];
 
-/// Directories that are not part of the tree they lie in.
+/// Directories that are not part of the tree that contains them.
 const SKIPPED: [&str; 2] = ["__pycache__", "boot_site"];
 
 /// The file extensions that belong to the library.
 const EXTENSIONS: [&str; 3] = ["py", "pyi", "typed"];
 
-/// Digits of the hash in the name of the library's directory: 64 bits tell the versions that one
-/// person ever runs apart.
+/// Digits of the hash in the name of the library's directory: 64 bits distinguish the versions that
+/// one person ever runs.
 const HASH_DIGITS: usize = 16;
 
-/// Variables by which the outer cargo speaks of this package; in the nested build they would speak
-/// of the wrong one. The wrappers are those of clippy.
+/// Variables with which the outer cargo describes this package; in the nested build they would
+/// describe the wrong one. The wrappers are those of clippy.
 const OUTER_VARIABLES: [&str; 6] = [
     "CARGO_ENCODED_RUSTFLAGS",
     "RUSTC_WORKSPACE_WRAPPER",

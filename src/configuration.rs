@@ -1,14 +1,16 @@
-//! `--config FILE`: what an experiment configuration makes of a command line.
+//! `--config FILE`: applies an experiment configuration to a command line.
 //!
 //! ```text
 //! --config FILE SCRIPT   the script as typed; `entrypoint.script` may be absent, or name the same
-//! --config FILE DIR      `entrypoint.script`, below DIR, run in that directory as PEDL does; or the trial class
-//!                        that `entrypoint` names, or that DIR exposes (`definition.rs`)
+//! --config FILE DIR      `entrypoint.script`, below DIR, run in that directory as PEDL does; or
+//!                        the trial class that `entrypoint` names, or that DIR exposes
+//!                        (`definition.rs`)
 //! ```
 //!
-//! Options win over the environment, that over the configuration, and that over defaults. Arguments of
-//! the script in the configuration stand before those that were typed. What a configuration asks for and
-//! this program does not do stops the run by its name; nothing is accepted and ignored.
+//! Options take precedence over the environment, the environment over the configuration, and the
+//! configuration over defaults. Arguments of the script in the configuration come before those that
+//! were typed. If a configuration requests something that this program does not do, the run stops
+//! with its name; nothing is accepted and ignored.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -31,31 +33,31 @@ use crate::failure::{Exit, Failure};
 /// A script that PEDL runs before the model code; not run here.
 const STARTUP_HOOK: &str = "startup-hook.sh";
 
-/// A configuration larger than this is none, but a file that was named by mistake.
+/// A larger file is not a configuration, but was named by mistake.
 const LARGEST_FILE_BYTES: u64 = 1 << 20;
 
-/// What `--config` named, as far as it holds for every trial.
+/// The configuration that `--config` named, as far as it holds for every trial.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     experiment: Experiment,
-    /// Which of its trials is run, from 1.
+    /// The number of the trial that is run, from 1.
     trial: u64,
-    /// The model definition, where the command names one: the script runs in it.
+    /// The model definition, if the command names one: the script runs in it.
     pub(crate) directory: Option<PathBuf>,
-    /// What it is with a trial class.
+    /// The definition, if it has a trial class.
     pub(crate) definition: Option<Definition>,
     /// The script in it, as the command would have named it: part of the identity of the trial.
     script: Option<PathBuf>,
-    /// What is said once the trial begins.
+    /// Messages that are printed once the trial begins.
     pub(crate) notes: Vec<String>,
 }
 
-/// Variables that are ours to set.
+/// Variables that only we may set.
 const OURS: [&str; 2] = ["PEDL_", "PYTHONHASHSEED"];
 
 impl Configuration {
-    /// Reads the configuration that a command line names, and puts the script of it into the command
-    /// line. `None` where it names none.
+    /// Reads the configuration that a command line names, and puts its script into the command
+    /// line. `None` if the command line names none.
     pub(crate) fn read(line: &mut CommandLine) -> Result<Option<Self>, Failure> {
         let trial = line.options.trial;
         let Some(path) = line.options.config.clone() else {
@@ -96,7 +98,7 @@ impl Configuration {
         Ok(Some(configuration))
     }
 
-    /// Refuses searches whose trials depend on each other, and trials that there are not.
+    /// Refuses searches whose trials depend on each other, and trials that do not exist.
     fn check_search(&self, name: &str) -> Result<(), Failure> {
         let Some(trials) = self.experiment.number_of_trials() else {
             let searcher = self.experiment.searcher.name();
@@ -112,7 +114,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Refuses variables by which a run would be another than its options and its record say.
+    /// Refuses variables that would make a run differ from its options and its record.
     fn check_variables(&self, name: &str) -> Result<(), Failure> {
         let mut names = self.experiment.environment_variables.iter();
         let is_ours = |text: &&String| OURS.iter().any(|ours| text.starts_with(ours));
@@ -127,8 +129,8 @@ impl Configuration {
         .hint("set it where you start pedl-run, or use the option that it stands for"))
     }
 
-    /// Refuses hyperparameters on the command line that the configuration does not have: one that is
-    /// misspelt would change nothing.
+    /// Refuses hyperparameters on the command line that the configuration does not have: a misspelt
+    /// one would change nothing.
     fn check_hyperparameters(&self, options: &Options) -> Result<(), Failure> {
         let known = &self.experiment.hyperparameters;
         let unknown = |name: &&String| !known.contains_key(*name);
@@ -211,7 +213,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether the command names a model definition with a trial class. Puts our program into its place.
+    /// Whether the command names a model definition with a trial class. If so, replaces it with our
+    /// program.
     fn find_definition(&mut self, name: &str, line: &mut CommandLine) -> Result<bool, Failure> {
         let Program::Script(word) = &line.program else {
             return Ok(false);
@@ -231,7 +234,8 @@ impl Configuration {
         Ok(true)
     }
 
-    /// The program and its arguments, as the trial is known by: a script of a model definition with that.
+    /// The program and its arguments that identify the trial: for a script of a model definition,
+    /// including the definition.
     pub(crate) fn command(&self, line: &CommandLine) -> Vec<String> {
         if let Some(definition) = &self.definition {
             return definition.command();
@@ -245,17 +249,17 @@ impl Configuration {
 
     // -- the trial -------------------------------------------------------------------------------
 
-    /// The seed of the experiment, where the file names it.
+    /// The seed of the experiment, if the file names it.
     pub(crate) fn experiment_seed(&self) -> Option<u32> {
         self.experiment.experiment_seed
     }
 
-    /// Which trial of the experiment is run, from 1.
+    /// The number of the trial of the experiment that is run, from 1.
     pub(crate) fn trial_id(&self) -> u64 {
         self.trial
     }
 
-    /// What is added to the name of the trial directory, where there are several trials.
+    /// The suffix of the name of the trial directory, if there are several trials.
     pub(crate) fn directory_suffix(&self) -> String {
         match self.experiment.number_of_trials() {
             Some(1) => String::new(),
@@ -263,7 +267,8 @@ impl Configuration {
         }
     }
 
-    /// The trial, drawn from a seed; hyperparameters of the command line take the place of its own.
+    /// The trial, drawn from a seed; hyperparameters of the command line replace those of the
+    /// trial.
     pub(crate) fn trial(&self, experiment_seed: u32, options: &Options) -> Result<Trial, Failure> {
         let place = usize::try_from(self.trial - 1).unwrap_or(usize::MAX);
         let mut trial = self
@@ -277,8 +282,9 @@ impl Configuration {
         Ok(trial)
     }
 
-    /// The whole configuration, for `pedl.get_experiment_config()`; with the hyperparameters as they are
-    /// in the file, and without what may hold keys and logins and is nothing to a script.
+    /// The whole configuration, for `pedl.get_experiment_config()`; with the hyperparameters as
+    /// they are in the file, and without fields that may contain keys and logins and that a script
+    /// does not need.
     pub(crate) fn value(&self) -> Value {
         let mut value = self.experiment.configuration.clone();
         if let Some(environment) = value["environment"].as_object_mut() {
@@ -292,8 +298,8 @@ impl Configuration {
         value
     }
 
-    /// The variables of the script's environment, in order. `$NAME` and `${NAME}` stand for a value
-    /// that is set already.
+    /// The variables of the script's environment, in order. `$NAME` and `${NAME}` are replaced with
+    /// a value that is already set.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let mut set: Vec<(String, String)> = Vec::new();
         for text in &self.experiment.environment_variables {
@@ -333,7 +339,7 @@ impl Configuration {
         self.experiment.max_restarts
     }
 
-    /// What is made of validations.
+    /// How validations are used.
     pub(crate) fn search(&self) -> Search {
         use pedl_experiment::CheckpointPolicy as Policy;
         Search {
@@ -353,8 +359,8 @@ impl Configuration {
         }
     }
 
-    /// Checksums of what else decides what is trained, by field: a trial goes on only with the same.
-    /// Checksums, because `data` may hold what nobody else should read.
+    /// Checksums of the other fields that decide what is trained: a trial continues only with the
+    /// same. They are checksums because `data` may contain private text.
     pub(crate) fn identity(&self) -> BTreeMap<String, String> {
         let experiment = &self.experiment;
         let data = experiment.configuration["data"].to_string();
@@ -380,7 +386,8 @@ fn checksum(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
 }
 
-/// What decides how long a trial trains, in words for `trial.json`: only where it is not the script.
+/// The values that decide how long a trial trains, as text for `trial.json`: only if the script
+/// does not decide.
 pub(crate) fn length_identity(
     steps: Option<u64>,
     batches_per_step: u64,
@@ -417,7 +424,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| cannot(&error))
 }
 
-/// Refuses a script that does not lie in the model definition, and definitions that ask for more.
+/// Refuses a script that is not in the model definition, and definitions that require more.
 fn check_below(directory: &Path, script: &str, name: &str) -> Result<(), Failure> {
     let is_below = Path::new(script)
         .components()
@@ -434,7 +441,7 @@ fn check_below(directory: &Path, script: &str, name: &str) -> Result<(), Failure
     check_hook(directory)
 }
 
-/// Refuses a model definition that wants something to be run before it.
+/// Refuses a model definition that requires something to be run before it.
 fn check_hook(directory: &Path) -> Result<(), Failure> {
     let hook = directory.join(STARTUP_HOOK);
     if hook.exists() {
@@ -482,7 +489,7 @@ fn scripts_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A text with the values of the variables in it.
+/// Replaces the variables in a text with their values.
 fn expanded(text: &str, value_of: impl Fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

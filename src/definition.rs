@@ -1,13 +1,15 @@
-//! A standard model definition: a trial class, in a directory that is a Python package, or in one file.
+//! A standard model definition: a trial class, in a directory that is a Python package, or in one
+//! file.
 //!
 //! ```text
-//! --config FILE DIR            `entrypoint: module:Trial`, `entrypoints.trial_class`, or the one class that
-//!                              `__init__.py` exposes
-//! --config FILE model_def.py   the same in the folder of the file; without an entrypoint the one class in the file
+//! --config FILE DIR            `entrypoint: module:Trial`, `entrypoints.trial_class`, or the one
+//!                              class that `__init__.py` exposes
+//! --config FILE model_def.py   the same in the folder of the file; without an entrypoint the one
+//!                              class in the file
 //! ```
 //!
-//! It is run in its directory by a program of ours (`shims/pedl/_trials`), which imports it
-//! (`shims/pedl/_definition.py`), as a script would be: everything that holds for scripts holds for it.
+//! One of our programs (`shims/pedl/_trials`) runs it in its directory, and imports it
+//! (`shims/pedl/_definition.py`) like a script: everything that holds for scripts holds for it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,24 +21,24 @@ use crate::failure::{Exit, Failure};
 /// What Python runs for a model definition.
 const DRIVER: &str = "from pedl._trials import main; main()";
 
-/// A Python file larger than this is not looked through for a class.
+/// A Python file larger than this is not searched for a class.
 const LARGEST_FILE_BYTES: u64 = 4 << 20;
 
-/// Where the model code is, and how the trial is known.
+/// The place of the model code, and the identity of the trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Definition {
-    /// The directory, without symbolic links: where it runs.
+    /// The working directory, without symbolic links.
     pub(crate) directory: PathBuf,
-    /// The name of the module, where the command named a file.
+    /// The name of the module, if the command named a file.
     pub(crate) module: Option<String>,
-    /// What the trial directory is called after.
+    /// The name that the trial directory gets.
     pub(crate) name: String,
-    /// What was typed.
+    /// The path as it was typed.
     typed: String,
 }
 
 impl Definition {
-    /// What a path stands for, if it may be a model definition: a directory, or a Python file.
+    /// The definition at a path, if it may be a model definition: a directory, or a Python file.
     pub(crate) fn at(typed: &Path) -> Option<Self> {
         let path = fs::canonicalize(typed).ok()?;
         let (directory, module) = if path.is_dir() {
@@ -61,12 +63,12 @@ impl Definition {
         })
     }
 
-    /// Whether it exposes a trial class without an entrypoint: a package does so by its `__init__.py`, a
-    /// file by a class with such a base, if it is no script as well.
+    /// Whether it exposes a trial class without an entrypoint: a package does so by its
+    /// `__init__.py`, a file by a class with such a base, if it is not a script as well.
     ///
     /// # Errors
     ///
-    /// A file is both, and nothing says what it is here.
+    /// A file is both, and nothing says which one is meant.
     pub(crate) fn is_discovered(&self) -> Result<bool, Failure> {
         let Some(module) = &self.module else {
             return Ok(self.directory.join("__init__.py").is_file());
@@ -93,7 +95,7 @@ impl Definition {
         Ok(true)
     }
 
-    /// Puts our program in the place of the directory or file that was typed.
+    /// Replaces the directory or file that was typed with our program.
     pub(crate) fn put_into(&self, line: &mut CommandLine) -> Result<(), Failure> {
         let behind = &line.python_arguments[line.arguments_begin()..];
         if let Some(word) = behind.first() {
@@ -113,7 +115,7 @@ impl Definition {
         Ok(())
     }
 
-    /// The command, as the trial is known by.
+    /// The command that identifies the trial.
     pub(crate) fn command(&self) -> Vec<String> {
         // `model/` and `./model` are the same as `model`.
         let parts = Path::new(&self.typed).components();
@@ -124,7 +126,7 @@ impl Definition {
     }
 }
 
-/// Refuses an entrypoint that is not `module:object`, as `contract.md` M11 to M13 have it.
+/// Refuses an entrypoint that is not `module:object`, according to M11 to M13 of `contract.md`.
 pub(crate) fn check_entrypoint(entrypoint: &str, name: &str) -> Result<(), Failure> {
     let is_word = |word: &str| {
         !word.is_empty()
@@ -146,7 +148,7 @@ pub(crate) fn check_entrypoint(entrypoint: &str, name: &str) -> Result<(), Failu
         .hint("correct it, or name a script as `entrypoint: {script: train.py}`"))
 }
 
-/// Whether a file has a class, at its top level, whose base is called a trial.
+/// Whether a file has a class, at its top level, with a base whose name ends in `Trial`.
 fn defines_trial(text: &str) -> bool {
     let classes = text
         .match_indices("class ")
@@ -160,7 +162,7 @@ fn defines_trial(text: &str) -> bool {
     })
 }
 
-/// Whether a file says what it does as a script.
+/// Whether a file contains code that runs as a script.
 fn is_script(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("if __name__"))
 }

@@ -1,13 +1,15 @@
-//! The one error of the executable: what failed, what was found instead, and what to do about it.
+//! The single error type of the executable: what failed, what was found instead, and what to do
+//! about it.
 //!
-//! Every failure ends the process, so a kind is nothing but its exit code; callers never match on
-//! one. Text is composed where the knowledge is and printed in one place, `cli::report`.
+//! Every failure ends the process, so the kind of a failure is only its exit code; callers never
+//! match on it. The text is composed where the facts are known and printed in one place,
+//! `cli::report`.
 
 use std::fmt;
 
 use pedl_core::exit_codes;
 
-/// Exit codes of ours. The script's own codes and deaths by signal pass through beside them.
+/// Our exit codes. The script's own codes and deaths by signal pass through unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Exit {
@@ -15,7 +17,7 @@ pub(crate) enum Exit {
     Usage = exit_codes::USAGE,
     /// The trial directory belongs to another command, or cannot be understood.
     Configuration = exit_codes::CONFIGURATION,
-    /// There is no Python, or none of a supported version.
+    /// There is no Python, or no supported version.
     Interpreter = exit_codes::UNSUPPORTED,
     /// The fault is in pedl.
     Bug = exit_codes::BUG,
@@ -25,7 +27,7 @@ pub(crate) enum Exit {
     InUse = exit_codes::IN_USE,
     /// Nothing can be shown about the resume of a script.
     NotShown = exit_codes::NOT_EXACT,
-    /// It was interrupted, as by Ctrl-C.
+    /// The run was interrupted, as by Ctrl-C.
     Interrupted = exit_codes::INTERRUPTED,
 }
 
@@ -54,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// A failure that only a mistake in this program can cause.
+    /// A failure that only an error in this program can cause.
     pub(crate) fn bug(what: impl Into<String>) -> Self {
         Self::new(Exit::Bug, what).hint("this is a bug of pedl; report it with the lines above")
     }
@@ -66,7 +68,7 @@ impl Failure {
         self
     }
 
-    /// Adds the advice.
+    /// Adds the hint.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

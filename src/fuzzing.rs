@@ -1,4 +1,5 @@
-//! What the fuzz targets of `tests/fuzz` call, for what users write: any bytes are understood or refused, soon.
+//! Entry points of the fuzz targets in `tests/fuzz` for user input: any bytes are accepted or
+//! refused, in short time.
 
 #![allow(clippy::missing_panics_doc, reason = "for tests alone")]
 
@@ -10,7 +11,8 @@ use std::process;
 
 use crate::{cli, package};
 
-/// A command line, whose words end with a zero byte. Words that begin with `PEDL_` are variables of the environment.
+/// A command line, whose words end with a zero byte. Words that begin with `PEDL_` are environment
+/// variables.
 pub fn command_line(data: &[u8]) {
     let words = data.split(|byte| *byte == 0);
     let words: Vec<OsString> = words
@@ -39,7 +41,7 @@ pub fn command_line(data: &[u8]) {
     }
 }
 
-/// An ignore file: its first line is a path, about which it is asked.
+/// An ignore file; the first line of the data is a path to match against it.
 pub fn ignore_file(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == b'\n');
     let (path, text) = (
@@ -59,7 +61,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Each seed, each part of it, and all that lacks one byte.
+    /// Each seed, each prefix of it, and each seed without one byte.
     fn try_corpus(name: &str, target: fn(&[u8])) {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
         for seed in fs::read_dir(corpus.join(name)).expect("it is in the repository") {

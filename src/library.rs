@@ -1,38 +1,40 @@
 //! The library: `_pedl`, `pedl`, `py_hooks` and the boot site, laid out on disk once per version.
 //!
 //! Python imports from a directory, and so do the processes that a script spawns, which run a plain
-//! interpreter and know nothing of us. So the files that `build.rs` packed into this executable are
+//! interpreter and do not know us. So the files that `build.rs` packed into this executable are
 //! written to `<cache>/<version>-<hash>/` by the first run that needs them:
 //!
-//! 1. they are written below a name of this process's own; if we die here, a directory that nobody
-//!    looks into is left;
-//! 2. it is renamed to its final name, which is one atomic step; if another process was faster, its
-//!    directory is as good, and ours is removed.
+//! 1. they are written below a name that only this process uses; if we die here, a directory is
+//!    left that nobody reads;
+//! 2. the directory is renamed to its final name, which is one atomic step; if another process was
+//!    faster, its directory is as good, and ours is removed.
 //!
-//! Later runs look (`stat`) whether each file is there with its size: the cleaner of `/var/tmp`
+//! Later runs check (`stat`) whether each file exists with its size: the cleaner of `/var/tmp`
 //! removes old files one by one. Nothing is hashed or read. A damaged directory is renamed away and
 //! laid out again.
 //!
-//! Python keeps what it compiles beside the source, but not where `PYTHONDONTWRITEBYTECODE` or `-B` tells it
-//! not to, as images of containers do; it would compile the same files at every start. So they are compiled
-//! here, by the first run with a version of Python. Where that is not possible nothing is lost but time.
+//! Python keeps compiled files beside the source, unless `PYTHONDONTWRITEBYTECODE` or `-B` forbids
+//! it, as in images of containers; then it would compile the same files at every start. So the
+//! first run with a version of Python compiles them here. If that is not possible, only time is
+//! lost.
 //!
-//! Code is loaded from there, so the cache directory must be ours: owned by this user, not a symlink,
-//! and not writable by others.
+//! Code is loaded from there, so the cache directory must be ours: owned by this user, not a
+//! symlink, and not writable by others.
 //!
-//! It should also be on a file system that may hold code. In a container with a read-only root none
-//! may be: what can be written there is mounted with `noexec`, by Docker's own defaults. Python's files
-//! can be read from such a place all the same; `_pedl`, which the kernel must map as code, is then held
-//! in the memory of this process (a sealed memfd), and a second directory shows all parts in one place:
+//! It should also be on a file system that may hold code. In a container with a read-only root
+//! there may be none: Docker mounts the writable places with `noexec` by default. Python's files
+//! can be read from such a place all the same; `_pedl`, which the kernel must map as code, is then
+//! held in the memory of this process (a sealed memfd), and a second directory combines all parts:
 //!
 //! ```text
-//! <cache>/<version>-<hash>/                      as ever
+//! <cache>/<version>-<hash>/                      as usual
 //! <cache>/<version>-<hash>-memory-<pid>-<fd>/    pedl, py_hooks and boot: symlinks into the above
 //!     _pedl.abi3.so                              symlink to /proc/<pid>/fd/<fd>
 //! ```
 //!
-//! That lasts as long as this process, the ancestor of all that import from there. What the name says
-//! is all that is in it, so one that is left over is right for the next process of that number.
+//! That lasts as long as this process, the ancestor of all that import from there. The contents
+//! depend only on the name, so a directory that is left over is right for the next process of that
+//! number.
 
 use std::env;
 use std::fs::{self, DirBuilder, File};
@@ -53,7 +55,7 @@ use crate::interpreter::Interpreter;
 #[cfg(not(fuzzing))]
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
-// The fuzz targets are built without `build.rs`, and lay nothing out.
+// The fuzz targets are built without `build.rs`, and lay out nothing.
 #[cfg(fuzzing)]
 const FILES: &[(&str, &[u8])] = &[];
 #[cfg(fuzzing)]
@@ -62,7 +64,7 @@ const HASH: &str = "";
 /// Compiles all Python files below a directory.
 const BYTE_COMPILE: &str = include_str!("byte_compile.py");
 
-/// The one file of the library that is code to the kernel.
+/// The only file of the library that the kernel maps as code.
 const MODULE: &str = "_pedl.abi3.so";
 
 /// Permission bits that would let others write.
@@ -71,9 +73,9 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Where the library is.
 #[derive(Clone, Debug)]
 pub(crate) struct Library {
-    /// The directory for everything that can be made anew.
+    /// The directory for everything that can be made again.
     pub(crate) cache: PathBuf,
-    /// `<cache>/<version>-<hash>`, or what stands for it where that cannot hold code; an entry of
+    /// `<cache>/<version>-<hash>`, or its replacement if that cannot hold code; an entry of
     /// `PYTHONPATH`.
     pub(crate) directory: PathBuf,
     /// Where its files are.
@@ -86,11 +88,11 @@ impl Library {
         self.directory.join("boot")
     }
 
-    /// Has the interpreter compile the library, unless one of its version was asked to before.
+    /// Makes the interpreter compile the library, unless one of its version was asked to before.
     pub(crate) fn compile_with(&self, interpreter: &Interpreter) {
         let marker = format!("compiled-{}", interpreter.version);
-        // Made first, so that of many runs that begin together one compiles, and none tries again what failed. A
-        // library that cannot be written to has no marker and is not compiled.
+        // Made first, so that of many runs that begin together only one compiles, and none retries
+        // what failed. A library that cannot be written to has no marker and is not compiled.
         if let Err(error) = File::create_new(self.laid_out.join(&marker)) {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 tracing::debug!("the library is not compiled: {error}");
@@ -112,8 +114,8 @@ impl Library {
     }
 }
 
-/// Finds the library, or lays it out in the first directory that may hold it: code and all, or, where
-/// none may hold code, all but that.
+/// Finds the library, or lays it out in the first directory that may hold it, including code. If no
+/// directory may hold code, lays out everything except code.
 pub(crate) fn locate() -> Result<Library, Failure> {
     let name = format!("{}-{HASH}", env!("CARGO_PKG_VERSION"));
     let mut refused = Vec::new();
@@ -160,7 +162,7 @@ pub(crate) fn locate() -> Result<Library, Failure> {
 }
 
 /// Directories that may hold the library, best first. Only the last ones are shared with other
-/// users, and carry the user's number in their name.
+/// users, and have the user's number in their name.
 fn candidates() -> Vec<PathBuf> {
     let variable = |name| {
         env::var_os(name)
@@ -194,9 +196,10 @@ enum Holds {
     Data,
 }
 
-/// Makes the cache directory if need be, and checks that it is safe to load code from it.
+/// Makes the cache directory if needed, and checks that it is safe to load code from it.
 fn usable(cache: &Path) -> io::Result<Holds> {
-    // A symlink, or a file, is there and is no directory; what it cannot be made of is the lesser trouble.
+    // If a symlink or a file is in its place, `check_owner` reports that, which is the clearer
+    // error.
     match cache.symlink_metadata() {
         Ok(metadata) if !metadata.is_dir() => {}
         _ => private_directory().recursive(true).create(cache)?,
@@ -210,14 +213,14 @@ fn usable(cache: &Path) -> io::Result<Holds> {
     })
 }
 
-/// Puts `_pedl` into memory, where it stays for the life of this process, and returns the directory in
-/// which it lies beside the rest of a library that is laid out.
+/// Puts `_pedl` into memory, where it stays for the life of this process, and returns the directory
+/// that combines it with the rest of a library that is laid out.
 fn with_module_in_memory(library: &Path) -> io::Result<PathBuf> {
     let (_, module) = FILES
         .iter()
         .find(|(name, _)| *name == MODULE)
         .ok_or(io::ErrorKind::NotFound)?;
-    // It is closed on `exec`: the path leads to the descriptor of this process, not of another.
+    // It is closed on `exec`: the path refers to the descriptor of this process, not of another.
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create(MODULE, flags)?);
     file.write_all(module)?;
@@ -247,7 +250,7 @@ fn with_module_in_memory(library: &Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Makes a symlink, or sees that it is there.
+/// Makes a symlink, or verifies that it exists.
 fn link(target: &Path, path: &Path) -> io::Result<()> {
     match symlink(target, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -311,8 +314,8 @@ fn write_files(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether every file is there with its size. What others could have written is an error, which
-/// makes the caller go on to the next candidate.
+/// Whether every file exists with its size. If others could have written it, that is an error, and
+/// the caller continues with the next candidate.
 fn is_complete(directory: &Path) -> io::Result<bool> {
     match check_owner(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

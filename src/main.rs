@@ -1,15 +1,15 @@
 //! `pedl-run`: runs an unmodified Python script with exact resume.
 //!
-//! One executable plays two roles. Started by a user it is the **supervisor**: it reads the command
-//! line, finds the interpreter, starts itself again and watches over that process. Started by the
-//! supervisor (which says so in the environment) it is the **trial process**: it becomes the Python
-//! that runs the script, and its exit status is Python's own.
+//! One executable has two roles. If a user starts it, it is the **supervisor**: it reads the
+//! command line, finds the interpreter, starts itself again and watches that process. If the
+//! supervisor starts it (which an environment variable shows), it is the **trial process**: it
+//! becomes the Python that runs the script, and its exit status is Python's own.
 //!
-//! There is no Rust `main`. With one, the standard library would reopen closed file descriptors 0 to
-//! 2 and install handlers for SIGSEGV and SIGBUS; Python's `faulthandler` restores those handlers
-//! and re-raises, and a crashed script would exit with 0 (rust-lang/rust#140662).
+//! There is no Rust `main`. With one, the standard library would reopen closed file descriptors 0
+//! to 2 and install handlers for SIGSEGV and SIGBUS; Python's `faulthandler` restores those
+//! handlers and re-raises, and a crashed script would exit with 0 (rust-lang/rust#140662).
 
-// The test harness brings a `main` of its own.
+// The test harness has its own `main`.
 #![cfg_attr(not(any(test, fuzzing)), no_main)]
 #![cfg_attr(fuzzing, allow(dead_code, reason = "only what is tried is called"))]
 
@@ -31,8 +31,8 @@ use std::panic;
 
 use failure::Failure;
 
-/// What the C runtime calls. `std::env::args_os` works nevertheless: glibc hands the arguments to
-/// the standard library's initialiser as well.
+/// The entry point for the C runtime. `std::env::args_os` works nevertheless: glibc passes the
+/// arguments to the standard library's initialiser as well.
 #[cfg(not(any(test, fuzzing)))]
 #[expect(
     unsafe_code,
@@ -43,7 +43,7 @@ pub extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c
     run()
 }
 
-/// Plays the role of this process, and returns its exit code.
+/// Runs the role of this process, and returns its exit code.
 #[cfg_attr(
     test,
     allow(dead_code, reason = "the test harness has another main function")

@@ -1,9 +1,8 @@
 //! The trial process: becomes the Python that runs the script.
 //!
-//! The supervisor starts this executable again with the arguments of Python as its own, so that
-//! process lists show the script, and says in two environment variables what shall be done: the
-//! launch message of `pedl_core::trial`, which is for Python, and [`Start`], which is for us. A
-//! script sees neither.
+//! The supervisor starts this executable again with the arguments of Python, so that process lists
+//! show the script. Two environment variables say what to do: the launch message of
+//! `pedl_core::trial`, which is for Python, and [`Start`], which is for us. A script sees neither.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,7 +20,7 @@ use crate::interpreter::{self, Interpreter};
 /// The environment variable that makes a process of this executable a trial process.
 pub(crate) const START_VARIABLE: &str = "PEDL_START";
 
-/// What the supervisor tells the Rust side of a trial process.
+/// The message of the supervisor to the Rust side of a trial process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     /// The process id of the supervisor.
@@ -51,7 +50,8 @@ pub(crate) fn run() -> Result<i32, Failure> {
     };
     let launch = env::var(LAUNCH_VARIABLE)
         .map_err(|_| Failure::bug(format!("{LAUNCH_VARIABLE} is not set")))?;
-    // Started from `/proc/self/exe`, the process would be called `exe`.
+    // Without this, the process would be called `exe`, because it was started from
+    // `/proc/self/exe`.
     let _ = rustix::thread::set_name(c"pedl-run");
     interpreter::forget_variable(START_VARIABLE);
     if !start.interpreter.boots_from_path() {
@@ -66,18 +66,18 @@ pub(crate) fn run() -> Result<i32, Failure> {
     )
 }
 
-/// Makes sure that this process does not outlive the supervisor: whoever kills that with SIGKILL
-/// must not leave a training run behind that nobody watches. `false`: it is gone already.
+/// Ensures that this process does not outlive the supervisor: a SIGKILL to the supervisor must not
+/// leave a training run behind that nobody watches. `false`: the supervisor is already gone.
 fn dies_with(supervisor: i32) -> bool {
-    // Where the kernel refuses (no kernel that runs Python does), the process simply lives on.
+    // If the kernel refuses (no kernel that runs Python does), the process simply lives on.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    // It may have died before the line above.
+    // The supervisor may have died before the line above.
     getppid()
         .map(Pid::as_raw_nonzero)
         .is_some_and(|parent| parent.get() == supervisor)
 }
 
-/// Replaces this process by the real interpreter; returns only where that fails.
+/// Replaces this process with the real interpreter; returns only if that fails.
 fn execute(interpreter: &Interpreter, arguments: &[OsString]) -> Failure {
     let mut python = Command::new(&interpreter.executable);
     if let Some((name, rest)) = arguments.split_first() {

@@ -1,8 +1,8 @@
-//! `pedl checkpoint`: looks at the checkpoints of a trial, exports them, and copies the trial. It takes no lock, and
-//! changes nothing: a trial may be trained meanwhile.
+//! `pedl checkpoint`: looks at the checkpoints of a trial, exports them, and copies the trial. It
+//! takes no lock, and changes nothing: the trial may train meanwhile.
 //!
-//! An export is made by the framework itself, in an interpreter of its own (`py_hooks/export.py`), which is
-//! given the tensors in a directory that is taken away again.
+//! The framework itself makes an export, in a separate interpreter (`py_hooks/export.py`), which
+//! receives the tensors in a directory that is removed afterwards.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -31,7 +31,7 @@ use crate::failure::{Exit, Failure};
 use crate::supervisor::TRIALS;
 use crate::{interpreter, library};
 
-/// What can be done, in the order of the help: name, arguments, help.
+/// The actions, in the order of the help: name, arguments, help.
 pub(super) const ACTIONS: [(&str, &str, &str); 5] = [
     (
         "list",
@@ -64,11 +64,11 @@ pub(super) const ACTIONS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Default)]
 struct Asked {
     trial_dir: Option<PathBuf>,
-    /// Where a copy goes.
+    /// The destination of a copy.
     destination: Option<PathBuf>,
     checkpoint: Option<String>,
     is_json: bool,
@@ -81,7 +81,7 @@ struct Asked {
     python: Vec<OsString>,
 }
 
-/// Does what a command line of the verb asks for, and returns the exit code.
+/// Runs a command line of the verb, and returns the exit code.
 pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
     let Some((action, rest)) = arguments.split_first() else {
         return Ok(report::answer(&help()));
@@ -489,7 +489,7 @@ fn export(asked: &Asked) -> Result<i32, Failure> {
         flag(asked.is_trusted),
     ];
     let words = words.map(OsStr::to_owned);
-    // Ctrl-C is for the interpreter too, which ends by it; what was unpacked is taken away then.
+    // Ctrl-C also reaches the interpreter and ends it; then the unpacked directory is removed.
     let interrupted = Arc::new(AtomicBool::new(false));
     if let Err(error) = signal_hook::flag::register(SIGINT, interrupted) {
         tracing::debug!("Ctrl-C may leave `{}`: {error}", folder.0.display());
@@ -497,7 +497,7 @@ fn export(asked: &Asked) -> Result<i32, Failure> {
     verbs::ask(&python.executable, &library, "export", &words)
 }
 
-/// A directory that is taken away again.
+/// A directory that is removed when it is dropped.
 struct Unpacked(PathBuf);
 
 impl Unpacked {
@@ -508,7 +508,7 @@ impl Unpacked {
             let path = env::temp_dir().join(name);
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
-                // Of a process that was killed.
+                // It belongs to a process that was killed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     let what = format!("cannot make directory `{}`", path.display());
@@ -587,7 +587,7 @@ fn snapshot(asked: &Asked) -> Result<i32, Failure> {
     Ok(report::answer(&text))
 }
 
-/// Refuses a place in the trial itself.
+/// Refuses a destination in the trial itself.
 fn check_outside(destination: &Path, trial_dir: &Path) -> Result<(), Failure> {
     let parent = destination
         .parent()
@@ -668,7 +668,8 @@ fn print_json(value: &Value) -> i32 {
     report::answer(&format!("{value:#}\n"))
 }
 
-/// Rows with columns as wide as need be; numbers to the right. Names are those that a trial of somebody else gives.
+/// Rows with columns as wide as their cells; numbers right-aligned. The names may come from a trial
+/// of somebody else.
 fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let rows = rows.iter();
     let rows = rows.map(|row| row.each_ref().map(|cell| printable(cell)));
@@ -699,7 +700,7 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     text
 }
 
-/// A size in the largest unit of which it has one.
+/// A size in the largest unit of which it has at least one.
 pub(super) fn bytes(size: u64) -> String {
     const UNITS: [(u64, &str); 4] = [
         (1_000_000_000_000, "TB"),

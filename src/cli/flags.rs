@@ -1,8 +1,8 @@
-//! THE table of options: adding one is adding an entry.
+//! THE table of options: to add an option, add an entry.
 //!
-//! Help, man page, completions, the environment mirror and the suggestions for a misspelt option all
-//! come from it. The order is that of `--help`. Options of ours are long only, so that each of
-//! CPython's can pass through.
+//! Help, man page, completions, the environment variables and the suggestions for a misspelt option
+//! all come from it. The order is that of `--help`. Our options are long only, so that every option
+//! of CPython can pass through.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use pedl_core::sequencer::CheckpointBatch;
 use pedl_core::trial::GRACE_SECONDS;
 use serde_json::{Map, Value};
 
-/// How the script is run, after environment and command line were read.
+/// How the script is run, as the environment and the command line say.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) quiet: bool,
 }
 
-/// What is asked of this program.
+/// What this program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Run a script.
@@ -54,14 +54,14 @@ pub(crate) enum Action {
     Version,
 }
 
-/// How Python comes into the trial process.
+/// How Python is loaded into the trial process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Whichever loses nothing with the interpreter that was found.
+    /// The mode that loses nothing with the interpreter that was found.
     Auto,
     /// Its shared library is loaded into our process.
     Embed,
-    /// Its executable is run, and boots us from `PYTHONPATH`.
+    /// Its executable is run, and loads our code through `PYTHONPATH`.
     Exec,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogFormat {
-    /// The format that a word stands for.
+    /// The format that a word denotes.
     pub(crate) fn of(word: &str) -> Option<Self> {
         [Self::Text, Self::Json]
             .into_iter()
@@ -126,11 +126,11 @@ pub(crate) struct Flag {
     pub(crate) name: &'static str,
     /// The name of its value in help; `None`: a switch.
     pub(crate) value: Option<&'static str>,
-    /// Half a line for `--help`, the default included.
+    /// A short text for `--help`, including the default.
     pub(crate) help: &'static str,
-    /// Whether it may be given more than once, each adding to the one before.
+    /// Whether it may be given more than once, each adding to the previous ones.
     pub(crate) repeatable: bool,
-    /// Takes the value (of a switch: `""`) or says what it expected instead.
+    /// Sets the value (of a switch: `""`) or returns what it expected instead.
     pub(crate) set: fn(&mut Options, &str) -> Result<(), &'static str>,
 }
 
@@ -143,7 +143,7 @@ impl Flag {
         }
     }
 
-    /// The environment variable that stands for this option; `None` for what is not a setting.
+    /// The environment variable of this option; `None` for options that are no setting.
     pub(crate) fn variable(&self) -> Option<String> {
         match self.name {
             "help" | "version" => None,
@@ -152,7 +152,7 @@ impl Flag {
     }
 }
 
-/// Every option of ours.
+/// All of our options.
 pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "config",
@@ -439,7 +439,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
 ];
 
-/// A value as typed: a JSON scalar or list where it is one, and text otherwise.
+/// A value as typed: a JSON scalar or list if it is one, and text otherwise.
 fn hyperparameter(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(Value::Object(_)) | Err(_) => Value::String(text.to_owned()),

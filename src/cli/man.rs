@@ -1,4 +1,5 @@
-//! The manual page of `pedl-run`, in the macros of man(7). Its options are those of the one table.
+//! The manual page of `pedl-run`, in the macros of man(7). Its options come from the table of
+//! options.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,7 @@ use super::flags::FLAGS;
 use super::report::{ABOUT, USAGE};
 use crate::verify::OPTIONS;
 
-/// What it leaves, below the trial directory.
+/// The files that a run leaves in the trial directory.
 const FILES: [(&str, &str); 5] = [
     ("trial.json", "What the trial is: command, seeds, versions."),
     (
@@ -100,7 +101,7 @@ fn list_item(text: &mut String, name: &str, about: &str) {
     let _ = writeln!(text, ".TP\n.B {}\n{}", roff(name), roff(about));
 }
 
-/// The half line of `--help` with a capital letter.
+/// The short text of `--help` with a capital letter.
 fn sentence(help: &str) -> String {
     let mut letters = help.chars();
     letters.next().map_or(String::new(), |first| {
@@ -108,8 +109,8 @@ fn sentence(help: &str) -> String {
     })
 }
 
-/// Text in which nothing is a request or an escape. A bare hyphen would be typeset as one that cannot be
-/// copied into a shell.
+/// Text that contains no requests and no escapes. A bare hyphen would be typeset as one that cannot
+/// be copied into a shell.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) {

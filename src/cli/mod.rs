@@ -1,4 +1,4 @@
-//! The command line: what was typed, what it means, and what is printed about it.
+//! The command line: parsing it, running it, and printing its results.
 
 mod checkpoint;
 pub(crate) mod flags;
@@ -20,11 +20,11 @@ use flags::Action;
 /// What `--version` prints.
 const VERSION: &str = concat!("pedl-run ", env!("CARGO_PKG_VERSION"), "\n");
 
-/// The first word after which the rest is a command line of `pedl`, for where there is no such name:
-/// a container with one file in it, and the `pedl` of a wheel (`shims/wheel/scripts/pedl`).
+/// If this is the first word, the rest is a command line of `pedl`. For installations without that
+/// name: a container with one file in it, and the `pedl` of a wheel (`shims/wheel/scripts/pedl`).
 const VERBS_OPTION: &str = "--pedl";
 
-/// Does what the command line asks for and returns the exit code.
+/// Runs the command line and returns the exit code.
 pub(crate) fn run() -> Result<i32, Failure> {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     report::use_format(parse::format_of_failures(&[], |name| env::var_os(name)));
@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<i32, Failure> {
     }
 }
 
-/// Does what a command line of `pedl-run` asks for, its own name left out.
+/// Runs a command line of `pedl-run`, without the name of the program.
 fn run_script(arguments: Vec<OsString>) -> Result<i32, Failure> {
     let environment = |name: &str| env::var_os(name);
     report::use_format(parse::format_of_failures(&arguments, environment));

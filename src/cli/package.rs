@@ -1,6 +1,6 @@
-//! `pedl package`: shows what of a model definition would travel, and packs it.
+//! `pedl package`: shows which files of a model definition would travel, and packs them.
 //!
-//! What travels, and what the package looks like, is told in `package`.
+//! The rules for files, and the format of the package, are described in `package`.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ use super::{parse, report};
 use crate::failure::{Exit, Failure};
 use crate::package::{self, Definition, Entry, Kind, LIMIT_BYTES, count, shown};
 
-/// How wide a size is: `123.4 kB`.
+/// The width of a size: `123.4 kB`.
 const SIZE_WIDTH: usize = 8;
 
 const HELP: &str = "usage: pedl package DIR [--output FILE] [--json]
@@ -28,7 +28,7 @@ of `.gitignore`, and for byte-compiled Python, which never does. At most 95 MiB.
   --json         prints the list as JSON
 ";
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Default)]
 struct Asked {
     directory: PathBuf,
@@ -36,7 +36,7 @@ struct Asked {
     is_json: bool,
 }
 
-/// Does what a command line of the verb asks for, and returns the exit code.
+/// Runs a command line of the verb, and returns the exit code.
 pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
     if arguments.iter().any(|it| it == "--help" || it == "-h") {
         return Ok(report::answer(HELP));

@@ -1,10 +1,10 @@
-//! From arguments and environment to what shall be run.
+//! Parses arguments and environment into a description of what to run.
 //!
-//! The command line has two languages: options of ours (long only) and options of CPython, in any
+//! The command line has two languages: our options (long only) and options of CPython, in any
 //! order, up to the program; everything after the program belongs to the program. After the word
-//! `python` (`pedl-run --exact python -u train.py`) there are only CPython's. CPython's options
-//! are recognised only as far as is needed to find the program, and passed on as they were typed:
-//! what is wrong with them CPython says itself.
+//! `python` (`pedl-run --exact python -u train.py`) there are only options of CPython. They are
+//! recognised only as far as is needed to find the program, and passed on as they were typed:
+//! CPython itself reports errors in them.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -18,11 +18,11 @@ use crate::failure::{Exit, Failure};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CommandLine {
     pub(crate) options: Options,
-    /// The interpreter, where the command names one: `pedl-run python3.8 train.py`.
+    /// The interpreter, if the command names one: `pedl-run python3.8 train.py`.
     pub(crate) python_word: Option<OsString>,
-    /// Everything that CPython gets, as typed: its options, the program, the program's arguments.
+    /// All arguments of CPython, as typed: its options, the program, the program's arguments.
     pub(crate) python_arguments: Vec<OsString>,
-    /// How many of `python_arguments` stand before the one with which the program begins.
+    /// How many of `python_arguments` come before the one with which the program begins.
     pub(crate) num_python_options: usize,
     /// How many bytes of that one are options nevertheless: 3 in `-uOc`.
     pub(crate) num_switch_bytes: usize,
@@ -31,7 +31,7 @@ pub(crate) struct CommandLine {
     pub(crate) isolated: bool,
 }
 
-/// What Python is given to run.
+/// What Python runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Script(OsString),
@@ -41,18 +41,18 @@ pub(crate) enum Program {
     Code(OsString),
     /// `-`
     Stdin,
-    /// Options of CPython alone: what they mean without a program CPython knows.
+    /// Only options of CPython: CPython knows what they mean without a program.
     None,
 }
 
 impl CommandLine {
-    /// Where in `python_arguments` the arguments of the program begin.
+    /// The index in `python_arguments` at which the arguments of the program begin.
     pub(crate) fn arguments_begin(&self) -> usize {
         let place = self.num_python_options;
         let num_words = match self.program {
             Program::None => 0,
             Program::Script(_) | Program::Stdin => 1,
-            // `-m MODULE` or `-mMODULE`, either perhaps behind switches.
+            // `-m MODULE` or `-mMODULE`, either possibly after switches.
             Program::Module(_) | Program::Code(_) => {
                 let option_bytes = self.num_switch_bytes.max(1) + 1;
                 let is_alone = |word: &OsString| word.len() == option_bytes;
@@ -76,8 +76,8 @@ impl CommandLine {
         options
     }
 
-    /// The first option among the arguments of the script that has the name of one of ours; `None` also if there is no
-    /// script.
+    /// The first option among the arguments of the script that has the name of one of our options;
+    /// `None` also if there is no script.
     pub(crate) fn our_option_behind_the_script(&self) -> Option<String> {
         if let Program::Script(script) = &self.program
             && !Path::new(script).exists()
@@ -94,14 +94,15 @@ impl CommandLine {
         })
     }
 
-    /// The program and its arguments: with the hyperparameters the identity of the command.
+    /// The program and its arguments: together with the hyperparameters, the identity of the
+    /// command.
     pub(crate) fn command(&self) -> Vec<String> {
         let program = &self.python_arguments[self.num_python_options..];
         let mut command: Vec<_> = program.iter().map(to_text).collect();
         if self.num_switch_bytes > 0
             && let (Some(word), Some(given)) = (command.first_mut(), program.first())
         {
-            // Bytes, not letters: what is no option of CPython counts as a switch too.
+            // Bytes, not letters: unknown options of CPython count as switches too.
             let given = given.as_bytes();
             let rest = given.get(self.num_switch_bytes..).unwrap_or_default();
             *word = to_text(OsStr::from_bytes(&[&given[..1], rest].concat()));
@@ -110,14 +111,14 @@ impl CommandLine {
     }
 }
 
-/// Bytes that are not UTF-8 are replaced; two commands that differ in such bytes only are one.
+/// Bytes that are not UTF-8 are replaced; two commands that differ only in such bytes are one.
 fn to_text(word: impl AsRef<OsStr>) -> String {
     word.as_ref().to_string_lossy().into_owned()
 }
 
-/// How CPython reads one of its short options.
+/// How CPython reads a short option.
 enum ShortOption {
-    /// It stands alone, and others may follow in the same word.
+    /// It has no value, and others may follow in the same word.
     Switch,
     /// The rest of the word is its value, or else the next word.
     Value,
@@ -126,8 +127,8 @@ enum ShortOption {
 }
 
 impl ShortOption {
-    /// Source: `SHORT_OPTS` in CPython's `Python/getopt.c`, 3.7 to 3.13. What is not an option of
-    /// CPython counts as a switch: CPython refuses it.
+    /// Source: `SHORT_OPTS` in CPython's `Python/getopt.c`, 3.7 to 3.13. Other letters count as
+    /// switches: CPython refuses them.
     fn of(letter: u8) -> Self {
         match letter {
             b'c' | b'm' => Self::Program,
@@ -169,8 +170,8 @@ pub(crate) fn parse(
     parser.run()
 }
 
-/// The format in which it is to be said why a command line is not understood: what it asks for itself, as
-/// far as one can tell, or else the environment.
+/// The format of errors about a command line that is not understood: as the command line itself
+/// requests, as far as it can be parsed, or else as the environment does.
 pub(crate) fn format_of_failures(
     arguments: &[OsString],
     environment: impl Fn(&str) -> Option<OsString>,
@@ -215,7 +216,7 @@ struct Parser {
     rest: std::vec::IntoIter<OsString>,
     /// Names of the options that were given on the command line.
     given: Vec<&'static str>,
-    /// Names of the hyperparameters that were, and what they were given as.
+    /// Names of the hyperparameters that were given there, with their texts.
     hyperparameters: Vec<(String, String)>,
     line: CommandLine,
 }
@@ -258,7 +259,8 @@ impl Parser {
         }
         let flag = FLAGS.iter().find(|flag| &name[2..] == flag.name);
         if let Some(python) = &self.line.python_word {
-            // What follows it is Python's: its help, its version, and what it does not know.
+            // What follows belongs to Python: its help, its version, and options that it does not
+            // know.
             return match flag.filter(|flag| flag.variable().is_some()) {
                 None => {
                     self.line.python_arguments.push(word);
@@ -310,8 +312,8 @@ impl Parser {
         })
     }
 
-    /// Refuses a hyperparameter that stands on this command line already: one of the two values would
-    /// be lost without a word. Over one of the environment the command line wins.
+    /// Refuses a hyperparameter that this command line already contains: one of the two values
+    /// would be lost silently. The command line takes precedence over the environment.
     fn check_not_given_before(&mut self, text: &str) -> Result<(), Failure> {
         let Some((name, _)) = text.split_once('=') else {
             return Ok(());
@@ -349,14 +351,14 @@ impl Parser {
         self.line.python_arguments.push(word);
     }
 
-    /// `-c CODE` or `-m MODULE`, perhaps at the end of a word with switches before it.
+    /// `-c CODE` or `-m MODULE`, possibly at the end of a word with switches before it.
     fn program_option(&mut self, word: OsString, letter: u8, position: usize, value: &[u8]) {
         // The dash and the letters before this one.
         self.line.num_switch_bytes = if position > 0 { position + 1 } else { 0 };
         let num_options = self.line.python_arguments.len();
         self.line.python_arguments.push(word);
         let text = if value.is_empty() {
-            // Without a value CPython says what is missing.
+            // If the value is missing, CPython says so.
             let text = self.rest.next();
             self.line.python_arguments.extend(text.clone());
             text.unwrap_or_default()
@@ -371,7 +373,7 @@ impl Parser {
         self.take_arguments(num_options);
     }
 
-    /// `--` ends the options; CPython sees it only where it needs it.
+    /// `--` ends the options; CPython receives it only if it needs it.
     fn after_dashes(&mut self) {
         let Some(word) = self.rest.next() else { return };
         if word.as_bytes().starts_with(b"-") {
@@ -403,8 +405,8 @@ impl Parser {
         }
         if self.line.program == Program::None {
             self.line.num_python_options = self.line.python_arguments.len();
-            // CPython would read standard input, and does so after the word `python`; for a command that was
-            // typed to see what it does, usage is the better answer.
+            // CPython would read standard input, and does so after the word `python`. But if
+            // somebody types the bare command to see what it does, usage is the better answer.
             if self.line.python_arguments.is_empty() && self.line.python_word.is_none() {
                 return Err(usage("no script is given").detail(
                     "expected: a script, `-m MODULE`, `-c CODE`, `-` for standard input, or with `--config FILE` a model definition",
@@ -415,8 +417,8 @@ impl Parser {
     }
 }
 
-/// Sets the options that the environment mirrors. A repeatable one holds its values separated by
-/// `;`, a switch a word for yes or no. An empty variable counts as unset.
+/// Sets the options that have an environment variable. A repeatable one separates its values by
+/// `;`, a switch has a word for yes or no. An empty variable counts as unset.
 fn read_environment(
     options: &mut Options,
     environment: impl Fn(&str) -> Option<OsString>,
@@ -443,7 +445,7 @@ fn read_environment(
     Ok(())
 }
 
-/// The values with which a flag is set by the text of its variable.
+/// The values that the text of a variable sets for a flag.
 fn mirrored_values<'a>(flag: &Flag, text: &'a str) -> Result<Vec<&'a str>, &'static str> {
     if flag.value.is_none() {
         return match text {
@@ -486,7 +488,7 @@ fn is_own_option(word: &str) -> bool {
         .is_some_and(|name| FLAGS.iter().any(|flag| flag.name == name))
 }
 
-/// Refuses one of our options with one dash: Python would take it for a row of its own letters.
+/// Refuses one of our options with one dash: Python would read it as several short options.
 fn check_dashes(word: &OsStr) -> Result<(), Failure> {
     let text = word.to_string_lossy();
     // `-mode` runs the module `ode`.
@@ -514,7 +516,7 @@ fn unknown_option(name: &str) -> Failure {
         .iter()
         .map(|flag| (strsim::levenshtein(wanted, flag.name), flag.name))
         .filter(|(edits, known)| {
-            // Two slips of the finger, or a word that was not typed to its end.
+            // Two typing errors, or a word that was not typed completely.
             *edits <= 2 && *edits < known.len() || (wanted.len() > 2 && known.starts_with(wanted))
         })
         .collect();

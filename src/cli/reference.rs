@@ -1,7 +1,9 @@
-//! `pedl reference`: pages of the documentation that follow from tables in the code, as Markdown.
+//! `pedl reference`: pages of the documentation that are generated from tables in the code, as
+//! Markdown.
 //!
-//! `docs/reference/` holds what is printed here; a test compares the two (`tests/cli/reference.rs`). So an option, an
-//! exit code, an event or a field of a configuration is documented by its row in the table, and nowhere else.
+//! `docs/reference/` holds the output; a test compares the two (`tests/cli/reference.rs`). So an
+//! option, an exit code, an event or a field of a configuration is documented only by its row in
+//! the table.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -52,7 +54,7 @@ static PAGES: &[Page] = &[
     },
 ];
 
-/// Prints the page that is asked for, or the names of all pages.
+/// Prints the requested page, or the names of all pages.
 pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
     let Some((name, rest)) = arguments.split_first() else {
         let names = PAGES.iter().map(|page| format!("{}\n", page.name));

@@ -1,8 +1,8 @@
-//! What we print ourselves: errors, help, the version, and what `tracing` carries. Nothing of ours
-//! is printed anywhere else in the executable.
+//! Our own output: errors, help, the version, and the messages of `tracing`. The executable prints
+//! nothing anywhere else.
 //!
-//! Standard output belongs to the script, so everything but the answer to a question goes to
-//! standard error, each message beginning with `pedl: `.
+//! Standard output belongs to the script, so everything except the answer to a question goes to
+//! standard error, and each message begins with `pedl: `.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -21,18 +21,18 @@ use tracing_subscriber::registry::LookupSpan;
 use super::flags::{FLAGS, LogFormat, Options};
 use crate::failure::Failure;
 
-/// What it does, in a sentence.
+/// What the program does, in a sentence.
 pub(super) const ABOUT: &str =
     "Runs an unmodified Python script; killed at any moment, it continues exactly";
 
-/// How it is called, behind its name.
+/// The usage, after the name of the program.
 pub(super) const USAGE: [&str; 2] = [
     "[OPTIONS] [PYTHON OPTIONS] SCRIPT [ARGUMENTS]",
     "[OPTIONS] [PYTHON OPTIONS] -m MODULE | -c CODE | - [ARGUMENTS]",
 ];
 
-/// Whether errors are printed as JSON. Failures are reported at the very end of `main`, where the
-/// options are gone.
+/// Whether errors are printed as JSON. Failures are reported at the very end of `main`, which no
+/// longer has the options.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 /// Prints a failure and returns its exit code.
@@ -83,7 +83,7 @@ pub(crate) fn start_logging(options: &Options) {
 
 /// Prints the answer to `--help` or `--version`.
 pub(crate) fn answer(text: &str) -> i32 {
-    // A reader that went away (`pedl-run --help | head -1`) is no failure.
+    // A reader that closed the pipe (`pedl-run --help | head -1`) is no failure.
     let _ = io::stdout().lock().write_all(text.as_bytes());
     0
 }
@@ -104,8 +104,9 @@ pub(crate) fn help() -> String {
     text
 }
 
-/// The trial process was killed. Where standard error is a terminal it may have left a line about its progress
-/// there, with the cursor at its beginning; a line of the script's own ends at the cursor.
+/// The trial process was killed. If standard error is a terminal, the process may have left a line
+/// about its progress there, with the cursor at its beginning. A line of the script ends at the
+/// cursor.
 pub(crate) fn erase_rest_of_line(options: &Options) {
     if !options.quiet && options.log_format == LogFormat::Text && io::stderr().is_terminal() {
         to_stderr("\x1b[K");
@@ -113,7 +114,7 @@ pub(crate) fn erase_rest_of_line(options: &Options) {
 }
 
 fn to_stderr(text: &str) {
-    // With standard error closed there is nobody to tell.
+    // If standard error is closed, nobody can receive the text.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 

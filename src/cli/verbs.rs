@@ -1,7 +1,7 @@
 //! The verbs of `pedl`: the same executable under its other name.
 //!
-//! One table; help and completions come from it. What a verb says about Python it asks Python, in an
-//! interpreter of its own (`py_hooks/report.py`), so that no script and no trial is touched.
+//! One table; help and completions come from it. Verbs that report on Python start a separate
+//! interpreter (`py_hooks/report.py`), so that they touch no script and no trial.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -28,7 +28,7 @@ use crate::{interpreter, library};
 /// The name by which the verbs are reached.
 const NAME: &str = "pedl";
 
-/// Bytes that `pedl doctor` writes where trials would be.
+/// Bytes that `pedl doctor` writes into the directory of trials.
 const PROBE_BYTES: usize = 64 << 10;
 
 /// One verb.
@@ -36,7 +36,7 @@ struct Verb {
     name: &'static str,
     arguments: &'static str,
     help: &'static str,
-    /// Gets what follows the name; returns the exit code.
+    /// Receives what follows the name; returns the exit code.
     run: fn(&[OsString]) -> Result<i32, Failure>,
 }
 
@@ -104,13 +104,13 @@ static VERBS: &[Verb] = &[
     },
 ];
 
-/// Whether this process was started by the name of the verbs.
+/// Whether this process was started under the name of the verbs.
 pub(super) fn is_asked_for() -> bool {
     let name = env::args_os().next().unwrap_or_default();
     Path::new(&name).file_name() == Some(OsStr::new(NAME))
 }
 
-/// Does what a command line of `pedl` asks for, and returns the exit code.
+/// Runs a command line of `pedl`, and returns the exit code.
 pub(super) fn run(arguments: &[OsString]) -> Result<i32, Failure> {
     let Some((first, rest)) = arguments.split_first() else {
         return Ok(report::answer(&help()));
@@ -159,7 +159,7 @@ pub(super) fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, what).hint("`pedl --help` lists the verbs")
 }
 
-/// What somebody meant who typed something else than a verb.
+/// A suggestion for a word that is no verb.
 fn meant(word: &str) -> Option<String> {
     if Path::new(word).is_file() {
         return Some(format!("`pedl run {word}` runs a script"));
@@ -173,14 +173,14 @@ fn meant(word: &str) -> Option<String> {
     ))
 }
 
-/// What a verb was given: options of `pedl-run`, its own words, and whether its switch is there.
+/// The arguments of a verb: options of `pedl-run`, other words, and whether its switch is set.
 struct Given {
     line: CommandLine,
     words: Vec<OsString>,
     switch: bool,
 }
 
-/// Takes the arguments of a verb apart; `None` where its help is asked for.
+/// Takes the arguments of a verb apart; `None` if its help is requested.
 fn take_apart(arguments: &[OsString], switch: &str) -> Result<Option<Given>, Failure> {
     let (mut options, mut words) = (Vec::new(), Vec::new());
     let mut is_given = false;
@@ -321,9 +321,9 @@ fn doctor(arguments: &[OsString]) -> Result<i32, Failure> {
     })
 }
 
-/// Does once what a checkpoint does, in a directory that is taken away again. Returns milliseconds.
+/// Does once what a checkpoint does, in a directory that is removed again. Returns milliseconds.
 fn probe(trials: &Path) -> io::Result<f64> {
-    // The nearest directory that is there: a doctor leaves nothing behind.
+    // The nearest directory that exists: `doctor` leaves nothing behind.
     let parent: PathBuf = if trials.is_dir() {
         trials.into()
     } else {
@@ -346,16 +346,16 @@ fn probe(trials: &Path) -> io::Result<f64> {
     outcome.map(|()| took.as_secs_f64() * 1e3)
 }
 
-/// Runs `py_hooks/report.py` in an interpreter; its output is ours. Where the reader of it has
-/// gone, it ends by SIGPIPE, as we do, and nothing is said.
+/// Runs `py_hooks/report.py` in an interpreter; its output is ours. If the reader of the output has
+/// closed it, the interpreter ends by SIGPIPE, as we do, and nothing is printed.
 pub(super) fn ask(
     python: &Path,
     library: &Library,
     verb: &str,
     words: &[OsString],
 ) -> Result<i32, Failure> {
-    // An export may be made in a directory of somebody else: the current one is no place for modules before
-    // `py_hooks/export.py` says so.
+    // The current directory may belong to somebody else in an export: no modules are imported from
+    // it before `py_hooks/export.py` permits it.
     const REPORT: &str = "import sys; sys.argv[1] == 'export' and sys.path.remove(''); \
                           from py_hooks import report; sys.exit(report.main(sys.argv[1:]))";
     let mut path = env::var_os("PYTHONPATH")

@@ -1,7 +1,7 @@
-//! The trial directory: who holds it, and who the trial is.
+//! The trial directory: its lock, and the identity of the trial.
 //!
-//! `trial.json` is written once, when a trial begins, and read by every later start. It comes into
-//! being whole: written under another name, synced, renamed.
+//! `trial.json` is written once, when a trial begins, and read by every later start. It is written
+//! under another name, synced, and renamed, so that it is never incomplete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -27,27 +27,28 @@ pub const SCHEMA: u32 = 1;
 pub(crate) const RECORD: &str = "trial.json";
 pub(crate) const LOCK: &str = "lock";
 
-/// What tells a trial directory from any other: the first that is made in it, and what a trial is lost without.
+/// The names that identify a trial directory: the first one that is made in it, and those that a
+/// trial cannot be without.
 const OURS: [&str; 3] = [LOCK, RECORD, CHECKPOINTS];
 
-/// `trial.json`: what makes a trial the one it is, and what it ran on when it began.
+/// `trial.json`: the identity of a trial, and the environment in which it began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Which trial of its experiment this is.
+    /// Number of the trial in its experiment.
     pub trial_id: u64,
     /// The experiment it belongs to.
     pub experiment_id: u64,
-    /// Seed of everything the script leaves unseeded.
+    /// Seed of everything that the script does not seed.
     pub trial_seed: u32,
-    /// What `PYTHONHASHSEED` is.
+    /// The value of `PYTHONHASHSEED`.
     pub hash_seed: u32,
     /// Size of the thread pools of mathematics libraries.
     pub threads: u32,
     /// The script and its arguments, without credentials.
     pub command: Vec<String>,
-    /// How the command is known again, if credentials were left out of it or of its hyperparameters.
+    /// Identifies the command again, if credentials were left out of it or of its hyperparameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_hash: Option<CommandHash>,
     /// Options of Python in front of the script.
@@ -58,13 +59,13 @@ pub struct TrialRecord {
     /// Checksums of the parts of its experiment configuration, by field; empty without one.
     #[serde(default)]
     pub configuration: BTreeMap<String, String>,
-    /// What hyperparameters and seeds were drawn from.
+    /// The seed from which hyperparameters and seeds were drawn.
     #[serde(default)]
     pub experiment_seed: Option<u32>,
-    /// Where the script was started ([`seen_from`]); `None` where that was gone.
+    /// The directory in which the script was started ([`seen_from`]); `None` if it was gone.
     #[serde(default)]
     pub started_in: Option<PathBuf>,
-    /// What the trial began on.
+    /// The environment in which the trial began.
     #[serde(flatten)]
     pub facts: Facts,
     /// When it began, RFC 3339 in UTC.
@@ -73,17 +74,17 @@ pub struct TrialRecord {
     pub pedl_version: String,
 }
 
-/// A command and its hyperparameters, known again and not told.
+/// A command and its hyperparameters, recognizable but not readable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandHash {
-    /// Drawn for the trial, so that equal commands of two trials are not told to be equal.
+    /// Drawn for the trial, so that nobody can see that the commands of two trials are equal.
     pub salt: String,
-    /// Of the salt and the command.
+    /// Hash of the salt and the command.
     pub blake3: String,
 }
 
 impl CommandHash {
-    /// That of a command; `None` if there is nothing in it to hide.
+    /// That of a command; `None` if the command contains nothing to hide.
     fn of(command: &[String], hyperparameters: &Map<String, Value>) -> Result<Option<Self>> {
         if redact_words(command) == command && redact_values(hyperparameters) == *hyperparameters {
             return Ok(None);
@@ -105,7 +106,7 @@ impl CommandHash {
         blake3::hash(text.as_bytes()).to_string()
     }
 
-    /// Whether it is of this command.
+    /// Whether the hash is of this command.
     #[must_use]
     pub fn is_of(&self, command: &[String], hyperparameters: &Map<String, Value>) -> bool {
         Self::hash(&self.salt, command, hyperparameters) == self.blake3
@@ -120,7 +121,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// A command as one would type it, more or less, without credentials.
+/// Roughly a command as one would type it, without credentials.
 pub fn describe_command(command: &[String], hyperparameters: &Map<String, Value>) -> String {
     let hyperparameters = redact_values(hyperparameters);
     let options = hyperparameters
@@ -132,7 +133,7 @@ pub fn describe_command(command: &[String], hyperparameters: &Map<String, Value>
         .join(" ")
 }
 
-/// What a process runs on, as the hooks tell it.
+/// The environment of a process, as the hooks report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// Version of Python.
@@ -147,7 +148,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// In what this differs from what a trial began on, as short texts.
+    /// The differences from the environment in which a trial began, as short texts.
     fn changes_since(&self, begun: &Self) -> Vec<String> {
         let version = |name: &str, facts: &Self| match name {
             "python" => Some(facts.python.clone()).filter(|version| !version.is_empty()),
@@ -167,20 +168,20 @@ impl Facts {
 /// A trial directory that this process holds.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Who the trial is.
+    /// The identity of the trial.
     pub(crate) record: TrialRecord,
-    /// In what the process differs from the one that began it.
+    /// The differences between this process and the one that began the trial.
     pub(crate) changes: Vec<String>,
     _lock: Lock,
 }
 
 impl Directory {
-    /// Takes the trial directory for this process, and makes it if it is not there. `held` is its lock, where
-    /// this process has it already.
+    /// Takes the trial directory for this process, and makes it if it does not exist. `held` is its
+    /// lock, if this process has it already.
     ///
     /// # Errors
     ///
-    /// In use; another command's; not to be made.
+    /// It is in use; it belongs to another command; it cannot be made.
     pub(crate) fn open(launch: &Launch, facts: Facts, held: Option<Lock>) -> Result<Self> {
         let path = &launch.trial_dir;
         let cannot_create = |source| CannotCreate::new(path, source);
@@ -220,11 +221,11 @@ pub(crate) fn has_lock(path: &Path) -> bool {
     path.join(LOCK).exists()
 }
 
-/// Takes the lock of a trial directory that is there.
+/// Takes the lock of an existing trial directory.
 ///
 /// # Errors
 ///
-/// In use; the file of the lock cannot be made.
+/// It is in use; the file of the lock cannot be made.
 pub(crate) fn hold(path: &Path) -> Result<Lock> {
     let attempt = file::lock(&path.join(LOCK)).map_err(|source| CannotCreate::new(path, source))?;
     match attempt {
@@ -236,8 +237,8 @@ pub(crate) fn hold(path: &Path) -> Result<Lock> {
     }
 }
 
-/// Tells one trial in a directory from the next: the inode of `trial.json`, or, where that is gone, of the
-/// checkpoints that are left. `None` where there is no trial.
+/// Distinguishes a trial in a directory from the next one: the inode of `trial.json`, or, if that
+/// is gone, of the remaining checkpoints. `None` if the directory has no trial.
 pub fn inode(trial_dir: &Path) -> Option<u64> {
     let metadata = trial_dir
         .join(RECORD)
@@ -246,8 +247,9 @@ pub fn inode(trial_dir: &Path) -> Option<u64> {
     Some(metadata.ok()?.ino())
 }
 
-/// The directory that a script was started in, as a trial directory below it sees it (`../..`), so that both can be
-/// moved together; as it is where the trial lies elsewhere. The files of the script are named in the same way.
+/// The directory in which a script was started, relative to a trial directory below it (`../..`),
+/// so that both can be moved together; unchanged if the trial lies elsewhere. The files of the
+/// script are named in the same way.
 pub fn seen_from(trial_dir: &Path, started_in: &Path) -> PathBuf {
     match trial_dir.strip_prefix(started_in) {
         Ok(down) => down.components().map(|_| "..").collect(),
@@ -255,16 +257,16 @@ pub fn seen_from(trial_dir: &Path, started_in: &Path) -> PathBuf {
     }
 }
 
-/// Whether what is in the trial directory is the trial that this launch moves aside.
+/// Whether the trial in the directory is the one that this launch moves aside.
 pub(crate) fn is_replaced(launch: &Launch) -> bool {
     launch.replaces.is_some() && launch.replaces == inode(&launch.trial_dir)
 }
 
-/// Renames the directory of a trial that nobody runs to the first free name of `<dir>.1`, `<dir>.2`, and
-/// so on; returns that.
+/// Renames the directory of a trial that no process runs to the first free name of `<dir>.1`,
+/// `<dir>.2`, and so on; returns that name.
 fn move_aside(path: &Path) -> Result<PathBuf> {
     let cannot_move = |source| CannotCreate::with("move aside the trial in", path, source);
-    // Until the directory has its new name.
+    // Held until the directory has its new name.
     let _held = hold(path)?;
     let mut names = (1_u32..).map(|number| {
         let mut name = path.as_os_str().to_owned();
@@ -278,15 +280,16 @@ fn move_aside(path: &Path) -> Result<PathBuf> {
     Ok(aside)
 }
 
-/// Refuses a place where a trial must not begin: what is no directory, and a directory of somebody else's
-/// files, among which ours would lie, and which would be moved aside with the trial.
+/// Refuses a place where a trial must not begin: one that is no directory, and a directory with
+/// other files, among which those of the trial would lie, and which would be moved aside with the
+/// trial.
 fn check_place(path: &Path) -> Result<()> {
     let refuse = |problem| {
         let path = path.to_owned();
         Err(NoPlace { path, problem }.into())
     };
     if path.symlink_metadata().is_err() {
-        // It is not there, or the next step tells why it cannot be looked at.
+        // It does not exist, or the next step reports why it cannot be examined.
         return Ok(());
     }
     if let (Err(_), Ok(target)) = (path.metadata(), path.read_link()) {
@@ -297,7 +300,7 @@ fn check_place(path: &Path) -> Result<()> {
         return refuse("it is there, and is no directory".to_owned());
     }
     let Ok(entries) = path.read_dir() else {
-        // What may not be listed will not be written to: the next step tells.
+        // A directory that cannot be listed cannot be written to: the next step reports it.
         return Ok(());
     };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -359,7 +362,7 @@ fn new_record(launch: &Launch, facts: Facts) -> Result<TrialRecord> {
 fn write_record(directory: &Path, record: &TrialRecord) -> Result<()> {
     let text = serde_json::to_string_pretty(record).expect("it has string keys alone");
     file::write_whole(&directory.join(RECORD), &(text + "\n"))?;
-    // The directory itself has to be durable as well, and `.pedl` above it, which may be as new.
+    // The directory itself must be durable as well, and `.pedl` above it, which may be just as new.
     directory
         .ancestors()
         .skip(1)
@@ -367,12 +370,12 @@ fn write_record(directory: &Path, record: &TrialRecord) -> Result<()> {
         .try_for_each(file::sync_directory)
 }
 
-/// Refuses a trial that this launch is not of.
+/// Refuses a trial that does not belong to this launch.
 fn check_command(record: &TrialRecord, launch: &Launch) -> Result<()> {
     let path = launch.trial_dir.clone();
     let is_same = match &record.command_hash {
         Some(hash) => hash.is_of(&launch.command, &launch.hyperparameters),
-        // One that an earlier version has begun is written out.
+        // A record of an earlier version has no hash, and the full command.
         None => {
             record.command == launch.command && record.hyperparameters == launch.hyperparameters
         }
@@ -389,7 +392,7 @@ fn check_command(record: &TrialRecord, launch: &Launch) -> Result<()> {
         let fields = differing_fields(&record.configuration, &launch.configuration);
         return Err(WrongConfiguration { path, fields }.into());
     }
-    // The launch message has these from `trial.json`, unless that came into being meanwhile.
+    // The launch message takes these from `trial.json`, unless that was created in the meantime.
     let drawn = (launch.trial_seed, launch.hash_seed, launch.threads);
     if (record.trial_seed, record.hash_seed, record.threads) != drawn {
         return Err(InUse {
@@ -401,13 +404,13 @@ fn check_command(record: &TrialRecord, launch: &Launch) -> Result<()> {
     Ok(())
 }
 
-/// The trial directory cannot be made, or, where a trial is in it, be written to.
+/// The trial directory cannot be made, or, if a trial is in it, cannot be written to.
 #[derive(Debug)]
 struct CannotCreate {
     path: PathBuf,
-    /// What was tried: `continue the trial in`, say.
+    /// What was attempted, for example `continue the trial in`.
     what: &'static str,
-    /// Whose it is, where it is not this user's.
+    /// Its owner, if that is not this user.
     owner: Option<u32>,
     source: Error,
 }
@@ -464,7 +467,7 @@ impl fmt::Display for CannotCreate {
     }
 }
 
-/// What would help where a trial cannot begin for a failure of the file system.
+/// What would help if a failure of the file system prevents a trial.
 pub(crate) fn hint_for(error: &Error) -> &'static str {
     match kind_of(error) {
         Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
@@ -477,7 +480,7 @@ pub(crate) fn hint_for(error: &Error) -> &'static str {
     }
 }
 
-/// What the system said, if an error is of the file system.
+/// The kind of error of the system, if an error is of the file system.
 fn kind_of(error: &Error) -> Option<io::ErrorKind> {
     let system = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     system.map(io::Error::kind)
@@ -487,7 +490,7 @@ fn is_denied(error: &Error) -> bool {
     kind_of(error) == Some(io::ErrorKind::PermissionDenied)
 }
 
-/// A trial cannot be kept there.
+/// A trial cannot be kept in this place.
 #[derive(Debug)]
 struct NoPlace {
     path: PathBuf,
@@ -576,7 +579,7 @@ impl fmt::Display for WrongCommand {
     }
 }
 
-/// The fields in which two configurations differ, as a sentence names them.
+/// The fields in which two configurations differ, as a list for a sentence.
 pub fn differing_fields(
     begun: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,

@@ -1,9 +1,9 @@
-//! The one error of this crate.
+//! The error type of this crate.
 //!
-//! An [`Error`] is opaque. What went wrong is a private kind that lives in the module it concerns and
-//! implements `Kind`; from outside there are its text, its [`Class`] (what a caller can act on), its
-//! exit code and its hint. The text says what failed, what was found and what was done about it, one
-//! thing a line; the hint is apart from it.
+//! An [`Error`] is opaque. What went wrong is a private kind, which lives in the module that it
+//! concerns and implements `Kind`; visible outside are its text, its [`Class`] (what a caller can
+//! act on), its exit code and its hint. The text says what failed, what was found and what was done
+//! about it, one per line; the hint is separate.
 
 use std::error;
 use std::fmt;
@@ -13,11 +13,11 @@ use crate::exit_codes;
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something of this crate failed. One word in size.
+/// Why an operation of this crate failed. One word in size.
 #[derive(Debug)]
 pub struct Error(Box<dyn Kind>);
 
-/// What a caller can do about an error: one exception class of Python each, and one exit code.
+/// What a caller can do about an error: each has one exception class of Python, and one exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A replayed call is not the recorded one.
@@ -30,9 +30,9 @@ pub enum Class {
     CheckpointCorrupt,
     /// The trial directory cannot be made.
     CannotCreate,
-    /// Reading or writing failed after training began.
+    /// A read or write failed after training began.
     StorageFailed,
-    /// Something that cannot be stored was to be part of a checkpoint.
+    /// Data that cannot be stored was to be part of a checkpoint.
     NotStorable,
     /// The fault is in pedl.
     Bug,
@@ -51,7 +51,7 @@ impl Class {
         Self::Bug,
     ];
 
-    /// What a process that ends for it exits with.
+    /// The exit code of a process that ends because of it.
     pub fn exit_code(self) -> i32 {
         match self {
             Self::WrongCommand | Self::CheckpointCorrupt => exit_codes::CONFIGURATION,
@@ -64,7 +64,7 @@ impl Class {
     }
 }
 
-/// What a module says about a failure of its own.
+/// What a module reports about one of its failures.
 pub(crate) trait Kind: fmt::Debug + fmt::Display + Send + Sync + 'static {
     fn class(&self) -> Class;
 
@@ -77,7 +77,7 @@ pub(crate) trait Kind: fmt::Debug + fmt::Display + Send + Sync + 'static {
         None
     }
 
-    /// Whether the failure is that a file is not there.
+    /// Whether the failure is that a file does not exist.
     fn is_not_found(&self) -> bool {
         false
     }
@@ -89,7 +89,7 @@ impl Error {
         self.0.class()
     }
 
-    /// What a process that ends for it exits with.
+    /// The exit code of a process that ends because of it.
     pub fn exit_code(&self) -> i32 {
         self.class().exit_code()
     }
@@ -104,7 +104,7 @@ impl Error {
         self.class() == Class::CheckpointCorrupt
     }
 
-    /// Whether a file is not there.
+    /// Whether the error is that a file does not exist.
     pub fn is_not_found(&self) -> bool {
         self.0.is_not_found()
     }

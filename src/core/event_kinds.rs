@@ -1,7 +1,7 @@
-//! THE table of events: which there are, when they are written, and what they hold.
+//! THE table of events: which events exist, when they are written, and what they hold.
 //!
-//! `pedl reference events` and the documentation are made from it. A reader ignores events and members that it does not
-//! know: hooks may add some.
+//! `pedl reference events` and the documentation are made from it. A reader ignores events and
+//! members that it does not know, because hooks may add some.
 
 /// One kind of events.
 #[derive(Debug)]

@@ -1,17 +1,18 @@
-//! The events of a trial for whoever started it: an inherited file descriptor gets the lines of the
-//! journal as well (`--events-fd`).
+//! The events of a trial for the process that started it: an inherited file descriptor also gets
+//! the lines of the journal (`--events-fd`).
 //!
 //! Training never waits for its reader, and never ends with it:
 //!
-//! - A pipe or a file is opened once more through `/proc`, because what makes a write return at once
-//!   (`O_NONBLOCK`) is a property of the open file, which others share with us. A pipe is opened for
-//!   reading too: with a reader of our own there is no SIGPIPE, whatever the script does about that. A
-//!   socket cannot be opened again; for it there are flags.
-//! - A line that finds no room is kept, those that follow are counted and left out, and when there is room
-//!   again the event `events_lost` says how many. The journal has them all.
+//! - A pipe or a file is opened once more through `/proc`, because the flag that makes a write
+//!   return at once (`O_NONBLOCK`) is a property of the open file, which other processes share. A
+//!   pipe is opened for reading too: while this process is a reader, there is no SIGPIPE, however
+//!   the script handles that signal. A socket cannot be opened again; it has flags for each call.
+//! - If there is no room for a line, it is kept, and the lines that follow are counted and left
+//!   out. When there is room again, the event `events_lost` reports how many. The journal has all
+//!   of them.
 //!
-//! The descriptor is the script's as well: it may close it, and open something else by that number. So the
-//! file that is meant is told from others by its device and inode.
+//! The script has the descriptor too: it may close it, and open another file under that number. So
+//! the device and inode identify the right file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -26,7 +27,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The open file that a descriptor stands for.
+/// The open file of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     descriptor: u32,
@@ -35,11 +36,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// What is open by this number, in this process.
+    /// The file that is open under this number, in this process.
     ///
     /// # Errors
     ///
-    /// Nothing is; it cannot be written to; it is a pipe that is standard output or error as well.
+    /// No file is open; it cannot be written to; it is a pipe that is also standard output or
+    /// error.
     pub fn of(descriptor: u32) -> io::Result<Self> {
         let metadata = fs::metadata(path_of(descriptor))?;
         let target = Self {
@@ -50,7 +52,8 @@ impl Target {
         if !is_writable(descriptor)? {
             return Err(io::Error::other("it is open for reading only"));
         }
-        // With a reader of our own the script would never learn that the other one has gone.
+        // If this process reads the pipe too, the script never learns that the other reader has
+        // gone.
         let is_standard = |number: u32| {
             fs::metadata(path_of(number)).is_ok_and(|standard| {
                 (standard.dev(), standard.ino()) == (target.device, target.inode)
@@ -64,7 +67,7 @@ impl Target {
     }
 }
 
-/// Where the events go.
+/// The destination of the events.
 #[derive(Debug)]
 enum Sink {
     File(File),
@@ -76,7 +79,7 @@ enum Sink {
 pub struct Stream {
     /// `None`: it can no longer be written to.
     sink: Option<Sink>,
-    /// What is left of the last line.
+    /// The unsent rest of the last line.
     unsent: Vec<u8>,
     lost: u64,
 }
@@ -86,7 +89,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The descriptor stands for something else by now, or cannot be written to.
+    /// The descriptor is of another file by now, or cannot be written to.
     pub fn open(target: Target) -> io::Result<Self> {
         if Target::of(target.descriptor)? != target {
             let what = "it was closed, and another file has its number";
@@ -119,7 +122,7 @@ impl Stream {
         self.has_sent_all();
     }
 
-    /// Sends what is left, as far as there is room. Of what will not be taken any more nothing is left.
+    /// Sends the rest, as far as there is room. If the sink has failed, the rest is dropped.
     fn has_sent_all(&mut self) -> bool {
         while !self.unsent.is_empty() {
             let Some(sink) = &mut self.sink else {
@@ -153,8 +156,8 @@ impl Sink {
     }
 }
 
-/// Whether a descriptor was opened for writing, as the kernel tells it. What is opened again would be
-/// asked for the permissions of the file only.
+/// Whether a descriptor was opened for writing, according to the kernel. Opening the file again
+/// would only check the permissions of the file.
 fn is_writable(descriptor: u32) -> io::Result<bool> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}"))?;
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -175,7 +178,7 @@ fn open_again(descriptor: u32) -> io::Result<Sink> {
         .custom_flags(flags.bits().cast_signed());
     let path = path_of(descriptor);
     let opened = match options.clone().read(true).open(&path) {
-        // A file that may be written to, and not read.
+        // A file that may be written to, but not read.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => options.open(&path),
         opened => opened,
     };
@@ -214,7 +217,7 @@ mod tests {
         }
         let lost = stream.lost;
         assert!((100..200).contains(&lost), "{lost}");
-        // More than a page, less than is there.
+        // More than a page, less than the pipe holds.
         let mut bytes = vec![0; 40_000];
         reader.read_exact(&mut bytes).expect("they are there");
         stream.send("last\n");

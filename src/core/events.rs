@@ -1,7 +1,8 @@
-//! `events.jsonl`: the journal of a trial, for people and tools. One JSON object in a line.
+//! `events.jsonl`: the journal of a trial, for people and tools. One JSON object per line.
 //!
-//! [`KINDS`](crate::event_kinds::KINDS) lists the events with their members; `pedl reference events` prints it. Every event has `schema` (1),
-//! `time` (RFC 3339, UTC, milliseconds) and `event`.
+//! [`KINDS`](crate::event_kinds::KINDS) lists the events with their members;
+//! `pedl reference events` prints it. Every event has `schema` (1), `time` (RFC 3339, UTC,
+//! milliseconds) and `event`.
 //!
 //! Lines are appended whole. A crash can tear only the last one, which then has no newline.
 
@@ -23,13 +24,13 @@ pub const SCHEMA: u32 = 1;
 /// The name of the journal in a trial directory.
 pub const FILE_NAME: &str = "events.jsonl";
 
-/// The event of a run that a signal ends.
+/// The event of a run that ends because of a signal.
 pub const PREEMPTED: &str = "preempted";
 
-/// The event of a script that came to its own end before such a signal had to act.
+/// The event of a script that ended by itself before such a signal took effect.
 pub const OUTLIVED: &str = "outlived";
 
-/// The event of a script that handles such a signal, and trains on.
+/// The event of a script that handles such a signal, and continues to train.
 pub const TRAINED_ON: &str = "trained_on";
 
 /// The time now, RFC 3339 in UTC with milliseconds.
@@ -42,7 +43,7 @@ pub fn now() -> String {
 pub struct Journal {
     path: PathBuf,
     file: fs::File,
-    /// Whoever is told the same.
+    /// Receives the same events.
     stream: Option<Stream>,
 }
 
@@ -63,12 +64,12 @@ impl Journal {
         })
     }
 
-    /// Sends each event to a stream as well.
+    /// Sends each event to a stream too.
     pub fn stream_to(&mut self, stream: Option<Stream>) {
         self.stream = stream;
     }
 
-    /// Gives the stream back.
+    /// Returns the stream.
     pub fn into_stream(self) -> Option<Stream> {
         self.stream
     }
@@ -92,12 +93,13 @@ impl Journal {
     }
 }
 
-/// A signal as the journal, and every message, names it: `SIGTERM`, or `signal 40` where it has no name.
+/// The name of a signal in the journal and in every message: `SIGTERM`, or `signal 40` if it has no
+/// name.
 pub fn signal_name(signal: i32) -> String {
     Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |known| known.to_string())
 }
 
-/// A number as the journal holds it.
+/// A number in the form of the journal.
 pub(crate) fn number(value: f64) -> Value {
     if value.is_finite() {
         json!(value)

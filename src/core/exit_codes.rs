@@ -1,7 +1,7 @@
-//! THE table of exit codes: what a process of pedl-run ends with besides the codes of the script.
+//! THE table of exit codes: the codes of pedl-run, besides those of the script.
 //!
-//! The manual page, `pedl reference exit-codes` and the documentation are made from [`TABLE`]. Those from 64
-//! to 77 are the numbers of `sysexits.h`, so that none of them is one that scripts usually choose.
+//! The manual page, `pedl reference exit-codes` and the documentation are made from [`TABLE`]. The
+//! codes from 64 to 77 are those of `sysexits.h`, which scripts rarely use.
 
 /// The script file does not exist; the code is that of `python`.
 pub const NO_SCRIPT: i32 = 2;
@@ -29,7 +29,7 @@ pub const STORAGE_FAILED: i32 = 201;
 /// A row of the table.
 #[derive(Debug)]
 pub struct ExitCode {
-    /// The code, or what stands for several.
+    /// The code, or a text for several codes.
     pub code: &'static str,
     /// Why a process ends with it.
     pub meaning: &'static str,

@@ -1,12 +1,13 @@
-//! Files of a trial with their path: every failure names its operation and its file, once, here.
+//! Files of a trial with their paths: each failure gets its operation and its file, once, here.
 //!
-//! Checkpoints have a door of their own (`checkpoint`), behind a trait, because it matters in which
-//! order they become durable. What is written here needs no order among itself: the log is synced as a
-//! whole before a commit begins, and none begins where that failed; when it is opened, each record up to
-//! the checkpoint is proven by its checksum, and a log that lacks one counts as damage of that
-//! checkpoint. `trial.json` comes into being by one rename, and nothing is resumed from the journal.
+//! Checkpoints have a separate interface (`checkpoint`), behind a trait, because the order in which
+//! they become durable matters. Files that are written here need no order among themselves: the log
+//! is synced as a whole before a commit begins, and if that fails, no commit begins; when the log
+//! is opened, a checksum verifies each record up to the checkpoint, and a missing record counts as
+//! damage of that checkpoint. `trial.json` is created by one rename, and nothing is resumed from
+//! the journal.
 //!
-//! Files are read and written at explicit offsets: a writer knows its own length, and a second one
+//! Files are read and written at explicit offsets: a writer knows its length, and a second one
 //! could not move it.
 
 use std::fmt;
@@ -31,7 +32,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Makes an empty file, over an existing one too.
+    /// Makes an empty file, and replaces an existing one.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let mut options = fs::OpenOptions::new();
         Self::with(
@@ -46,7 +47,7 @@ impl File {
         Self::with("open", path, fs::OpenOptions::new().read(true).write(true))
     }
 
-    /// Opens an existing file for reading alone.
+    /// Opens an existing file for reading only.
     pub(crate) fn open_to_read(path: &Path) -> Result<Self> {
         let file = check("open", path, open_plain(path))?;
         Ok(Self {
@@ -72,7 +73,7 @@ impl File {
         check("look at", &self.path, self.file.metadata()).map(|metadata| metadata.len())
     }
 
-    /// Fills `buffer` from an offset; a file that ends before is a failure.
+    /// Fills `buffer` from an offset; fails if the file ends before.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         check("read", &self.path, self.file.read_exact_at(buffer, offset))
     }
@@ -93,12 +94,12 @@ impl File {
     }
 }
 
-/// Makes a directory and those above it; nothing where it is there.
+/// Makes a directory and those above it; does nothing if it exists.
 pub(crate) fn create_directory(path: &Path) -> Result<()> {
     check("make directory", path, fs::create_dir_all(path))
 }
 
-/// The text of a file; `None` where it is not there.
+/// The text of a file; `None` if it does not exist.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Err(error) if is_absent(&error) => Ok(None),
@@ -106,8 +107,8 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Opens a file of a trial that somebody else may have made: a pipe there would have us wait for ever, a device give us
-/// bytes without end, and a link have us read what is none of the trial's.
+/// Opens a file of a trial that somebody else may have made: a pipe would block for ever, a device
+/// could return endless bytes, and a link could lead to a file outside the trial.
 pub(crate) fn open_plain(path: &Path) -> io::Result<fs::File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = fs::OpenOptions::new();
@@ -123,18 +124,18 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// The kind of error for what is no file of its own: [`is_not_plain`] knows it.
+/// The kind of error for a path that is no regular file: [`is_not_plain`] recognizes it.
 fn not_plain(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Whether [`open_plain`] found something else than a file.
+/// Whether [`open_plain`] found something other than a file.
 pub(crate) fn is_not_plain(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none()
 }
 
-/// Bytes of memory of this machine: what a file says of itself is not believed beyond them, for a file with holes is
-/// as large as it likes.
+/// Bytes of memory of this machine. No size in a file is trusted beyond them, because a sparse file
+/// can have any size.
 pub(crate) fn memory() -> u64 {
     let info = sysinfo();
     let unit = u64::from(info.mem_unit.max(1));
@@ -143,7 +144,7 @@ pub(crate) fn memory() -> u64 {
     u64::from(info.totalram).saturating_mul(unit)
 }
 
-/// Has a file come into being whole and durable.
+/// Writes a file completely and durably, or not at all.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let staged = path.with_file_name(format!(".{name}.{}", process::id()));
@@ -154,7 +155,7 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
         rename(&staged, path)
     })();
     if outcome.is_err() {
-        // Whatever the trouble is, what is half written is no use to anybody.
+        // Whatever went wrong, a half-written file is useless.
         let _ = fs::remove_file(&staged);
     }
     outcome?;
@@ -183,14 +184,14 @@ pub(crate) struct Lock {
 pub(crate) enum Attempt {
     /// This process holds it now.
     Held(Lock),
-    /// Another process holds it; its id, unless it went away meanwhile.
+    /// Another process holds it; its id, unless it ended in the meantime.
     HeldBy(Option<i32>),
 }
 
-/// Takes the lock of a file for this process, making the file if need be.
+/// Takes the lock of a file for this process, and makes the file if needed.
 ///
-/// The lock is process-associated (`fcntl`), not one of the open file (`flock`): a worker that the
-/// script forks must not keep a trial locked whose own process is gone.
+/// The lock belongs to the process (`fcntl`), not to the open file (`flock`): a worker that the
+/// script forks must not keep a trial locked after the main process is gone.
 pub(crate) fn lock(path: &Path) -> Result<Attempt> {
     let mut options = fs::OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false);

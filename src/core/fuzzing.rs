@@ -1,5 +1,6 @@
-//! What the fuzz targets of `tests/fuzz` call, for the readers of this crate: any bytes are a value or an error, soon and
-//! without much memory. Checksums and hashes are made right first, which no fuzzer finds.
+//! Functions for the fuzz targets of `tests/fuzz`, for the readers of this crate: any bytes give a
+//! value or an error, soon and without much memory. Checksums and hashes are corrected first,
+//! because no fuzzer finds them.
 
 #![allow(missing_docs, clippy::missing_panics_doc, reason = "for tests alone")]
 
@@ -12,7 +13,7 @@ use std::thread;
 
 use crate::{calls, checkpoint, events, inspect, printable};
 
-/// A directory of this thread, in memory, that is taken away with it.
+/// A directory of this thread, in memory, that is removed with it.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -48,12 +49,12 @@ impl Drop for Scratch {
     }
 }
 
-/// A log of calls: proven, read from end to end, and replayed.
+/// A log of calls: verified, read from beginning to end, and replayed.
 pub fn calls_log(data: &[u8]) {
     calls::fuzzing::log(data);
 }
 
-/// A manifest, and a checkpoint that has it.
+/// A manifest, and a checkpoint with it.
 pub fn manifest(data: &[u8]) {
     checkpoint::fuzzing::manifest(data);
 }
@@ -80,7 +81,7 @@ pub fn events(data: &[u8]) {
     });
 }
 
-/// Gives a target each seed of its corpus, and changes of each: always the same ones.
+/// Runs a target on each seed of its corpus, and on changes of each, which are the same every time.
 #[cfg(test)]
 pub fn try_corpus(name: &str, target: impl Fn(&[u8]), changes: u32) {
     const ODD: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'\n', b'"', b'.'];

@@ -1,4 +1,5 @@
-//! A trial's checkpoints for people and tools: what `pedl checkpoint` tells. Reads only, and takes no lock.
+//! Checkpoints of a trial for people and tools: what `pedl checkpoint` shows. Reads only, and takes
+//! no lock.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,7 +15,8 @@ use crate::error::Result;
 use crate::events;
 use crate::file;
 
-/// No event is longer. Of a longer line each part counts for a line, and is none.
+/// No event is longer. A longer line is read in parts, each of which counts as a line that is no
+/// event.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// One checkpoint of a trial.
@@ -24,18 +26,19 @@ pub struct Entry {
     pub name: String,
     /// Batches trained before it.
     pub batch: u64,
-    /// Where it is.
+    /// Its folder.
     pub folder: PathBuf,
-    /// The table of contents, where that can be read.
+    /// The table of contents, if it can be read.
     pub manifest: Option<Manifest>,
-    /// What is wrong with it; nothing where it is whole.
+    /// The damage; empty if the checkpoint is intact.
     pub damage: Vec<String>,
     /// Metrics of the last validation after its batch, by name.
     pub metrics: Map<String, Value>,
 }
 
 impl Entry {
-    /// Bytes of tensors, state and files of the script: what a copy of it alone would take.
+    /// Bytes of tensors, state and files of the script: the size of a copy of this checkpoint
+    /// alone.
     pub fn bytes(&self) -> u64 {
         let Some(manifest) = &self.manifest else {
             return 0;
@@ -46,7 +49,8 @@ impl Entry {
         total(tensors.chain(own).chain(kept))
     }
 
-    /// Bytes that were written for it and that no checkpoint before had; files of the script left out.
+    /// Bytes that were written for it and that no earlier checkpoint had, without files of the
+    /// script.
     pub fn new_bytes(&self) -> u64 {
         let Some(manifest) = &self.manifest else {
             return 0;
@@ -55,7 +59,7 @@ impl Entry {
         total(own.chain([manifest.written]))
     }
 
-    /// How long ago it was written; `None` where that cannot be told.
+    /// Time since it was written; `None` if it is unknown.
     pub fn age(&self) -> Option<Duration> {
         let created = &self.manifest.as_ref()?.created;
         let created = humantime::parse_rfc3339(created).ok()?;
@@ -63,13 +67,13 @@ impl Entry {
     }
 }
 
-/// A manifest says what it likes.
+/// Saturates, because the sizes in a manifest are not trusted.
 fn total(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
 
-/// The checkpoints of a trial, newest first, with all that is wrong with each. At [`Depth::Bytes`] the log of
-/// calls up to it is a part of a checkpoint.
+/// The checkpoints of a trial, newest first, with all damage of each. At [`Depth::Bytes`], this
+/// includes the log of calls up to it.
 ///
 /// # Errors
 ///
@@ -94,12 +98,12 @@ pub fn checkpoints(trial_dir: &Path, depth: Depth) -> Result<Vec<Entry>> {
     Ok(entries.collect())
 }
 
-/// Puts state and tensors of a checkpoint, every byte of them proven, into two files of a directory:
-/// `state.json` and `tensors.safetensors`, with each tensor under its own name.
+/// Writes state and tensors of a checkpoint, with every byte verified, to two files in a directory:
+/// `state.json` and `tensors.safetensors`, with each tensor under its name.
 ///
 /// # Errors
 ///
-/// It is not there, or damaged; storage.
+/// It does not exist, or is damaged; storage.
 pub fn unpack(trial_dir: &Path, batch: u64, directory: &Path) -> Result<()> {
     let checkpoint = Store::open(trial_dir).load(batch)?;
     checkpoint.unpack(directory)
@@ -148,7 +152,7 @@ fn validations(trial_dir: &Path) -> Result<BTreeMap<u64, Map<String, Value>>> {
     Ok(validations)
 }
 
-/// Notes the metrics of a line, if it is of a validation.
+/// Notes the metrics in a line, if it is a validation event.
 pub(crate) fn note_validation(line: &[u8], validations: &mut BTreeMap<u64, Map<String, Value>>) {
     const NAME: &[u8] = b"\"validation\"";
     if line.windows(NAME.len()).any(|part| part == NAME)

@@ -1,28 +1,28 @@
 //! Trials, recorded calls, checkpoints and the sequencer of pedl-run; knows no Python.
 //!
-//! A **trial** is one training run, in a directory of its own. Its training is cut into **steps** of
-//! a fixed number of **batches**. The calls that train are **recorded**; a **checkpoint** holds the
-//! state after one of them; a **replay** answers recorded calls up to the checkpoint.
+//! A **trial** is one training run, in a separate directory. Its training is divided into **steps**
+//! of a fixed number of **batches**. The calls that train are **recorded**; a **checkpoint** holds
+//! the state after one of them; a **replay** answers recorded calls up to the checkpoint.
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`trial`] | the launch message, and who a trial is |
+//! | [`trial`] | the launch message, and the identity of a trial |
 //! | [`directory`] | the trial directory: its lock, and `trial.json` |
-//! | [`training`] | one process's training of a trial: ties the modules below together |
+//! | [`training`] | the training of a trial in one process: connects the modules below |
 //! | [`sequencer`] | which workload is next; arithmetic of batches and steps |
 //! | [`calls`] | the log of recorded calls |
 //! | `saver` | writes checkpoints in the background |
 //! | [`checkpoint`] | checkpoints: layout, commit, fall back, retention |
 //! | [`retention`] | which checkpoints of an experiment stay |
 //! | [`inspect`] | checkpoints for people and tools |
-//! | [`live_copy`] | a copy of a trial that is trained meanwhile |
+//! | [`live_copy`] | a copy of a trial while it is trained |
 //! | [`secrets`] | what looks like a credential |
-//! | [`printable`] | texts of others, without what a terminal acts upon |
+//! | [`printable`] | untrusted texts, without characters that a terminal interprets |
 //! | `metrics` | averages over a step |
 //! | [`events`], [`event_kinds`] | the journal for people and tools, and the table of its events |
-//! | `file` | files with their path |
-//! | [`error`] | the one error |
-//! | [`exit_codes`] | what a process ends with |
+//! | `file` | files with their paths |
+//! | [`error`] | the error type |
+//! | [`exit_codes`] | the exit codes |
 //!
 //! Nothing here prints, and nothing ends the process.
 

@@ -1,19 +1,21 @@
-//! A copy of a trial that may be trained meanwhile: what `pedl checkpoint snapshot` makes.
+//! A copy of a trial that may be training at the same time: the work of `pedl checkpoint snapshot`.
 //!
 //! It takes no lock and writes nothing into the trial, which may be mounted read-only.
 //!
-//! **One moment.** First all files are opened, which takes milliseconds, and then read, which may take minutes: a
-//! file that is open stays what it is, whatever retention removes by name. If something has gone between the list
-//! of names and the last of them, all of it is done again. Of what is open
+//! **One moment.** First all files are opened, which takes milliseconds, and then read, which may
+//! take minutes: an open file keeps its content, whatever names retention removes. If a file
+//! disappears between listing the names and opening the last of them, the whole step is repeated.
+//! Of the open files,
 //!
-//! - a committed checkpoint is never written to, nor a pack or a content: these are linked into the copy, or copied
-//!   if it lies on another file system;
-//! - `calls.log` is copied up to the offset of the newest checkpoint, which no start cuts away;
-//! - what else there is (the journal, the ledger of files, what was printed, what the ledger has put aside) is copied
-//!   as long as it was when it was opened, which was after the checkpoint was committed. Of a journal that is up to
-//!   its last whole line. A start goes on from that as after a kill.
+//! - a committed checkpoint, a pack or a content is never written to: these are linked into the
+//!   copy, or copied if it lies on another file system;
+//! - `calls.log` is copied up to the offset of the newest checkpoint, which no start cuts off;
+//! - all other files (the journal, the ledger of files, the printed output, files that the ledger
+//!   has set aside) are copied up to the length that they had when they were opened, which was
+//!   after the checkpoint was committed. A journal is copied up to its last complete line. A start
+//!   continues from that as after a kill.
 //!
-//! The checkpoints that the copy has are those that were whole; the newest of them, with its log, is proven.
+//! The copy has the checkpoints that were intact; the newest of them is verified, with its log.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -37,14 +39,15 @@ use crate::error::{Class, Error, Kind, Result};
 use crate::file::check;
 use crate::training::LOG;
 
-/// How often it is tried to open all of a trial that changes meanwhile, and the longest pause between two of these.
+/// Attempts to open all of a trial that changes in the meantime, and the longest pause between two
+/// of them.
 const ATTEMPTS_MAX: u32 = 100;
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The ending of files of lines, which have no meaning without their newline.
+/// The file extension of files of lines, in which a line without its newline has no meaning.
 const OF_LINES: &str = "jsonl";
 
-/// A trial as it was at one moment, all of its files open.
+/// A trial as it was at one moment, with all of its files open.
 #[derive(Debug)]
 pub struct LiveCopy {
     parts: Vec<Part>,
@@ -55,36 +58,36 @@ pub struct LiveCopy {
     mark: Mark,
 }
 
-/// One entry of the copy. Directories come before what is in them.
+/// One entry of the copy. Directories come before their entries.
 #[derive(Debug)]
 pub struct Part {
     /// Its name in the trial directory.
     pub name: PathBuf,
-    /// What it is.
+    /// Its content.
     pub content: Content,
 }
 
-/// What an entry of the copy is.
+/// The content of an entry of the copy.
 #[derive(Debug)]
 pub enum Content {
     /// A directory.
     Directory,
-    /// A symbolic link, and where it leads.
+    /// A symbolic link, and its target.
     Link(PathBuf),
     /// The first bytes of a file.
     File {
         /// The file.
         file: fs::File,
-        /// So many of them.
+        /// The number of bytes.
         bytes: u64,
         /// Permission bits.
         mode: u32,
-        /// Whether it is never written to again, and may be shared.
+        /// Whether it is never written to again, so that the copy may share it.
         is_final: bool,
     },
 }
 
-/// What became of a copy.
+/// The size of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// Bytes of files.
@@ -95,7 +98,7 @@ pub struct Totals {
 
 /// Why a trial cannot be opened as a whole.
 enum Trouble {
-    /// Something has gone meanwhile.
+    /// Something disappeared in the meantime.
     Changed,
     Failed(Error),
 }
@@ -113,7 +116,7 @@ impl LiveCopy {
     ///
     /// # Errors
     ///
-    /// It has no checkpoint that is whole; it cannot be read, or changes with every attempt.
+    /// It has no intact checkpoint; it cannot be read, or changes with every attempt.
     pub fn take(trial_dir: &Path) -> Result<Self> {
         for attempt in 1..=ATTEMPTS_MAX {
             match try_to_take(trial_dir) {
@@ -131,16 +134,16 @@ impl LiveCopy {
         Err(Failure::Changing { path }.into())
     }
 
-    /// All entries, directories before what is in them.
+    /// All entries, directories before their entries.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Makes the copy at a path where nothing is: all of it, or nothing.
+    /// Makes the copy at a path that does not exist: all of it, or nothing.
     ///
     /// # Errors
     ///
-    /// Something is there; storage; `is_stopped` said so.
+    /// The path exists; storage; `is_stopped` returned true.
     pub fn put_at(&self, path: &Path, is_stopped: &dyn Fn() -> bool) -> Result<Totals> {
         let taken = || Failure::Taken {
             path: path.to_owned(),
@@ -154,7 +157,7 @@ impl LiveCopy {
         let staged = Staged(path.with_file_name(name));
         let totals = self.fill(&staged.0, is_stopped)?;
         let renamed = match renameat_with(CWD, &staged.0, CWD, path, RenameFlags::NOREPLACE) {
-            // The file system cannot do both at once.
+            // The file system cannot rename and check in one operation.
             Err(Errno::INVAL | Errno::NOSYS) if path.symlink_metadata().is_err() => {
                 fs::rename(&staged.0, path)
             }
@@ -162,7 +165,7 @@ impl LiveCopy {
             other => other.map_err(io::Error::from),
         };
         check("rename", &staged.0, renamed)?;
-        // `a` lies in the directory that has no name.
+        // A relative name such as `a` lies in the current directory, for which `parent` is empty.
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
         sync(parent.unwrap_or(Path::new(".")))?;
         Ok(totals)
@@ -204,7 +207,7 @@ impl LiveCopy {
         Ok(totals)
     }
 
-    /// What was linked is what it was; of what was copied each byte is read again.
+    /// Linked files are unchanged; of copied files, each byte is read again.
     fn prove(&self, directory: &Path, totals: Totals) -> Result<()> {
         let final_bytes: u64 = self.parts.iter().map(Part::final_bytes).sum();
         let depth = if totals.linked_bytes == final_bytes {
@@ -223,10 +226,10 @@ impl LiveCopy {
 }
 
 impl Part {
-    /// Copies the first bytes of an open file; each is there, or it is an error.
+    /// Copies the first bytes of an open file; missing bytes are an error.
     fn copy(&self, file: &fs::File, bytes: u64, mode: u32, path: &Path) -> Result<()> {
         let mut options = fs::OpenOptions::new();
-        // Nobody else reads it before it has its own bits.
+        // No other user may read it before it has its final permission bits.
         let opened = options.write(true).create_new(true).mode(0o600).open(path);
         let mut copy = check("make", path, opened)?;
         let mut reader = self.reader(file, bytes);
@@ -237,7 +240,7 @@ impl Part {
         check("sync", path, copy.sync_all())
     }
 
-    /// Reads the first bytes of a file of this entry, from its start.
+    /// A reader of the first bytes of a file of this entry.
     pub fn reader<'part>(&'part self, file: &'part fs::File, bytes: u64) -> Reader<'part> {
         Reader {
             name: &self.name,
@@ -294,7 +297,8 @@ impl Read for Reader<'_> {
     }
 }
 
-/// Gives an open file another name; `false` if the file system cannot, or if it has no name any more.
+/// Gives an open file another name; `false` if the file system cannot, or if the file has no name
+/// any more.
 fn link(file: &fs::File, path: &Path) -> bool {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW).is_ok()
@@ -304,7 +308,7 @@ fn sync(directory: &Path) -> Result<()> {
     crate::file::sync_directory(directory)
 }
 
-/// A folder that is taken away unless it was renamed.
+/// A folder that is removed unless it was renamed.
 struct Staged(PathBuf);
 
 impl Drop for Staged {
@@ -347,7 +351,7 @@ fn try_to_take(trial_dir: &Path) -> Attempt<LiveCopy> {
                 newest = newest.or(Some(manifest));
                 checkpoints.push(name_of(&found.folder));
             }
-            // One that retention removes now is not needed, but for the newest.
+            // A checkpoint that retention removes now is not needed, unless it is the newest.
             Err(Trouble::Changed) if newest.is_some() => {}
             Err(trouble) => return Err(trouble),
         }
@@ -365,7 +369,7 @@ fn try_to_take(trial_dir: &Path) -> Attempt<LiveCopy> {
     let mark = mark_of(newest);
     opened.file(Path::new(LOG), Some(mark.offset), false)?;
     let before = opened.others(Path::new(""))?;
-    // The ledger moves files from one place to another while a replay makes them.
+    // During a replay, the ledger moves files from one place to another.
     if names_below(trial_dir, Path::new(""))? != before
         || crate::directory::inode(trial_dir) != trial
     {
@@ -419,7 +423,7 @@ impl<'trial> Opened<'trial> {
         }
     }
 
-    /// Opens all files of a checkpoint, or leaves none of it.
+    /// Opens all files of a checkpoint, or none of them.
     fn checkpoint(&mut self, found: &Found, manifest: &Manifest) -> Attempt<()> {
         let begun = (self.parts.len(), self.shared.clone());
         let outcome = self.files_of(found, manifest);
@@ -436,7 +440,7 @@ impl<'trial> Opened<'trial> {
             name: folder.clone(),
             content: Content::Directory,
         });
-        // A folder of the same name may have taken its place: the hashes tell.
+        // Another folder of the same name may have replaced it: the hashes show it.
         let text = self.whole(&folder.join(Store::MANIFEST))?;
         if !manifest.is_in(&text) {
             return Err(Trouble::Changed);
@@ -474,7 +478,7 @@ impl<'trial> Opened<'trial> {
         Ok(text)
     }
 
-    /// Opens a file, of which so many bytes are needed; `None`: as many as it has.
+    /// Opens a file, of which `bytes` bytes are needed; `None`: all of them.
     fn file(&mut self, name: &Path, bytes: Option<u64>, is_final: bool) -> Attempt<()> {
         let path = self.trial_dir.join(name);
         let file = match crate::file::open_plain(&path) {
@@ -505,7 +509,7 @@ impl<'trial> Opened<'trial> {
         Ok(())
     }
 
-    /// Opens all that is in the trial directory besides checkpoints and log. Returns the names.
+    /// Opens all entries of the trial directory except checkpoints and log. Returns their names.
     fn others(&mut self, below: &Path) -> Attempt<BTreeSet<PathBuf>> {
         let names = names_below(self.trial_dir, below)?;
         for name in &names {
@@ -522,7 +526,7 @@ impl<'trial> Opened<'trial> {
                 self.file(name, None, false)?;
                 continue;
             } else {
-                // A pipe or a socket is of a process that runs here.
+                // A pipe or a socket belongs to a process that runs here.
                 continue;
             };
             let name = name.clone();
@@ -532,8 +536,8 @@ impl<'trial> Opened<'trial> {
     }
 }
 
-/// The names of all that is in the trial directory besides checkpoints, log and what is made anew; a directory's
-/// before those of what is in it.
+/// The names of all entries of the trial directory except checkpoints, log and files that are made
+/// again; a directory comes before its entries.
 fn names_below(trial_dir: &Path, below: &Path) -> Attempt<BTreeSet<PathBuf>> {
     let directory = trial_dir.join(below);
     let entries = match fs::read_dir(&directory) {
@@ -562,7 +566,7 @@ fn names_below(trial_dir: &Path, below: &Path) -> Attempt<BTreeSet<PathBuf>> {
     Ok(names)
 }
 
-/// How many bytes of a file are whole lines.
+/// The number of bytes of a file that are complete lines.
 fn whole_lines(file: &fs::File, size: u64) -> io::Result<u64> {
     let mut buffer = [0; 4096];
     let mut end = size;
@@ -585,12 +589,12 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// A copy that was not made.
+/// Why a copy was not made.
 #[derive(Debug)]
 enum Failure {
-    /// Something has that name.
+    /// The path exists already.
     Taken { path: PathBuf },
-    /// No checkpoint is whole.
+    /// No checkpoint is intact.
     NoneWhole { path: PathBuf, damaged: Vec<String> },
     /// It changes with every attempt.
     Changing { path: PathBuf },
@@ -600,7 +604,7 @@ enum Failure {
         read: u64,
         bytes: u64,
     },
-    /// What was copied is not what the manifest says.
+    /// The copy does not match the manifest.
     NotWhole { name: String, what: String },
     /// A signal.
     Stopped,

@@ -1,9 +1,11 @@
-//! Metrics of the training calls of a step. If several models were trained in the step, each has its own.
+//! Metrics of the training calls of a step. If the step trained several models, each has separate
+//! metrics.
 //!
-//! What a call returns is the batch's own value, or a running one of the epoch (Keras since 2.3). Of own values a step
-//! has the unweighted mean, to which a short last batch counts fully. Of running ones the hooks tell the step's value
-//! before it ends ([`Averages::tell`]): the mean of the step alone, as the framework weighs it, or, of what is no mean,
-//! the value at the end of the step.
+//! A call returns either the value of its batch, or a running value of the epoch (Keras since 2.3).
+//! From values of batches, a step gets the unweighted mean, to which a short last batch counts
+//! fully. For running values, the hooks report the value of the step before it ends
+//! ([`Averages::tell`]): the mean of the step alone, weighted as in the framework, or, for a metric
+//! that is no mean, the value at the end of the step.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,17 +16,18 @@ use crate::calls::{Tables, TextId};
 use crate::error::{self, Class, Kind};
 use crate::training::DataWait;
 
-/// The name of a value that is returned alone.
+/// The name of a value that a call returns alone.
 const LOSS: &str = "loss";
 
-/// What the identity of a training call begins with; the model follows.
+/// The prefix of the identity of a training call; the model follows.
 const TRAIN: &str = "train ";
 
-/// Sums of the scalars that training calls returned, by call and name, in the order in which they appeared.
+/// Sums of the scalars that training calls returned, by call and name, in the order of their first
+/// appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Averages {
     sums: Vec<Sum>,
-    /// Of each call since they were taken last; none where nobody asks.
+    /// The scalars of each call since the last `take_calls`; `None` if nobody needs them.
     calls: Option<Vec<OfCall>>,
     /// Names of the items, for calls that return a list.
     names: HashMap<TextId, Arc<[String]>>,
@@ -38,7 +41,7 @@ struct Sum {
     count: u32,
     /// What the last call returned.
     last: f64,
-    /// What the step has in the place of the mean.
+    /// Replaces the mean as the value of the step.
     told: Option<Told>,
 }
 
@@ -48,7 +51,7 @@ struct Told {
     is_at_end: bool,
 }
 
-/// What a call is, and its scalars by their names.
+/// The identity of a call, and its scalars by name.
 pub type OfCall = (TextId, Vec<(String, f64)>);
 
 /// A metric of a step.
@@ -56,26 +59,28 @@ pub type OfCall = (TextId, Vec<(String, f64)>);
 pub(crate) struct Metric {
     pub(crate) name: String,
     pub(crate) value: f64,
-    /// It is the value at the end of the step, and no mean over the step's batches.
+    /// It is the value at the end of the step, not a mean over the batches of the step.
     pub(crate) is_at_end: bool,
 }
 
 impl Averages {
-    /// Tells the names of what a call returns as a list; what has an empty one is no metric.
+    /// Sets the names of the items in the list that a call returns; an item with an empty name is
+    /// no metric.
     pub(crate) fn set_names(&mut self, identity: TextId, names: Vec<String>) {
         self.names.insert(identity, names.into());
     }
 
-    /// Adds what a call returned. Anything but scalars is left out.
+    /// Adds the value that a call returned. Ignores anything but scalars.
     pub(crate) fn add(&mut self, identity: TextId, mut value: Decoder<'_>) {
         if let Some(calls) = &mut self.calls {
             calls.push((identity, Vec::new()));
         }
-        // A value that does not follow the format is found by who decodes it for its own sake.
+        // A value that does not follow the format is reported where it is decoded for use.
         let _ = self.try_add(identity, &mut value);
     }
 
-    /// What the last call of the running step has returned: identity of the call, name, value.
+    /// The values that the last calls of the current step returned: identity of the call, name,
+    /// value.
     pub(crate) fn last_values(&self) -> Vec<(TextId, String, f64)> {
         self.sums
             .iter()
@@ -83,7 +88,7 @@ impl Averages {
             .collect()
     }
 
-    /// What the running step has of a metric in the place of the mean of what its calls returned.
+    /// Sets the value of a metric of the current step, in place of the mean over its calls.
     pub(crate) fn tell(&mut self, identity: TextId, name: &str, value: f64, is_at_end: bool) {
         let is_it = |sum: &&mut Sum| sum.identity == identity && sum.name == name;
         if let Some(sum) = self.sums.iter_mut().find(is_it) {
@@ -91,8 +96,8 @@ impl Averages {
         }
     }
 
-    /// The metrics of the step, and begins anew. If the step trained several models, each name begins with
-    /// `model N `; N counts models from 0, by their first compute call.
+    /// Returns the metrics of the step, and resets. If the step trained several models, each name
+    /// begins with `model N `; N counts models from 0, by their first compute call.
     pub(crate) fn take(&mut self, tables: &Tables) -> Vec<Metric> {
         let is_of_one = self
             .sums
@@ -123,17 +128,17 @@ impl Averages {
         metrics
     }
 
-    /// Has the scalars of each call kept until they are taken.
+    /// Keeps the scalars of each call until they are taken.
     pub(crate) fn keep_calls(&mut self) {
         self.calls.get_or_insert_with(Vec::new);
     }
 
-    /// The scalars of each call since this was called last.
+    /// The scalars of each call since the last call of this method.
     pub(crate) fn take_calls(&mut self) -> Vec<OfCall> {
         self.calls.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Begins the averages anew.
+    /// Resets the averages.
     pub(crate) fn clear(&mut self) {
         self.sums.clear();
     }
@@ -146,7 +151,8 @@ impl Averages {
                         return Ok(());
                     };
                     match value.node()? {
-                        // What follows a container is not looked for: it is no metric of a framework's.
+                        // The rest after a container is skipped: no framework returns a metric
+                        // there.
                         Token::List(_) | Token::Tuple(_) | Token::Dict(_) => return Ok(()),
                         token => {
                             if let Some(scalar) = scalar(&token) {
@@ -180,7 +186,7 @@ impl Averages {
         Ok(())
     }
 
-    /// `place` is where the name stood last time, most likely.
+    /// `place` is the likely position of the name, from its last use.
     fn add_scalar(&mut self, identity: TextId, place: usize, name: &[u8], value: f64) {
         if let Some((_, call)) = self.calls.as_mut().and_then(|calls| calls.last_mut()) {
             call.push((String::from_utf8_lossy(name).into_owned(), value));
@@ -210,7 +216,7 @@ impl Averages {
     }
 }
 
-/// What follows the batches in the line about a step.
+/// The part of a line about a step that follows the batches.
 pub(crate) fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String {
     let metrics = match list(metrics) {
         none if none.is_empty() => none,
@@ -219,7 +225,7 @@ pub(crate) fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String 
     metrics + &speed.map_or(String::new(), |speed| format!("; {}", rate(speed)))
 }
 
-/// Metrics, as one reads them.
+/// Metrics as readable text.
 pub(crate) fn list(metrics: &[(String, f64)]) -> String {
     let metrics: Vec<_> = metrics
         .iter()
@@ -228,25 +234,28 @@ pub(crate) fn list(metrics: &[(String, f64)]) -> String {
     metrics.join(", ")
 }
 
-/// A speed, as one reads it.
+/// A speed as readable text.
 pub(crate) fn rate(batches_per_second: f64) -> String {
     let digits = usize::from(batches_per_second < 100.0);
     format!("{batches_per_second:.digits$} batches/s")
 }
 
-/// From which share of a step on it is told that it waited for data, and from which on what may help.
+/// From this share of a step on, a message reports the wait for data; from the second one on, also
+/// what may help.
 const TOLD: f64 = 0.1;
 const HELPED: f64 = 0.2;
 
-/// How much of a step's seconds it waited for data, if that is worth a word, and with how many workers it would not.
+/// The share of the seconds of a step that it waited for data, if it is notable, and the number of
+/// workers that would avoid it.
 pub(crate) fn waiting(wait: DataWait, seconds: f64) -> String {
     let share = wait.seconds / seconds;
-    // What a replay left half done may have waited longer than it took.
+    // In a step that a replay left half done, the wait may be longer than the step.
     if !(TOLD..=1.0).contains(&share) {
         return String::new();
     }
     let told = format!(", waiting for data {:.0} %", share * 100.0);
-    // What one of them builds takes so much longer than what is computed on it.
+    // One worker takes this many times longer to build a batch than training takes to compute on
+    // it.
     let needed = (f64::from(wait.workers.max(1)) / (1.0 - share)).ceil();
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     #[expect(clippy::cast_precision_loss, reason = "processors are few")]
@@ -258,17 +267,18 @@ pub(crate) fn waiting(wait: DataWait, seconds: f64) -> String {
     }
 }
 
-/// How Keras marks metrics of a validation.
+/// The prefix of metrics of a validation in Keras.
 const VALIDATION: &str = "val_";
 
-/// What Keras has called accuracy: the short word up to 2.2, the long one from 2.3 on.
+/// Names of accuracy in Keras: the short one up to 2.2, the long one from 2.3 on.
 const ACCURACY: [&str; 2] = ["acc", "accuracy"];
 
-/// The value of the metric that a search names: as it is named, with or without `val_`, and in either spelling of accuracy.
+/// The value of the metric that a search names: under its exact name, with or without `val_`, and
+/// in either spelling of accuracy.
 ///
 /// # Errors
 ///
-/// There is none of this name.
+/// The validation has no metric of this name.
 pub(crate) fn validation_metric(metrics: &[(String, f64)], wanted: &str) -> error::Result<f64> {
     let bare = |name: &str| name.strip_prefix(VALIDATION).unwrap_or(name).to_owned();
     let value_of = |name: &str| {
@@ -331,7 +341,7 @@ impl fmt::Display for MissingMetric {
     }
 }
 
-/// A number as one reads it: four digits after the point, unless that hides it.
+/// A number for readers: four digits after the point, unless they would hide its value.
 struct Number(f64);
 
 impl fmt::Display for Number {
@@ -347,7 +357,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// The number that a node is, if it is one.
+/// The number in a node, if it is one.
 fn scalar(token: &Token<'_>) -> Option<f64> {
     match *token {
         Token::Bool(value) => Some(f64::from(u8::from(value))),
@@ -428,7 +438,7 @@ mod tests {
     }
     use crate::calls::value::{ArrayClass, Encoded};
 
-    /// Names and values; none of them is of the end.
+    /// Names and values; none of them is a value at the end of the step.
     fn means(averages: &mut Averages, tables: &Tables) -> Vec<(String, f64)> {
         let metrics = averages.take(tables);
         assert!(metrics.iter().all(|metric| !metric.is_at_end));
@@ -472,7 +482,7 @@ mod tests {
                 metric("own", 3.0, false)
             ]
         );
-        // The next step begins with nothing told.
+        // The next step starts without a reported value.
         let mut value = Encoded::default();
         value.encoder().float(1.0);
         add(&mut averages, identity, &value);

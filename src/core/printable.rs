@@ -1,17 +1,17 @@
-//! Texts of others on a terminal: names and numbers in a trial that somebody else has made.
+//! Untrusted texts on a terminal: names and numbers in a trial that somebody else has made.
 //!
-//! A name may hold anything: an escape sequence that recolours or rewrites the terminal, a newline that begins a
-//! line which looks like one of ours, a mark that turns the direction of writing. All of these are shown as what they
-//! are, `\u{1b}`, and all other characters as themselves.
+//! A name may hold anything: an escape sequence that recolours or rewrites the terminal, a newline
+//! that begins a line which looks like one from pedl, a mark that turns the direction of writing.
+//! All of these are shown as escapes, such as `\u{1b}`, and all other characters unchanged.
 
 use std::borrow::Cow;
 
-/// A text in one line, without anything that a terminal acts upon.
+/// A text in one line, without characters that a terminal interprets.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_active)
 }
 
-/// As [`printable`], for a text of several lines, which keeps its newlines and tabs.
+/// Like [`printable`], for a text of several lines, which keeps its newlines and tabs.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| {
         !matches!(character, '\n' | '\t') && is_active(character)
@@ -33,11 +33,11 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal does something else with a character than to show it: control characters, separators of lines,
-/// and marks that have no width or turn the direction of writing.
+/// Whether a terminal does not just show a character: control characters, separators of lines, and
+/// marks that have no width or turn the direction of writing.
 ///
-/// Source: Unicode 16, general categories Cc, Zl, Zp, and Cf but for the soft hyphen and the joiners, which ordinary
-/// texts hold.
+/// Source: Unicode 16, general categories Cc, Zl, Zp, and Cf except the soft hyphen and the
+/// joiners, which ordinary texts hold.
 fn is_active(character: char) -> bool {
     character.is_control()
         || matches!(

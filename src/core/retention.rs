@@ -1,19 +1,20 @@
-//! Which checkpoints of an experiment stay: the union of what three numbers keep.
+//! Which checkpoints of an experiment are kept: the union of what three numbers keep.
 //!
 //! | number | default | keeps |
 //! |---|---|---|
-//! | `save_experiment_best` | 0 | so many with the best metrics, of all trials together |
-//! | `save_trial_best` | 1 | so many with the best metrics, of each trial |
-//! | `save_trial_latest` | 1 | so many with the highest ids, of each trial |
+//! | `save_experiment_best` | 0 | this many with the best metrics, of all trials together |
+//! | `save_trial_best` | 1 | this many with the best metrics, of each trial |
+//! | `save_trial_latest` | 1 | this many with the highest ids, of each trial |
 //!
-//! A checkpoint without a metric (its model was not validated, or the metric is not a number) is never
-//! among the best. Of two with the same metric the one with the lower id is better: it was there first.
-//! A checkpoint that another trial began with stays in any case.
+//! A checkpoint without a metric (its model was not validated, or the metric is not a number) is
+//! never among the best. Of two with the same metric, the one with the lower id is better, because
+//! it was first. A checkpoint that another trial began with is always kept.
 //!
-//! **When.** The cluster that this comes from removes checkpoints when an experiment has ended. Here each
-//! trial removes its own after each commit, for a disk is smaller than a cluster's: those that no number
-//! can keep any more, whatever other trials do ([`Retention::of_trial`]), and never the newest two, from
-//! which a run that was killed goes on (`checkpoint::retention`).
+//! **When.** The cluster that these rules come from removes checkpoints at the end of an
+//! experiment. Here each trial removes checkpoints after each commit, because a disk is smaller
+//! than the storage of a cluster: those that no number can keep any more, whatever other trials do
+//! ([`Retention::of_trial`]), and never the newest two, from which a killed run continues
+//! (`checkpoint::retention`).
 //!
 //! Source: Determined 4bff89a70b, docs/reference/experiment-config.txt, "checkpoint storage".
 
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// How many checkpoints stay.
+/// How many checkpoints are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
     /// `save_experiment_best`
@@ -31,7 +32,7 @@ pub struct Retention {
     pub trial_best: u64,
     /// `save_trial_latest`
     pub trial_latest: u64,
-    /// Whether the metric is to be small.
+    /// Whether a smaller metric is better.
     pub smaller_is_better: bool,
 }
 
@@ -47,8 +48,8 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// What a trial may remove without knowing the others: the best of an experiment are among the best
-    /// of their trials.
+    /// The rule by which a trial may remove checkpoints without knowing the other trials: the best
+    /// of an experiment are among the best of their trials.
     #[must_use]
     pub fn of_trial(&self) -> Self {
         Self {
@@ -58,7 +59,7 @@ impl Retention {
         }
     }
 
-    /// The ids of those that stay.
+    /// The ids of the checkpoints that are kept.
     #[must_use]
     pub fn kept(&self, checkpoints: &[Candidate]) -> BTreeSet<u64> {
         let mut of_trials: BTreeMap<u64, Vec<&Candidate>> = BTreeMap::new();
@@ -107,14 +108,14 @@ fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// A checkpoint that may stay or go.
+/// A checkpoint that may be kept or removed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// Unique among all; a later checkpoint has a higher one.
     pub id: u64,
-    /// The trial it is of.
+    /// The trial that it belongs to.
     pub trial: u64,
-    /// The validation metric of its model, if that was validated.
+    /// The validation metric of its model, if the model was validated.
     pub metric: Option<f64>,
     /// Whether another trial began with it.
     pub is_source: bool,
@@ -161,7 +162,7 @@ mod tests {
         kept.into_iter().rev().collect()
     }
 
-    /// The table of the documentation of the cluster.
+    /// The table in the documentation of the cluster.
     #[test]
     fn what_stays_is_the_union_of_what_each_number_keeps() {
         let table: [(_, &[u64]); 8] = [
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(kept(&candidates, (0, 1, 0)), [7, 5, 2]);
     }
 
-    /// What a trial removes alone is nothing that the whole experiment would have kept.
+    /// A trial alone removes nothing that the whole experiment would have kept.
     #[test]
     fn a_trial_alone_keeps_what_the_experiment_may() {
         for numbers in [(2, 0, 0), (1, 2, 0), (3, 0, 2), (0, 1, 1)] {

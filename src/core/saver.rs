@@ -1,21 +1,23 @@
 //! Writes checkpoints in the background, one at a time.
 //!
-//! The loop waits while the state and the files of the script are copied; a thread that lives as long
-//! as the commit does the rest. So a script that forks between checkpoints has no more threads than it
-//! has under Python alone.
+//! The training loop waits while the state and the files of the script are copied; a thread that
+//! lives as long as the commit does the rest. So a script that forks between checkpoints has no
+//! more threads than under plain Python.
 //!
-//! **Memory.** There is one snapshot at any moment: the one that is being copied, or being written. Who
-//! wants to copy the next one waits for the one before ([`Saver::save`]), and its memory is used again;
-//! a checkpoint that is only due by time is not waited for, but left out while one is written (the caller
-//! asks [`Saver::is_saving`]). So a disk that is slower than the training costs checkpoints, not memory.
-//! Files of the script are copied within the trial directory, and need none.
+//! **Memory.** There is one snapshot at any moment: the one that is being copied or written. To
+//! copy the next one, the caller waits for the previous one ([`Saver::save`]), and its memory is
+//! used again. A checkpoint that is only due by time is skipped while another one is written,
+//! instead of waiting for it (the caller asks [`Saver::is_saving`]). So a disk that is slower than
+//! the training costs checkpoints, not memory. Files of the script are copied within the trial
+//! directory, and need no memory.
 //!
-//! **Failures.** A checkpoint that storage has no room for, or that it fails to take, is an event
-//! (`checkpoint_failed`) and a warning; the training goes on, the older checkpoints stay as they are, and
-//! the next checkpoint that is due is tried as ever. The [`FAILURES_MAX`]th in a row is an error: by then
-//! the way back is so long that it is better to end while the last good checkpoint is worth something. What
-//! cannot pass is an error at once: a snapshot that cannot be stored at all; and the log of calls, for a
-//! sync of it that failed cannot be made good by another one.
+//! **Failures.** If storage has no room for a checkpoint, or fails to write it, there is an event
+//! (`checkpoint_failed`) and a warning; the training continues, the older checkpoints stay as they
+//! are, and the next due checkpoint is tried as usual. The [`FAILURES_MAX`]th failure in a row is
+//! an error: by then, a resume would lose so much work that it is better to end while the last good
+//! checkpoint is still worth something. A failure that cannot pass is an error at once: a snapshot
+//! that cannot be stored at all; and the log of calls, because a later sync cannot repair a failed
+//! one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,35 +35,36 @@ use crate::events::Journal;
 use crate::file::{self, File};
 use crate::workload::Workload;
 
-/// As many checkpoints in a row may not be written, the last of which ends the run. At the default of one a
-/// minute there are five minutes to make room.
+/// The number of failed checkpoints in a row that ends the run. At the default of one per minute,
+/// there are five minutes to make room.
 const FAILURES_MAX: u32 = 5;
 
-/// The checkpoints of a trial, as far as they are written.
+/// The checkpoints of a trial, and the commit that is running.
 #[derive(Debug)]
 pub(crate) struct Saver {
     store: Store,
     record: Arc<Record>,
-    /// Memory of the last snapshot, for the next one: what was touched once is not zeroed again.
+    /// Memory of the last snapshot, for the next one: pages that were used once are not zeroed
+    /// again.
     tensors: Vec<Tensor>,
     commit: Option<JoinHandle<Finished>>,
 }
 
-/// What became of checkpoints, for all threads.
+/// The outcome of checkpoints, shared by all threads.
 #[derive(Debug)]
 struct Record {
     journal: Arc<Mutex<Journal>>,
-    /// The batch of the newest checkpoint that is committed; 0: none.
+    /// The batch of the newest committed checkpoint; 0: none.
     committed: AtomicU64,
-    /// How many were not, one after the other.
+    /// The number of failures in a row.
     failures: AtomicU32,
 }
 
-/// What a commit leaves behind.
+/// The result of a commit.
 #[derive(Debug)]
 struct Finished {
     tensors: Vec<Tensor>,
-    /// Whether it is committed.
+    /// Whether the checkpoint is committed.
     outcome: Result<bool>,
 }
 
@@ -81,7 +84,7 @@ impl Commit {
 }
 
 impl Saver {
-    /// `committed` is the batch of the checkpoint that is there; 0: none.
+    /// `committed` is the batch of the existing checkpoint; 0: none.
     pub(crate) fn new(store: Store, journal: Arc<Mutex<Journal>>, committed: u64) -> Self {
         Self {
             store,
@@ -95,17 +98,18 @@ impl Saver {
         }
     }
 
-    /// The batch of the newest checkpoint that is committed; 0: none.
+    /// The batch of the newest committed checkpoint; 0: none.
     pub(crate) fn committed(&self) -> u64 {
         self.record.committed.load(Ordering::Relaxed)
     }
 
-    /// As [`Saver::committed`]; `None`: none.
+    /// Like [`Saver::committed`]; `None`: none.
     pub(crate) fn newest(&self) -> Option<u64> {
         Some(self.committed()).filter(|batch| *batch > 0)
     }
 
-    /// Tensors of an earlier snapshot, for their memory; none while they are being written.
+    /// Tensors of an earlier snapshot, to use their memory again; none while they are being
+    /// written.
     pub(crate) fn used_tensors(&mut self) -> Vec<Tensor> {
         std::mem::take(&mut self.tensors)
     }
@@ -120,12 +124,12 @@ impl Saver {
             .is_some_and(|commit| !commit.is_finished())
     }
 
-    /// The running commit, to be waited for; [`Saver::end`] takes what comes of it.
+    /// The running commit, so that the caller can wait for it; pass the result to [`Saver::end`].
     pub(crate) fn take_commit(&mut self) -> Option<Commit> {
         self.commit.take().map(Commit)
     }
 
-    /// Takes what came of a commit: whether the checkpoint was written, or why the run has to end.
+    /// Takes the result of a commit: whether the checkpoint was written, or why the run must end.
     pub(crate) fn end(&mut self, ended: Ended) -> Result<bool> {
         let panicked = |_| Bug("the thread that writes a checkpoint panicked".to_owned());
         let Finished { tensors, outcome } = ended.0.map_err(panicked)?;
@@ -140,7 +144,7 @@ impl Saver {
         Ok(())
     }
 
-    /// Copies the files of a snapshot, and begins to write it. A commit that still runs is waited for.
+    /// Copies the files of a snapshot, and begins to write it. Waits for a commit that still runs.
     pub(crate) fn save(&mut self, snapshot: Snapshot, log: Arc<File>) -> Result<()> {
         self.wait()?;
         let batch = snapshot.batch;
@@ -206,14 +210,15 @@ impl Record {
         self.journal().append("checkpoint", members(event))
     }
 
-    /// A checkpoint was not written. Returns why that ends the run, if it does.
+    /// Handles a checkpoint that was not written. Returns the error if it ends the run.
     fn failed(&self, batch: u64, error: Error) -> Result<()> {
         if error.class() != Class::StorageFailed {
             return Err(error);
         }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         let event = json!({"batch": batch, "error": error.to_string(), "failures": failures});
-        // What has no room for a checkpoint may have none for this, and the warning tells the same.
+        // A disk without room for a checkpoint may have none for this event, and the warning says
+        // the same.
         if let Err(error) = self.journal().append("checkpoint_failed", members(event)) {
             tracing::debug!("`checkpoint_failed` is not in the journal: {error}");
         }
@@ -251,8 +256,8 @@ pub(crate) fn members(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Starts a thread that takes no signals: those of the process belong to the script's main thread,
-/// which may have blocked some in order to wait for them.
+/// Starts a thread that takes no signals: the signals of the process belong to the main thread of
+/// the script, which may have blocked some in order to wait for them.
 fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {

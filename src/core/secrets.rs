@@ -1,15 +1,16 @@
-//! What looks like a credential, and is left out of files and messages.
+//! Recognizes credentials, to leave them out of files and messages.
 //!
-//! A command line is part of what a trial is, and stands in `trial.json`, in `events.jsonl` and in messages, which are
-//! shown around. Left out of it are the values of what is named like a credential (`--token X`, `--api-key=X`,
-//! `AWS_SECRET_ACCESS_KEY=X`), passwords in URLs, and tokens that their services have given a prefix to be found by. What
-//! is left out needlessly costs nothing: a command is compared by a hash.
+//! A command line is part of the identity of a trial, and appears in `trial.json`, in
+//! `events.jsonl` and in messages, which people share. The values of options and variables with the
+//! name of a credential are left out of it (`--token X`, `--api-key=X`, `AWS_SECRET_ACCESS_KEY=X`),
+//! and passwords in URLs, and tokens with a prefix by which their services recognize them. Leaving
+//! out too much costs nothing, because commands are compared by a hash.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// What stands in the place of a credential.
+/// The text in place of a credential.
 pub const REDACTED: &str = "[redacted]";
 
 /// Last words of names of credentials. A word may also end with one: `PGPASSWORD`.
@@ -27,13 +28,14 @@ const LAST_WORDS: [&str; 11] = [
     "authorization",
 ];
 
-/// What stands before a last word `key`.
+/// Words before a last word `key`.
 const KEYS: [&str; 8] = [
     "api", "access", "secret", "private", "auth", "signing", "account", "license",
 ];
 
-/// Prefixes of tokens, and how many characters follow at least. Source: the secret scanning patterns that the services
-/// document (GitHub, GitLab, Hugging Face, `OpenAI`, Slack, AWS, Google, npm, `PyPI`; `eyJ` is a JSON Web Token).
+/// Prefixes of tokens, and the least number of characters after them. Source: the secret scanning
+/// patterns that the services document (GitHub, GitLab, Hugging Face, `OpenAI`, Slack, AWS, Google,
+/// npm, `PyPI`; `eyJ` is a JSON Web Token).
 const PREFIXES: [(&str, usize); 20] = [
     ("ghp_", 20),
     ("gho_", 20),
@@ -57,7 +59,7 @@ const PREFIXES: [(&str, usize); 20] = [
     ("eyJ", 30),
 ];
 
-/// Words of a command without credentials.
+/// The words of a command without credentials.
 pub fn redact_words(words: &[String]) -> Vec<String> {
     let mut redacted = Vec::with_capacity(words.len());
     let mut is_value = false;
@@ -73,7 +75,7 @@ pub fn redact_words(words: &[String]) -> Vec<String> {
     redacted
 }
 
-/// The whole value of `NAME=VALUE` may be one, with spaces in it.
+/// The whole value of `NAME=VALUE` may be a credential, including spaces.
 fn redact_word(word: &str) -> String {
     match word.split_once('=') {
         Some((name, value)) if is_name(name) && is_named_like_one(name) && !value.is_empty() => {
@@ -133,7 +135,7 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(redacted)
 }
 
-/// The credential that is announced, or begins, exactly at a place of a text.
+/// The credential that begins, or whose name ends, exactly at a place in a text.
 fn span(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
     let rest = text.get(at..)?;
     let before = text[..at].chars().next_back();
@@ -163,7 +165,7 @@ fn span(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
     })
 }
 
-/// The value that begins at a place: what is in quotes, or goes on to what separates values.
+/// The value that begins at a place: the text in quotes, or up to the next separator of values.
 fn value_at(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
     let rest = &text[at..];
     let (at, length) = if let quote @ ('"' | '\'') = rest.chars().next()? {

@@ -1,8 +1,9 @@
-//! Which workload is next: a pure state machine over batches.
+//! Decides which workload is next: a pure state machine over batches.
 //!
-//! Told that a batch ended, that the model was validated, or that a checkpoint was taken, it answers
-//! what is due. Time is an argument and never read, so every decision can be tested. Without a length
-//! the script's own loop decides how many batches there are, and steps only mark boundaries in it.
+//! The caller reports that a batch ended, that the model was validated, or that a checkpoint was
+//! taken, and the sequencer answers what is due. Time is an argument and never read, so every
+//! decision can be tested. Without a length, the training loop of the script decides the number of
+//! batches, and steps only mark boundaries in it.
 //!
 //! ```text
 //! batch      1 … 100 | 101 … 200 | 201 …          batches_per_step = 100
@@ -10,7 +11,7 @@
 //!                    ^ RUN_STEP 1 is complete; with checkpoint_period = 1 CHECKPOINT_MODEL is next
 //! ```
 //!
-//! In a replay batches and validations are counted as ever, but no checkpoint comes due.
+//! In a replay, batches and validations are counted as usual, but no checkpoint is due.
 
 use std::collections::BTreeMap;
 
@@ -18,29 +19,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::Step;
 
-/// A due checkpoint that was not taken is asked for again after so many seconds. What prevents it (the
-/// one before is still being written, or the run cannot be resumed exactly) lasts longer than a batch,
-/// and asking at every batch would cost each one a round trip.
+/// If a due checkpoint was not taken, it is requested again after this many seconds. The cause (the
+/// previous one is still being written, or the run cannot be resumed exactly) lasts longer than a
+/// batch, and a request at every batch would cost each a round trip.
 const REMINDER_SECONDS: f64 = 1.0;
 
-/// The lengths that the sequencer goes by.
+/// The lengths and periods that the sequencer applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Batches in a step; 0 counts as 1.
     pub batches_per_step: u64,
-    /// A checkpoint every so many steps.
+    /// A checkpoint every this many steps.
     pub checkpoint_period: Option<u64>,
-    /// A checkpoint when the last one is so many seconds old. 0: at every batch.
+    /// A checkpoint when the last one is this many seconds old. 0: at every batch.
     pub checkpoint_seconds: f64,
-    /// A checkpoint after exactly these batches, besides.
+    /// Additional checkpoints after exactly these batches.
     pub checkpoint_batches: Vec<CheckpointBatch>,
-    /// How many steps the trial has; `None`: as many as the script's own loop makes.
+    /// The number of steps of the trial; `None`: the training loop of the script decides.
     pub steps: Option<u64>,
-    /// A validation after every so many steps, whatever validations the script makes besides; `None`: only those.
+    /// A validation after every this many steps, in addition to those of the script; `None`: only
+    /// those of the script.
     pub validation_period: Option<u64>,
-    /// Which validations are followed by a checkpoint; `None`: none is.
+    /// Which validations are followed by a checkpoint; `None`: none of them.
     pub checkpoint_policy: Option<CheckpointPolicy>,
-    /// Whether the metric by which validations are compared is to be small.
+    /// Whether a smaller metric is better in a validation.
     pub smaller_is_better: bool,
 }
 
@@ -50,7 +52,7 @@ pub struct Plan {
 pub enum CheckpointBatch {
     /// The batch of this number, from 1.
     Number(u64),
-    /// The one that this process trains so many after the checkpoint that it resumes, from 1.
+    /// The Nth batch, from 1, that this process trains after the checkpoint that it resumes.
     AfterResume(u64),
 }
 
@@ -75,7 +77,7 @@ pub enum CheckpointPolicy {
     None,
 }
 
-/// What a batch was the end of, and what is due after it.
+/// What ended with a batch, and what is due after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -84,13 +86,13 @@ pub enum CheckpointPolicy {
 pub struct Boundary {
     /// The step that ended with this batch.
     pub step_ended: Option<Step>,
-    /// The model is to be validated.
+    /// A validation of the model is due.
     pub validation_due: bool,
-    /// A checkpoint is to be taken.
+    /// A checkpoint is due.
     pub checkpoint_due: bool,
-    /// It is to be of this very batch, and what prevents it is waited for.
+    /// It must be of this very batch, so the caller waits for what prevents it.
     pub checkpoint_wanted: bool,
-    /// It was the last batch of the trial, or one after that.
+    /// It was the last batch of the trial, or a later one.
     pub is_last: bool,
 }
 
@@ -103,18 +105,18 @@ pub struct Sequencer {
     replayed: u64,
     /// When the last checkpoint was taken, or counting began.
     checkpoint_s: f64,
-    /// A step boundary asked for a checkpoint.
+    /// Whether a step boundary requested a checkpoint.
     asked_by_period: bool,
-    /// When a due checkpoint was last asked for.
+    /// When a due checkpoint was last requested.
     asked_s: Option<f64>,
     /// The best validation so far: its metric, and its batch.
     best: Option<(f64, u64)>,
-    /// Metrics of validations, by batch; of two after one batch the last.
+    /// Metrics of validations, by batch; if there are two after one batch, the last.
     validations: BTreeMap<u64, f64>,
 }
 
 impl Sequencer {
-    /// A sequencer before the first batch. The first `replayed` batches are made by a replay.
+    /// A sequencer before the first batch. A replay makes the first `replayed` batches.
     pub fn new(plan: Plan, replayed: u64) -> Self {
         let plan = Plan {
             batches_per_step: plan.batches_per_step.max(1),
@@ -142,12 +144,12 @@ impl Sequencer {
         self.batches / self.plan.batches_per_step
     }
 
-    /// Whether the next batch is one that the recorded run had made before its checkpoint.
+    /// Whether the recorded run made the next batch before its checkpoint.
     pub fn is_replaying(&self) -> bool {
         self.batches < self.replayed
     }
 
-    /// Whether the last batch is one that the recorded run had made before its checkpoint.
+    /// Whether the recorded run made the last batch before its checkpoint.
     pub fn is_replayed(&self) -> bool {
         self.batches <= self.replayed
     }
@@ -168,10 +170,10 @@ impl Sequencer {
         }
     }
 
-    /// A batch ended.
+    /// Counts a completed batch.
     ///
     /// Args:
-    ///     `now_s`: a clock that never goes back, seconds.
+    ///     `now_s`: a monotonic clock, seconds.
     #[inline]
     pub fn batch_done(&mut self, now_s: f64) -> Boundary {
         self.batches += 1;
@@ -198,17 +200,19 @@ impl Sequencer {
         }
     }
 
-    /// Batches that the trial has yet to train; `None` where the script's own loop decides.
+    /// Batches that the trial still has to train; `None` if the training loop of the script
+    /// decides.
     #[must_use]
     pub fn batches_left(&self) -> Option<u64> {
         let length = self.plan.steps?.saturating_mul(self.plan.batches_per_step);
         Some(length.saturating_sub(self.batches))
     }
 
-    /// The model was validated after the last batch. Returns whether a checkpoint is to be taken of it.
+    /// Notes that the model was validated after the last batch. Returns whether a checkpoint of it
+    /// is due.
     ///
     /// Args:
-    ///     `metric`: what validations are compared by; one that is not a number is never the best.
+    ///     `metric`: the value that is compared; one that is not a number is never the best.
     pub fn validated(&mut self, metric: f64) -> bool {
         if !metric.is_nan() {
             self.validations.insert(self.batches, metric);
@@ -231,19 +235,19 @@ impl Sequencer {
         }
     }
 
-    /// The batch after which the best validation was made.
+    /// The batch of the best validation.
     #[must_use]
     pub fn best_batch(&self) -> Option<u64> {
         self.best.map(|(_, batch)| batch)
     }
 
-    /// The metrics of the validations so far, by batch; those that are numbers.
+    /// The metrics of the validations so far, by batch; without those that are not numbers.
     #[must_use]
     pub fn validations(&self) -> &BTreeMap<u64, f64> {
         &self.validations
     }
 
-    /// A checkpoint of the last batch was taken.
+    /// Notes that a checkpoint of the last batch was taken.
     pub fn checkpoint_taken(&mut self, now_s: f64) {
         self.checkpoint_s = now_s;
         self.asked_by_period = false;
@@ -402,7 +406,8 @@ mod tests {
                     sequencer.validated(0.0);
                 }
                 if epoch.is_some_and(|epoch| batch % epoch == 0) {
-                    // The script's own; where the period asks for one too, it is that.
+                    // A validation of the script; if the period requests one too, this one counts
+                    // for both.
                     sequencer.validated(0.0);
                 }
             }

@@ -1,18 +1,19 @@
-//! One process's training of a trial: ties the log, the checkpoints, the sequencer and the journal
-//! together.
+//! The training of a trial in one process: connects the log, the checkpoints, the sequencer and the
+//! journal.
 //!
 //! ```text
-//! Training::new      knows the launch message; has touched no disk
+//! Training::new      knows the launch message; has not accessed the disk
 //!   begin            opens the directory, finds the newest checkpoint
-//!     answer, check  the replay, until `position` is `resume_call`; then the hooks put the state in
-//!     append         every call from there on
+//!     answer, check  the replay, until `position` is `resume_call`; then hooks set the state
+//!     append         every call after that
 //!     batch_done     after every training call; says what is due
 //!     save           when a checkpoint is due
 //!   end              when the script has ended: it must have made every recorded call
 //! ```
 //!
-//! Nothing here calls back into the caller, so a caller may hold a lock around every method. The one
-//! long wait, for a checkpoint to be written, can be done outside of it: [`Training::take_commit`].
+//! Nothing here calls back into the caller, so a caller may hold a lock around every method. The
+//! one long wait, for a checkpoint to be written, is possible without the lock:
+//! [`Training::take_commit`].
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -45,12 +46,12 @@ pub struct Training {
     launch: Launch,
     tables: Tables,
     metrics: Averages,
-    /// The lock of the trial, where it was taken before the first call.
+    /// The lock of the trial, if it was taken before the first call.
     held: Option<Lock>,
     begun: Option<Begun>,
 }
 
-/// What there is once the trial has begun.
+/// The parts that exist once the trial has begun.
 #[derive(Debug)]
 struct Begun {
     directory: Directory,
@@ -60,7 +61,7 @@ struct Begun {
     journal: Arc<Mutex<Journal>>,
     saver: Saver,
     sequencer: Sequencer,
-    /// The last batch's time in seconds, and when the running step began: time and batch.
+    /// The time of the last batch in seconds, and the start of the current step: time and batch.
     now_s: f64,
     running_since: Option<(f64, u64)>,
     last_step: LastStep,
@@ -69,13 +70,13 @@ struct Begun {
 /// How long a step waited for batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DataWait {
-    /// Seconds in which a batch was waited for, or built by who trains.
+    /// Seconds in which training waited for a batch, or built it itself.
     pub seconds: f64,
-    /// Threads or processes that build batches; 0 where who trains does.
+    /// Threads or processes that build batches; 0 if the training thread builds them.
     pub workers: u32,
 }
 
-/// What the line about a step said.
+/// Parts of the line about the last step.
 #[derive(Debug, Default)]
 struct LastStep {
     metrics: String,
@@ -83,11 +84,12 @@ struct LastStep {
     waiting: String,
 }
 
-/// For how much of a step its speed is not told: that of the one before is steadier.
+/// The speed of a step is not shown before this many seconds: that of the previous step is
+/// steadier.
 const LEAST_SECONDS: f64 = 2.0;
 
 impl Training {
-    /// A training that has not begun. Touches no disk.
+    /// A training that has not begun. Does not access the disk.
     pub fn new(launch: Launch) -> Self {
         Self {
             launch,
@@ -98,14 +100,15 @@ impl Training {
         }
     }
 
-    /// Takes the lock of a trial that is there, before anything of it is touched. It is this process's from now
-    /// on, and whoever else starts the trial is refused.
+    /// Takes the lock of an existing trial, before any part of it is changed. From then on this
+    /// process owns the trial, and any other process that starts it is refused.
     ///
     /// # Errors
     ///
-    /// In use; the file of the lock cannot be made.
+    /// It is in use; the file of the lock cannot be made.
     pub fn hold(&mut self) -> Result<()> {
-        // Where the file of the lock is not there nobody has it, and nothing is made before training.
+        // If the file of the lock does not exist, no process holds it, and nothing is made before
+        // training.
         if self.begun.is_none() && directory::has_lock(&self.launch.trial_dir) {
             self.held = Some(directory::hold(&self.launch.trial_dir)?);
         }
@@ -117,8 +120,8 @@ impl Training {
         &self.launch
     }
 
-    /// Whether there is a checkpoint to resume from. Before the trial begins it makes nothing, and only
-    /// looks at names.
+    /// Whether there is a checkpoint to resume from. Before the trial begins, it creates nothing,
+    /// and only reads names.
     pub fn has_checkpoint(&self) -> bool {
         match &self.begun {
             Some(begun) => begun.checkpoint.is_some(),
@@ -129,8 +132,8 @@ impl Training {
         }
     }
 
-    /// The state that was saved with the checkpoint to resume from; `None` where there is none. Before the trial
-    /// begins it is that of the newest one, and nothing is made.
+    /// The state that was saved with the checkpoint to resume from; `None` if there is none. Before
+    /// the trial begins, it is that of the newest one, and nothing is created.
     pub fn checkpoint_state(&self) -> Option<String> {
         match &self.begun {
             Some(begun) => begun
@@ -142,18 +145,19 @@ impl Training {
         }
     }
 
-    /// The first intercepted call: opens the trial directory, and finds the newest checkpoint. A second
-    /// time it does nothing.
+    /// Handles the first intercepted call: opens the trial directory, and finds the newest
+    /// checkpoint. A second call does nothing.
     ///
     /// # Errors
     ///
-    /// In use; another command's; not to be made, read or written; no checkpoint left that is whole.
+    /// It is in use; it belongs to another command; it cannot be made, read or written; no intact
+    /// checkpoint is left.
     pub fn begin(&mut self, facts: Facts) -> Result<()> {
         if self.begun.is_some() {
             return Ok(());
         }
         self.open(facts).map_err(|error| match error.class() {
-            // Nothing was trained, so nothing is lost, and nothing is won by another start.
+            // Nothing was trained, so nothing is lost, and another start would not help.
             Class::StorageFailed => CannotBegin {
                 trial_dir: self.launch.trial_dir.clone(),
                 source: error,
@@ -227,8 +231,8 @@ impl Training {
         Ok(())
     }
 
-    /// In what this process differs from the one that began the trial, as short texts; only where it resumes from
-    /// what that one computed.
+    /// The differences between this process and the one that began the trial, as short texts; only
+    /// if this process resumes from results of that one.
     pub fn changes(&self) -> &[String] {
         match &self.begun {
             Some(begun) if begun.checkpoint.is_some() => &begun.directory.changes,
@@ -241,8 +245,8 @@ impl Training {
         self.begun.is_some()
     }
 
-    /// The id of a text: what a call is, or where the script is. May be asked for before the trial
-    /// begins.
+    /// The id of a text: the identity of a call, or a place in the script. Available before the
+    /// trial begins.
     pub fn intern(&mut self, text: &[u8]) -> TextId {
         self.tables.intern(text)
     }
@@ -251,13 +255,13 @@ impl Training {
     ///
     /// # Errors
     ///
-    /// A bug, where there is none.
+    /// A bug, if there is none.
     pub fn text_id(&self, number: u32) -> Result<TextId> {
         let id = self.tables.id(number);
         id.ok_or_else(|| Bug(format!("`{number}` is the id of no text")).into())
     }
 
-    /// Appends a call and what it returned. It stays in memory until [`Training::flush`] or
+    /// Appends a call and its result. It stays in memory until [`Training::flush`] or
     /// [`Training::save`].
     ///
     /// # Errors
@@ -272,18 +276,18 @@ impl Training {
         Ok(())
     }
 
-    /// Whether the log is longer than the launch message allows. Nothing is lost when it is.
+    /// Whether the log is longer than the launch message allows. If it is, nothing is lost.
     pub fn is_log_exceeded(&self) -> bool {
         self.begun
             .as_ref()
             .is_some_and(|begun| begun.log.size() > self.launch.log_limit_bytes)
     }
 
-    /// Puts what the next record returned into `answer`, if that record is of this call.
+    /// Puts the result in the next record into `answer`, if that record is of this call.
     ///
     /// # Errors
     ///
-    /// A divergence, where it is not; corrupt, or storage.
+    /// A divergence, if it is not; corrupt, or storage.
     pub fn answer(&mut self, call: &Call, answer: &mut Answer) -> Result<()> {
         replay(&mut self.begun)?.answer(&self.tables, call, answer)?;
         if call.kind == kind::TRAIN {
@@ -292,11 +296,11 @@ impl Training {
         self.answered()
     }
 
-    /// As [`Training::answer`], for a call that was made again: what it returned has to be the same.
+    /// Like [`Training::answer`], for a call that was made again: its result must be the same.
     ///
     /// # Errors
     ///
-    /// As [`Training::answer`].
+    /// Like [`Training::answer`].
     pub fn check(&mut self, call: &Call, value: &Encoded, answer: &mut Answer) -> Result<()> {
         replay(&mut self.begun)?.check(&self.tables, call, value, answer)?;
         if call.kind == kind::TRAIN {
@@ -305,7 +309,7 @@ impl Training {
         self.answered()
     }
 
-    /// Notes in the journal that the replay is over, when it is.
+    /// Notes the end of the replay in the journal.
     #[inline]
     fn answered(&mut self) -> Result<()> {
         let Some(Begun {
@@ -330,7 +334,7 @@ impl Training {
         lock(journal).append("resumed", members(resumed))
     }
 
-    /// The next recorded call; `None` where the replay is over.
+    /// The next recorded call; `None` if the replay is over.
     ///
     /// # Errors
     ///
@@ -342,13 +346,13 @@ impl Training {
         }
     }
 
-    /// Calls recorded before the checkpoint; 0 where there is none.
+    /// Calls recorded before the checkpoint; 0 if there is none.
     pub fn resume_call(&self) -> u64 {
         self.checkpoint()
             .map_or(0, |checkpoint| checkpoint.manifest.calls)
     }
 
-    /// Calls answered, or appended, so far.
+    /// Calls answered or appended so far.
     pub fn position(&self) -> u64 {
         let Some(begun) = &self.begun else { return 0 };
         let answered = begun.replay.as_ref().map(Replay::position);
@@ -358,7 +362,7 @@ impl Training {
         }
     }
 
-    /// Hands what was appended to the operating system. Not durable.
+    /// Hands the appended calls to the operating system. Not durable.
     ///
     /// # Errors
     ///
@@ -374,7 +378,7 @@ impl Training {
         self.begun.as_ref()?.checkpoint.as_ref()
     }
 
-    /// Takes the arrays of the checkpoint, once. [`Training::reuse`] takes their memory back.
+    /// Takes the arrays of the checkpoint, once. Return their memory with [`Training::reuse`].
     pub fn take_tensors(&mut self) -> Vec<Tensor> {
         let checkpoint = self
             .begun
@@ -385,14 +389,14 @@ impl Training {
             .unwrap_or_default()
     }
 
-    /// Keeps tensors for their memory, which the next checkpoint needs.
+    /// Keeps tensors so that the next checkpoint can use their memory.
     pub fn reuse(&mut self, tensors: Vec<Tensor>) {
         if let Some(begun) = &mut self.begun {
             begun.saver.reuse(tensors);
         }
     }
 
-    /// Puts the checkpoint's version of a file back. Whether it has one.
+    /// Restores a file from the checkpoint. Returns whether the checkpoint has it.
     ///
     /// # Errors
     ///
@@ -404,7 +408,7 @@ impl Training {
         }
     }
 
-    /// A training call was made or answered.
+    /// Notes that a training call was made or answered.
     ///
     /// # Errors
     ///
@@ -425,7 +429,8 @@ impl Training {
         Ok(boundary)
     }
 
-    /// Whether a batch was trained by this process: the clock of its first step runs from that one on.
+    /// Whether this process has trained a batch: the clock of its first step starts with that
+    /// batch.
     #[inline]
     pub fn is_running(&self) -> bool {
         self.begun
@@ -441,7 +446,8 @@ impl Training {
             .is_some_and(|begun| begun.sequencer.is_replayed())
     }
 
-    /// Batches that the trial has yet to train; `None` where the script's own loop decides.
+    /// Batches that the trial still has to train; `None` if the training loop of the script
+    /// decides.
     pub fn batches_left(&self) -> Option<u64> {
         match &self.begun {
             Some(begun) => begun.sequencer.batches_left(),
@@ -449,11 +455,11 @@ impl Training {
         }
     }
 
-    /// The model was validated after the last batch: writes it into the journal, unless a replay repeats
-    /// it. Returns whether a checkpoint is to be taken of the model.
+    /// Notes that the model was validated after the last batch: writes it into the journal, unless
+    /// a replay repeats it. Returns whether a checkpoint of the model is due.
     ///
     /// Args:
-    ///     `metrics`: names as the framework reports them, and values.
+    ///     `metrics`: names as in the framework, and values.
     ///
     /// # Errors
     ///
@@ -490,35 +496,38 @@ impl Training {
         Ok(is_due)
     }
 
-    /// Tells the names of what a call returns as a list.
+    /// Sets the names of the items in the list that a call returns.
     pub fn set_metric_names(&mut self, identity: TextId, names: Vec<String>) {
         self.metrics.set_names(identity, names);
     }
 
-    /// What the last training call of the running step has returned, of each model: identity of the call, name, value.
+    /// The values that the last training calls of the current step returned, for each model:
+    /// identity of the call, name, value.
     pub fn last_values(&self) -> Vec<(TextId, String, f64)> {
         self.metrics.last_values()
     }
 
-    /// What the running step has of a metric, if that is not the mean of what its calls returned. `is_at_end`: it is the
-    /// value at the end of the step, and no mean.
+    /// Sets the value of a metric of the current step, if that is not the mean over its calls.
+    /// `is_at_end`: it is the value at the end of the step, not a mean.
     pub fn tell_step_metric(&mut self, identity: TextId, name: &str, value: f64, is_at_end: bool) {
         self.metrics.tell(identity, name, value, is_at_end);
     }
 
-    /// Has the metrics of each training call kept until they are taken.
+    /// Keeps the metrics of each training call until they are taken.
     pub fn keep_call_metrics(&mut self) {
         self.metrics.keep_calls();
     }
 
-    /// The metrics of each training call since this was called last, answered calls too.
+    /// The metrics of each training call since the last call of this method, including answered
+    /// calls.
     pub fn take_call_metrics(&mut self) -> Vec<OfCall> {
         self.metrics.take_calls()
     }
 
-    /// The step that ended with the last batch is over, and its calls are appended: writes it into the
-    /// journal, and says so, unless a line on the terminal does already (`is_live`). `epoch` is that of the
-    /// last batch, from 0; none in a loop of the script's own. `wait` is none where batches do not come from a data set.
+    /// Ends the step that ended with the last batch, after its calls are appended: writes it into
+    /// the journal, and logs it, unless a line on the terminal shows it already (`is_live`).
+    /// `epoch` is that of the last batch, from 0; none in a training loop of the script. `wait` is
+    /// none if the batches do not come from a data set.
     ///
     /// # Errors
     ///
@@ -583,7 +592,7 @@ impl Training {
         lock(&begun.journal).append("step", event)
     }
 
-    /// How the training goes, in a line; `None` before it has begun.
+    /// The progress of the training in one line; `None` before it has begun.
     pub fn progress(&self) -> Option<String> {
         let begun = self.begun.as_ref()?;
         let batches = begun.sequencer.batches();
@@ -598,7 +607,7 @@ impl Training {
             line = format!("{line}, {}", metrics::rate(speed));
         }
         line += &begun.last_step.waiting;
-        // The metrics last: of a line that is too long for the terminal the end is cut off.
+        // The metrics come last: if a line is too long for the terminal, its end is cut off.
         let checkpoint = match begun.saver.committed() {
             0 => "no checkpoint".to_owned(),
             batch => format!("checkpoint {batch}"),
@@ -621,15 +630,15 @@ impl Training {
     /// Takes a checkpoint of the state after the last appended call.
     ///
     /// Args:
-    ///     `epoch`: of the last batch, from 0; none in a loop of the script's own.
+    ///     `epoch`: of the last batch, from 0; none in a training loop of the script.
     ///     `tensors`: the arrays, copied.
     ///     `state`: the rest, JSON.
-    ///     `files`: files of the script that belong to it; those that are not there are left out.
+    ///     `files`: files of the script that belong to it; those that do not exist are left out.
     ///
     /// # Errors
     ///
-    /// Storage, of the log, or where too many checkpoints in a row could not be written, that before this one
-    /// included; or something that cannot be stored at all.
+    /// Storage, of the log, or if too many checkpoints in a row could not be written, including the
+    /// one before this; or something that cannot be stored at all.
     pub fn save(
         &mut self,
         epoch: Option<u64>,
@@ -663,22 +672,23 @@ impl Training {
             .is_some_and(|begun| begun.saver.is_saving())
     }
 
-    /// The writing of a checkpoint, to be waited for without holding on to the training.
+    /// The commit that writes a checkpoint, so that the caller can wait for it without holding the
+    /// training.
     pub fn take_commit(&mut self) -> Option<Commit> {
         self.begun.as_mut()?.saver.take_commit()
     }
 
-    /// Hands back what came of [`Training::take_commit`]. Returns whether the checkpoint was written; where it
-    /// was not, that was told, and the training may go on.
+    /// Takes the result of [`Training::take_commit`]. Returns whether the checkpoint was written;
+    /// if it was not, that was reported, and the training may continue.
     ///
     /// # Errors
     ///
-    /// Why the training may not go on.
+    /// Why the training must not continue.
     pub fn end_commit(&mut self, ended: Ended) -> Result<bool> {
         self.begun.as_mut().ok_or_else(not_begun)?.saver.end(ended)
     }
 
-    /// Appends an event of the hooks to the journal. Nothing, before the trial has begun.
+    /// Appends an event of the hooks to the journal. Does nothing before the trial has begun.
     ///
     /// # Errors
     ///
@@ -690,8 +700,9 @@ impl Training {
         }
     }
 
-    /// A signal ends the run after the last batch, or a handler of the script's own that it has: writes that into
-    /// the journal. `was_saved`: a checkpoint was taken for this, and waited for; it may have failed.
+    /// Notes in the journal that a signal, or a handler of the script for it, ends the run after
+    /// the last batch. `was_saved`: a checkpoint was taken for this, and waited for; it may have
+    /// failed.
     ///
     /// # Errors
     ///
@@ -708,7 +719,8 @@ impl Training {
         self.event(events::PREEMPTED, members(event))
     }
 
-    /// The script came to its end before a signal that asked for that had to act: writes it into the journal.
+    /// Notes in the journal that the script ended before a signal that asked for its end took
+    /// effect.
     ///
     /// # Errors
     ///
@@ -718,7 +730,8 @@ impl Training {
         self.event(events::OUTLIVED, members(event))
     }
 
-    /// The script handled a signal that asked for its end, and trains on: says so, and writes it into the journal.
+    /// Logs, and notes in the journal, that the script handled a signal that asked for its end, and
+    /// continues to train.
     ///
     /// # Errors
     ///
@@ -742,11 +755,11 @@ impl Training {
         self.event(events::TRAINED_ON, members(event))
     }
 
-    /// The script has ended.
+    /// Checks the end of the script.
     ///
     /// # Errors
     ///
-    /// A divergence, where it made fewer calls than were recorded before the checkpoint; corrupt, or
+    /// A divergence, if it made fewer calls than were recorded before the checkpoint; corrupt, or
     /// storage.
     pub fn end(&mut self) -> Result<()> {
         if self.position() >= self.resume_call() && (self.has_begun() || !self.has_checkpoint()) {
@@ -769,7 +782,7 @@ fn lock(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
 }
 
 impl Begun {
-    /// Batches in a second since the running step began, if that is so many seconds ago.
+    /// Batches per second since the current step began, if that is at least this many seconds ago.
     fn speed(&self, least_seconds: f64) -> Option<f64> {
         let (since_s, first) = self.running_since?;
         let seconds = self.now_s - since_s;
@@ -778,7 +791,7 @@ impl Begun {
         (seconds >= least_seconds && rate.is_finite()).then_some(rate)
     }
 
-    /// Writes into the journal how this process begins, and says what is worth saying.
+    /// Notes the start of this process in the journal, and logs what a user should know.
     fn announce(&self, launch: &Launch, damaged: &[Error]) -> Result<()> {
         let Directory { record, .. } = &self.directory;
         let mut journal = lock(&self.journal);
@@ -788,7 +801,7 @@ impl Begun {
                 "trial_id": record.trial_id,
                 "experiment_id": record.experiment_id,
                 "attempt": launch.attempt,
-                // One that an earlier version has begun is written out.
+                // A record of an earlier version has the full command.
                 "command": redact_words(&record.command),
                 "hyperparameters": redact_values(&record.hyperparameters),
                 "python": record.facts.python,
@@ -841,7 +854,7 @@ fn not_begun() -> Error {
     Bug("the trial has not begun".to_owned()).into()
 }
 
-/// The file system fails before the trial has begun in this process.
+/// The file system failed before the trial began in this process.
 #[derive(Debug)]
 struct CannotBegin {
     trial_dir: PathBuf,
@@ -873,7 +886,7 @@ impl fmt::Display for CannotBegin {
     }
 }
 
-/// There are checkpoints, and none is whole.
+/// There are checkpoints, but none is intact.
 #[derive(Debug)]
 struct NoneLeft {
     trial_dir: PathBuf,

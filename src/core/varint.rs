@@ -1,5 +1,6 @@
-//! Variable-length integers: seven bits a byte, low bits first, the high bit set on all but the last
-//! byte (LEB128). Signed numbers are zigzagged, so that small ones of either sign are short.
+//! Variable-length integers: seven bits per byte, low bits first, the high bit set on all bytes
+//! except the last (LEB128). Signed numbers are zigzagged, so that small ones of either sign are
+//! short.
 
 /// The longest encoding of a `u64`.
 pub(crate) const MAX_BYTES: usize = 10;
@@ -20,7 +21,7 @@ pub(crate) fn put_len(out: &mut Vec<u8>, len: usize) {
     put(out, len as u64);
 }
 
-/// Takes an integer off the front of `input`; `None` where it is cut off or longer than 64 bits.
+/// Takes an integer off the front of `input`; `None` if it is cut off or longer than 64 bits.
 pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for (place, &byte) in input.iter().enumerate().take(MAX_BYTES) {

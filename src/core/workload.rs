@@ -1,11 +1,11 @@
-//! Workloads: the units of work that a trial is made of.
+//! Workloads: the units of work of a trial.
 
 use std::fmt;
 
 /// A fixed number of batches, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which step of the trial it is, from 1.
+    /// Number of the step in the trial, from 1.
     pub number: u64,
     /// Its first batch, from 1.
     pub first_batch: u64,
@@ -13,12 +13,12 @@ pub struct Step {
     pub last_batch: u64,
 }
 
-/// What the sequencer asks for.
+/// What the sequencer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Train the batches of a step, or the rest of them.
     RunStep(Step),
-    /// Evaluate the model after so many steps.
+    /// Evaluate the model after this many steps.
     ComputeValidationMetrics {
         /// Completed steps.
         step: u64,
@@ -28,12 +28,12 @@ pub enum Workload {
         /// Completed batches.
         batch: u64,
     },
-    /// Train no more.
+    /// Stop training.
     Terminate,
 }
 
 impl fmt::Display for Workload {
-    /// The name that journals use.
+    /// The name in journals.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::RunStep(_) => "RUN_STEP",

@@ -1,4 +1,4 @@
-//! Compares a tree with the table of fields, and fills in what is absent.
+//! Compares a tree with the table of fields, and fills in defaults.
 
 use serde_json::{Map, Number, Value};
 
@@ -6,14 +6,14 @@ use crate::fields::{Default, Field, HYPERPARAMETERS, Kind, Means};
 use crate::problem::{Problem, Source, is_secret};
 use crate::yaml::{Content, Entry, Node};
 
-/// How many characters may be wrong in a name that is taken for a misspelt one.
+/// How many characters may be wrong in a name for a suggestion.
 const MAX_SLIPS: usize = 3;
 
-/// What came out of a check.
+/// The result of a check.
 pub(crate) struct Checked {
     /// The configuration with all defaults.
     pub(crate) value: Value,
-    /// Fields that are set and mean nothing on one machine, as dotted paths.
+    /// Fields that are set, but have no meaning on one machine, as dotted paths.
     pub(crate) unused: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ struct Check<'a> {
     unused: Vec<String>,
 }
 
-/// Where in a configuration something is: `searcher.max_steps`.
+/// The place of a value in a configuration: `searcher.max_steps`.
 struct Path(String);
 
 impl Path {
@@ -141,7 +141,7 @@ impl Check<'_> {
         })
     }
 
-    /// A map with known fields. `also` are names that were looked at already.
+    /// A map with known fields. `also` are names that were checked already.
     fn map(
         &mut self,
         node: &Node,
@@ -190,7 +190,7 @@ impl Check<'_> {
         Ok(Value::Object(complete))
     }
 
-    /// The default of a field, complete in itself.
+    /// The default of a field, with the defaults of its members.
     fn default(&mut self, field: &'static Field, path: &Path) -> Result<Value, Problem> {
         let Some(value) = default_of(field) else {
             return Ok(Value::Null);
@@ -207,7 +207,7 @@ impl Check<'_> {
         }
     }
 
-    /// The value of a field that is there; `None` where it is null and may be absent.
+    /// The value of a field that is present; `None` if it is null and may be absent.
     fn field(
         &mut self,
         entry: &Entry,
@@ -275,7 +275,7 @@ impl Check<'_> {
         Ok(value)
     }
 
-    /// Hyperparameters by name, as they were written: constants stay constants.
+    /// Hyperparameters by name, as in the file: constants stay constants.
     fn hyperparameters(&mut self, node: &Node, path: &Path) -> Result<Value, Problem> {
         let Content::Map(entries) = &node.content else {
             return Err(self.wrong(node, &Kind::Hyperparameters, path));
@@ -300,7 +300,8 @@ impl Check<'_> {
         Ok(Value::Object(complete))
     }
 
-    /// A map without `type` holds hyperparameters, which have other names than the fields of one.
+    /// A map without `type` holds hyperparameters, whose names must differ from the fields of a
+    /// hyperparameter.
     fn no_misspelt_type(&self, node: &Node, items: &[Entry], path: &Path) -> Result<(), Problem> {
         let is_field = |key: &str| {
             let mut kinds = HYPERPARAMETERS.iter();
@@ -319,7 +320,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the ranges of single fields do not say.
+    /// Checks that the ranges of single fields cannot express.
     fn in_order(&self, node: &Node, value: &Value, path: &Path) -> Result<(), Problem> {
         let (min, max) = (value["minval"].as_f64(), value["maxval"].as_f64());
         if let (Some(min), Some(max)) = (min, max)
@@ -358,13 +359,13 @@ impl Check<'_> {
 
     // -- problems ------------------------------------------------------------------------------
 
-    /// Says what was received; nothing of it where it is a secret.
+    /// Says what was received, but never the value of a secret.
     fn received(&self, node: &Node, path: &Path) -> Problem {
         let name = path.name();
         let what = match &node.content {
             content if path.is_secret() => format!("`{name}` is {}", content.kind()),
             Content::Text(text) if text.parse().is_ok_and(f64::is_finite) => {
-                // Without the quotes it would be one, and the line alone does not tell.
+                // Without the quotes it would be a number, and the line alone does not show it.
                 let problem = self
                     .source
                     .problem(node.at, format!("`{name}` is the text `{text}`"));
@@ -437,7 +438,7 @@ pub(crate) fn default_of(field: &Field) -> Option<Value> {
     }
 }
 
-/// What a kind of field may hold, in words.
+/// The values that a kind of field accepts, as text.
 fn describe(kind: &Kind) -> String {
     match kind {
         Kind::Any => "a value".to_owned(),
@@ -484,7 +485,7 @@ fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Adds the name that was probably meant.
+/// Adds the name that was probably intended.
 fn suggest<'a>(problem: Problem, found: &str, names: impl Iterator<Item = &'a str>) -> Problem {
     let nearest = names
         .map(|name| (strsim::osa_distance(found, name), name))
@@ -496,7 +497,7 @@ fn suggest<'a>(problem: Problem, found: &str, names: impl Iterator<Item = &'a st
     }
 }
 
-/// The integer that a value is; `4.0` is one too.
+/// The value as an integer; `4.0` counts as one.
 fn whole(content: &Content) -> Option<i64> {
     match content {
         Content::Integer(number) => Some(*number),
@@ -528,7 +529,7 @@ fn json_number(number: f64) -> Value {
     Number::from_f64(number).map_or(Value::Null, Value::Number)
 }
 
-/// A tree as JSON, as it was written.
+/// A tree as JSON, unchanged.
 fn as_is(node: &Node) -> Value {
     match &node.content {
         Content::Null => Value::Null,

@@ -1,4 +1,4 @@
-//! An experiment: its configuration as this program uses it, and its trials.
+//! An experiment: its configuration in the form that this program uses, and its trials.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,22 +17,22 @@ use crate::yaml::{self, Content, Node};
 /// Trials of the largest grid.
 const MAX_GRID: u64 = 2_000;
 
-/// What a configuration asks for.
+/// The content of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// The whole configuration, defaults filled in: what `pedl.get_experiment_config()` returns.
+    /// The whole configuration, with defaults: what `pedl.get_experiment_config()` returns.
     pub configuration: Value,
-    /// Where the model code is.
+    /// The model code.
     pub entrypoint: Option<Entrypoint>,
     /// Batches in one step.
     pub batches_per_step: u64,
-    /// Validate at least every so many steps.
+    /// Validate at least every this many steps.
     pub min_validation_period: Option<u64>,
-    /// Take a checkpoint at least every so many steps.
+    /// Take a checkpoint at least every this many steps.
     pub min_checkpoint_period: Option<u64>,
     /// After which validations a checkpoint is taken.
     pub checkpoint_policy: CheckpointPolicy,
-    /// How many checkpoints stay.
+    /// How many checkpoints are kept.
     pub retention: Retention,
     /// How often a trial that fails is started again.
     pub max_restarts: u64,
@@ -40,15 +40,15 @@ pub struct Experiment {
     pub experiment_seed: Option<u32>,
     /// The metric by which validations are compared.
     pub metric: String,
-    /// Whether it is to be small.
+    /// Whether a smaller value is better.
     pub smaller_is_better: bool,
-    /// Which trials there are.
+    /// Which trials the experiment has.
     pub searcher: Searcher,
     /// By name.
     pub hyperparameters: BTreeMap<String, Hyperparameter>,
     /// `NAME=VALUE`, to be set in this order.
     pub environment_variables: Vec<String>,
-    /// Fields that are set and mean nothing on one machine, as dotted paths.
+    /// Fields that are set, but have no meaning on one machine, as dotted paths.
     pub unused: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub enum CheckpointPolicy {
     None,
 }
 
-/// How many checkpoints stay: the union of what each number keeps.
+/// How many checkpoints are kept: the union of what each number keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Retention {
     /// The best of the whole experiment.
@@ -78,7 +78,7 @@ pub struct Retention {
     pub trial_latest: u64,
 }
 
-/// Where the model code is.
+/// The model code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrypoint {
     /// A script, run as it is: a simple model definition.
@@ -97,9 +97,9 @@ pub enum Entrypoint {
 pub struct Trial {
     /// The values of its hyperparameters, by name.
     pub hyperparameters: Map<String, Value>,
-    /// A UUID of version 4, drawn from the experiment's seed.
+    /// A UUID of version 4, drawn from the seed of the experiment.
     pub id: String,
-    /// What everything in it is seeded with, below 2³¹.
+    /// The seed of everything in it, below 2³¹.
     pub seed: u32,
 }
 
@@ -130,12 +130,12 @@ impl Experiment {
     /// Reads a configuration.
     ///
     /// Args:
-    ///     `name`: what the file is called, for messages.
+    ///     `name`: the name of the file, for messages.
     ///     `text`: YAML 1.2.
     ///
     /// # Errors
     ///
-    /// The first thing in it that cannot be used.
+    /// The first problem in it.
     pub fn read(name: &str, text: &str) -> Result<Self, Problem> {
         let source = Source { name, text };
         let root = yaml::read(source)?;
@@ -168,7 +168,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// What the table of fields does not say of searches.
+    /// Checks of searches that the table of fields cannot express.
     fn check_search(&self, source: Source<'_>, root: &Node) -> Result<(), Problem> {
         let at = place(root, &["searcher"]);
         match &self.searcher {
@@ -234,7 +234,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// How many trials the search has; `None` where it depends on how they do.
+    /// The number of trials in the search; `None` if it depends on their results.
     #[must_use]
     pub fn number_of_trials(&self) -> Option<u64> {
         match &self.searcher {
@@ -245,10 +245,11 @@ impl Experiment {
         }
     }
 
-    /// The trials that the search begins with, in order, as far as somebody asks.
+    /// The first trials of the search, in order, as an iterator.
     ///
-    /// For each, hyperparameters are drawn in the order of their names, then the id, then the seed; all
-    /// from one generator, so trial 7 is the same whoever asks, and whether or not trial 6 was asked for.
+    /// For each, hyperparameters are drawn in the order of their names, then the id, then the seed;
+    /// all from one generator, so trial 7 is always the same, whoever requests it, and whether or
+    /// not trial 6 was requested.
     pub fn trials(&self, experiment_seed: u32) -> impl Iterator<Item = Trial> {
         let mut random = RandomState::new(experiment_seed);
         let mut grid = match &self.searcher {
@@ -288,13 +289,13 @@ fn uuid(mut bytes: [u8; 16]) -> String {
         if matches!(place, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        // A string takes everything.
+        // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
 }
 
-/// A part of the complete JSON, as a type of ours.
+/// A part of the complete JSON, as one of the types of this module.
 fn typed<T: for<'a> Deserialize<'a>>(value: &Value) -> T {
     T::deserialize(value).expect("what the table of fields lets through has this type")
 }
@@ -322,7 +323,7 @@ fn environment_variables(value: &Value) -> Vec<String> {
     }
 }
 
-/// Where a field of the file is; where the map is that lacks it, if it is absent.
+/// The position of a field in the file; if it is absent, that of the map that lacks it.
 fn place(root: &Node, path: &[&str]) -> crate::problem::Position {
     let mut node = root;
     for name in path {

@@ -1,8 +1,8 @@
-//! THE table of fields of a configuration: adding one is adding a row.
+//! THE table of fields of a configuration: to add a field, add a row.
 //!
-//! A row says what a field may hold, what it is where it is absent, what it is for, and what this
-//! program does with it. Checks, defaults and the JSON Schema all come from here. The order is that of
-//! the documentation of PEDL.
+//! A row says what a field may hold, its default, its purpose, and what this program does with it.
+//! Checks, defaults and the JSON Schema all come from here. The order is that of the documentation
+//! of PEDL.
 //!
 //! Source: names, types, ranges and defaults are those of PEDL 0.11 (Determined 4bff89a70b,
 //! docs/reference/experiment-config.txt and master/pkg/model).
@@ -13,11 +13,11 @@ pub(crate) struct Field {
     pub(crate) kind: Kind,
     pub(crate) default: Default,
     pub(crate) means: Means,
-    /// What it is for: half a sentence, with unit.
+    /// Its purpose: half a sentence, with unit.
     pub(crate) help: &'static str,
 }
 
-/// What a field may hold.
+/// The values that a field accepts.
 pub(crate) enum Kind {
     /// Anything, passed through.
     Any,
@@ -40,20 +40,20 @@ pub(crate) enum Kind {
     Word(&'static [&'static str]),
     List(&'static Kind),
     Map(&'static [Field]),
-    /// A map whose other fields depend on one of them: its name, and fields by its values. Where one of the
-    /// values is empty, it is of maps without that field.
+    /// A map whose other fields depend on one of them: the name of that field, and the other fields
+    /// by its value. An empty value is for maps without that field.
     Tagged(&'static str, &'static [(&'static str, &'static [Field])]),
-    /// Either of two, told apart by whether it is a map.
+    /// Either of two: the first for a map, the second for anything else.
     MapOr(&'static Kind, &'static Kind),
     /// Hyperparameters by name.
     Hyperparameters,
 }
 
-/// What stands for a field that is absent.
+/// The default of a field that is absent.
 pub(crate) enum Default {
-    /// It has to be there.
+    /// The field must be present.
     Required,
-    /// Nothing: it is absent, and null means the same.
+    /// None: the field stays absent, and null means the same.
     Nothing,
     /// A value, as JSON.
     Is(&'static str),
@@ -62,13 +62,13 @@ pub(crate) enum Default {
 /// What this program does with a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// What it says.
+    /// It applies the field.
     Itself,
-    /// Nothing, and nothing is lost: it is advice to the scheduler of a cluster.
+    /// It ignores the field, and nothing is lost: it is advice to the scheduler of a cluster.
     Scheduling,
-    /// Nothing yet: another value than the default is refused.
+    /// Not supported yet: any value except the default is refused.
     Refused,
-    /// What it says, but a map that has this member is refused.
+    /// It applies the field, but refuses a map that has this member.
     RefusedWith(&'static str),
 }
 
@@ -235,7 +235,7 @@ static STORAGES: &[(&str, &[Field])] = &[
     ]),
 ];
 
-/// What all searchers have.
+/// Fields that all searchers have.
 macro_rules! searcher {
     ($($row:expr),* $(,)?) => {
         &[
@@ -248,7 +248,7 @@ macro_rules! searcher {
     };
 }
 
-/// More rungs than any budget of steps has room for.
+/// More rungs than any budget of steps allows.
 const MAX_RUNGS: Kind = Kind::Integer(1, 32);
 const MODE: Kind = Kind::Word(&["conservative", "standard", "aggressive"]);
 
@@ -299,8 +299,8 @@ static EXPLORE: &[Field] = &[
     row("perturb_factor", Kind::Number(0.0, 1.0), Required, Itself, "by how much it changes else"),
 ];
 
-/// The kinds of hyperparameters, by their `type`. A map without `type` holds hyperparameters itself;
-/// everything else is a constant.
+/// The kinds of hyperparameters, by their `type`. A map without `type` holds hyperparameters
+/// itself; everything else is a constant.
 #[rustfmt::skip]
 pub(crate) static HYPERPARAMETERS: &[(&str, &[Field])] = &[
     ("const", &[

@@ -1,4 +1,5 @@
-//! What the fuzz target `yaml` of `tests/fuzz` calls: any text is a configuration or a problem, soon and without much memory.
+//! The function for the fuzz target `yaml` of `tests/fuzz`: any text gives a configuration or a
+//! problem, soon and without much memory.
 
 #![allow(clippy::missing_panics_doc, reason = "for tests alone")]
 
@@ -23,7 +24,7 @@ mod tests {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/yaml");
         for seed in fs::read_dir(corpus).expect("it is in the repository") {
             let seed = fs::read(seed.expect("a name").path()).expect("it is there");
-            // Each part of it, and all that lacks one byte.
+            // Each prefix of it, and each variant without one byte.
             for place in 0..seed.len() {
                 super::yaml(&seed[..place]);
                 super::yaml(&[&seed[..place], &seed[place + 1..]].concat());

@@ -14,14 +14,14 @@ use crate::random::RandomState;
 pub enum Hyperparameter {
     /// Always the same value.
     Const(Value),
-    /// An integer from `minval` to `maxval`. Random search leaves `maxval` itself out, a grid has it: so
-    /// it is in PEDL.
+    /// An integer from `minval` to `maxval`. As in PEDL, random search excludes `maxval` itself,
+    /// and a grid includes it.
     Int {
         /// The smallest value.
         minval: i64,
         /// The end of the range, above `minval`.
         maxval: i64,
-        /// How many values a grid has of it.
+        /// The number of its values in a grid.
         count: Option<u64>,
     },
     /// A number, evenly distributed.
@@ -30,7 +30,7 @@ pub enum Hyperparameter {
         minval: f64,
         /// The end of the range, above `minval`.
         maxval: f64,
-        /// How many values a grid has of it.
+        /// The number of its values in a grid.
         count: Option<u64>,
     },
     /// A power of `base` whose exponent is evenly distributed.
@@ -41,7 +41,7 @@ pub enum Hyperparameter {
         minval: f64,
         /// The end of the range of exponents, above `minval`.
         maxval: f64,
-        /// How many values a grid has of it.
+        /// The number of its values in a grid.
         count: Option<u64>,
     },
     /// One of some values.
@@ -106,7 +106,7 @@ impl Hyperparameter {
         }
     }
 
-    /// The values of a grid, in order. `None` where a range has no `count`.
+    /// The values of a grid, in order. `None` if a range has no `count`.
     pub(crate) fn grid(&self) -> Option<Vec<Value>> {
         match self {
             Self::Const(value) => Some(vec![value.clone()]),
@@ -151,7 +151,7 @@ impl Hyperparameter {
         }
     }
 
-    /// How many values a grid has of it; `None` where a range has no `count`.
+    /// The number of its values in a grid; `None` if a range has no `count`.
     fn grid_size(&self) -> Option<u64> {
         match self {
             Self::Const(_) => Some(1),
@@ -173,7 +173,7 @@ impl Hyperparameter {
     }
 }
 
-/// `count` points with equal distances, both ends included; of one, the middle.
+/// `count` points with equal distances, both ends included; a single point is the middle.
 fn evenly(count: u64, low: f64, high: f64) -> impl Iterator<Item = f64> {
     #[expect(clippy::cast_precision_loss, reason = "a grid has at most 2000 points")]
     (0..count).map(move |point| {
@@ -203,7 +203,7 @@ pub(crate) fn sample(
         .collect()
 }
 
-/// All points of the grid: names in order, the last one varying fastest.
+/// All points of the grid: names in order, the last one varies fastest.
 ///
 /// # Errors
 ///
@@ -228,7 +228,7 @@ pub(crate) fn grid(
     Ok(points)
 }
 
-/// How many points the grid has, without making them.
+/// The number of points of the grid, without making them.
 ///
 /// # Errors
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Parts of the names of fields whose values are never shown, misspelt ones included.
+/// Parts of the names of fields whose values are never shown, including misspelt names.
 const SECRETS: [&str; 7] = [
     "key",
     "secret",
@@ -13,14 +13,15 @@ const SECRETS: [&str; 7] = [
     "environment_variables",
 ];
 
-/// Why a configuration cannot be used: what was found, where, what was expected, and what would help.
+/// Why a configuration cannot be used: what was found, where, what was expected, and what would
+/// help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// One line: what is wrong, with what was received in backticks.
+    /// One line: what is wrong, with the received value in backticks.
     pub what: String,
     /// The place with its line of the file, and what was expected.
     pub details: Vec<String>,
-    /// One imperative, if there is something better than reading the lines above.
+    /// One imperative, if there is better advice than to read the lines above.
     pub hint: Option<String>,
 }
 
@@ -44,14 +45,14 @@ impl std::error::Error for Problem {}
 pub(crate) struct Position {
     pub(crate) line: usize,
     pub(crate) column: usize,
-    /// How many characters it spans on that line, at least 1.
+    /// The number of characters on that line, at least 1.
     pub(crate) width: usize,
 }
 
 /// The text of a configuration, for messages about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a> {
-    /// What the file is called.
+    /// The name of the file.
     pub(crate) name: &'a str,
     pub(crate) text: &'a str,
 }
@@ -101,14 +102,15 @@ impl Problem {
     }
 }
 
-/// Whether what a field of that name holds is never shown.
+/// Whether the value of a field with that name is never shown.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     SECRETS.iter().any(|part| name.contains(part))
 }
 
-/// Whether a line names a field that is never shown, or lies in the value of one: it is farther to the
-/// right, or an item of its list. Told by the text, since a file that is no YAML has secrets too.
+/// Whether a line names a field that is never shown, or lies in the value of one: it is indented
+/// further, or an item of its list. This uses only the text, because a file that is not valid YAML
+/// has secrets too.
 fn is_in_secret(text: &str, line: usize) -> bool {
     let lines: Vec<_> = text.lines().take(line + 1).collect();
     let indentation = |line: &str| line.len() - line.trim_start().len();

@@ -1,12 +1,12 @@
-//! numpy's legacy generator, `numpy.random.RandomState`: MT19937 and the draws that are made from it.
+//! The legacy generator of numpy, `numpy.random.RandomState`: MT19937, and the draws based on it.
 
 const WORDS: usize = 624;
-/// How far the word lies that each word is mixed with.
+/// The distance to the word with which each word is mixed.
 const SHIFT: usize = 397;
 const MATRIX: u32 = 0x9908_b0df;
 const UPPER: u32 = 0x8000_0000;
 
-/// A generator that gives the numbers of `numpy.random.RandomState(seed)`.
+/// A generator of the numbers of `numpy.random.RandomState(seed)`.
 ///
 /// Source: Matsumoto and Nishimura, "Mersenne Twister", 1998; numpy 1.18, `_legacy_seeding`,
 /// `random_interval` and `legacy_double`.
@@ -57,8 +57,8 @@ impl RandomState {
         self.position = 0;
     }
 
-    /// An integer from 0 to `last`, both included: bits above those of `last` are masked, and what is
-    /// still too large is drawn again.
+    /// An integer from 0 to `last`, both included: bits above those of `last` are masked, and a
+    /// number that is still too large is drawn again.
     pub fn up_to(&mut self, last: u64) -> u64 {
         let Some(mask) = u64::MAX.checked_shr(last.leading_zeros()) else {
             return 0;

@@ -29,7 +29,7 @@ pub fn reference() -> String {
     text
 }
 
-/// One line of a table: the name with those around it, and the field.
+/// One line of a table: the full name, and the field.
 type Row = (String, &'static Field);
 
 /// Fields, each followed by those below it.
@@ -102,7 +102,7 @@ fn variants(text: &mut String, all: &'static [(&'static str, &'static [Field])])
     }
 }
 
-/// A kind in words.
+/// A kind as text.
 fn described(kind: &Kind) -> String {
     match kind {
         Kind::Any => "any".to_owned(),

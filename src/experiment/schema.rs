@@ -33,7 +33,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// A map with known fields, and with one that says which they are.
+/// A map with known fields, and perhaps with a field whose value determines them.
 fn map(fields: &[Field], tag: Option<(&str, &str)>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -47,7 +47,7 @@ fn map(fields: &[Field], tag: Option<(&str, &str)>) -> Value {
         match field.default {
             Default::Required => required.push(Value::from(field.name)),
             Default::Nothing | Default::Is(_) => {
-                // Null means the same as nothing.
+                // Null means the same as an absent field.
                 property = json!({"anyOf": [property, {"type": "null"}]});
                 property["description"] = Value::from(field.help);
                 if let Some(default) = default_of(field) {

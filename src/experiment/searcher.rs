@@ -1,8 +1,8 @@
-//! Searchers: which trials there are, and how long each trains.
+//! Searchers: which trials an experiment has, and how long each trains.
 
 use serde::Deserialize;
 
-/// How an experiment looks for good hyperparameters.
+/// How an experiment searches for good hyperparameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum Searcher {
@@ -29,9 +29,9 @@ pub enum Searcher {
         target_trial_steps: u64,
         /// Steps of all trials together.
         step_budget: u64,
-        /// Which brackets there are.
+        /// Which brackets it has.
         mode: Mode,
-        /// One of so many trials goes on from rung to rung.
+        /// One of this many trials continues from rung to rung.
         divisor: f64,
         /// Rungs of the longest bracket.
         max_rungs: u64,
@@ -42,9 +42,9 @@ pub enum Searcher {
         max_steps: u64,
         /// Trials of all brackets.
         max_trials: u64,
-        /// Which brackets there are.
+        /// Which brackets it has.
         mode: Mode,
-        /// One of so many trials goes on from rung to rung.
+        /// One of this many trials continues from rung to rung.
         divisor: f64,
         /// Rungs of the longest bracket.
         max_rungs: u64,
@@ -65,8 +65,8 @@ pub enum Mode {
     Aggressive,
 }
 
-/// The rungs of one bracket: at each, trials have trained `steps` in all, which
-/// is more than at the rung before, and so many `trials` are left.
+/// The rungs of one bracket: at each, trials have trained `steps` in total, more than at the
+/// previous rung, and this many `trials` are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bracket(pub Vec<(u64, u64)>);
 
@@ -84,7 +84,7 @@ impl Searcher {
         }
     }
 
-    /// Steps of each trial, where all train equally long.
+    /// Steps of each trial, if all train equally long.
     #[must_use]
     pub fn max_steps(&self) -> Option<u64> {
         match self {
@@ -95,10 +95,10 @@ impl Searcher {
         }
     }
 
-    /// The brackets of an adaptive search, the one with most rungs first; of others none.
+    /// The brackets of an adaptive search, the one with most rungs first; none for other searches.
     ///
     /// Source: Determined 4bff89a70b, `master/pkg/searcher/{adaptive,adaptive_simple,sha}.go`; the
-    /// documentation's table has other numbers than the code, and the code is followed.
+    /// table in the documentation has other numbers than the code, and this follows the code.
     #[must_use]
     pub fn brackets(&self) -> Vec<Bracket> {
         match self {
@@ -142,7 +142,7 @@ impl Searcher {
 }
 
 impl Mode {
-    /// How many rungs each bracket has, most first.
+    /// The number of rungs of each bracket, most first.
     fn rungs(self, max_rungs: u64) -> Vec<u64> {
         let fewest = match self {
             Self::Conservative => 1,
@@ -164,7 +164,7 @@ fn divided(number: u64, divisor: f64, power: u64) -> u64 {
     ((number as f64 / divisor.powf(power as f64)) as u64).max(1)
 }
 
-/// A bracket whose trials are as many as the budget allows.
+/// A bracket with as many trials as the budget allows.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -203,7 +203,7 @@ fn with_budget(rungs: u64, max_steps: u64, divisor: f64, budget: u64) -> Bracket
     Bracket(bracket)
 }
 
-/// A bracket that begins with so many trials.
+/// A bracket that begins with this many trials.
 fn with_trials(rungs: u64, max_steps: u64, divisor: f64, trials: u64) -> Bracket {
     let mut bracket: Vec<(u64, u64)> = Vec::new();
     for rung in 0..rungs {

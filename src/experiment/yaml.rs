@@ -1,8 +1,9 @@
-//! YAML 1.2 to a tree in which every key and value knows its place.
+//! Reads YAML 1.2 into a tree in which every key and value has its position.
 //!
-//! Plain scalars are typed by the core schema of YAML 1.2.2 (10.3.2): `1e-4` is a number, `010` is ten,
-//! `yes` and `on` are text. (PyYAML follows 1.1, where they are text, eight and true.) Anchors, aliases
-//! and merge keys (`<<`) work; what they expand to is limited, so that no file can fill the memory.
+//! Plain scalars have the types of the core schema of YAML 1.2.2 (10.3.2): `1e-4` is a number,
+//! `010` is ten, `yes` and `on` are text. (PyYAML follows 1.1, in which they are text, eight and
+//! true.) Anchors, aliases and merge keys (`<<`) work; their expansion is limited, so that no file
+//! can fill the memory.
 
 use std::collections::HashMap;
 
@@ -16,17 +17,17 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_NODES: usize = 100_000;
 /// Bytes of text that count as one more value.
 const BYTES_OF_NODE: usize = 64;
-/// How deep lists and maps may lie in each other; also an end to recursion.
+/// How deep lists and maps may be nested; also a limit to recursion.
 const MAX_DEPTH: usize = 64;
 
-/// Where a file begins.
+/// The beginning of a file.
 pub(crate) const START: Position = Position {
     line: 1,
     column: 1,
     width: 1,
 };
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) at: Position,
@@ -44,7 +45,7 @@ pub(crate) enum Content {
     Map(Vec<Entry>),
 }
 
-/// One entry of a map. Keys are text; a number is spelled as JSON does.
+/// One entry of a map. Keys are text; a number is spelled as in JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -53,7 +54,7 @@ pub(crate) struct Entry {
 }
 
 impl Content {
-    /// What it is, in words.
+    /// The type of the content, as text.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -67,7 +68,7 @@ impl Content {
     }
 }
 
-/// Reads the one document of a file.
+/// Reads the single document of a file.
 pub(crate) fn read(source: Source<'_>) -> Result<Node, Problem> {
     if source.text.len() > MAX_BYTES {
         let bytes = source.text.len();
@@ -107,7 +108,7 @@ fn not_yaml(source: Source<'_>, error: &ScanError) -> Problem {
     )
 }
 
-/// A place; the width is that of a span on one line.
+/// A position; the width is that of a span on one line.
 fn position(start: Marker, end: Option<Marker>) -> Position {
     let width = match end {
         Some(end) if end.line() == start.line() => end.col().saturating_sub(start.col()),
@@ -224,7 +225,7 @@ impl Builder<'_> {
         )
     }
 
-    /// Puts a node where it belongs.
+    /// Adds a node to the open list or map.
     fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
         let is_text = matches!(node.content, Content::Text(_));
         self.count(if is_text { size(&node.content) } else { 1 }, node.at)?;
@@ -310,7 +311,7 @@ impl Builder<'_> {
     }
 }
 
-/// The type of a plain scalar, by the core schema. Or what is expected instead.
+/// The type of a plain scalar, by the core schema. Otherwise, what is expected instead.
 fn plain(text: &str) -> Result<Content, &'static str> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Content::Null),
@@ -383,7 +384,7 @@ fn key_of(source: Source<'_>, node: &Node) -> Result<String, Problem> {
     }
 }
 
-/// The entries of a map, and those of merged maps that it does not have itself.
+/// The entries of a map, and those entries of merged maps that it lacks.
 fn merge(mut entries: Vec<Entry>, merged: Vec<Node>) -> Vec<Entry> {
     for node in merged {
         if let Content::Map(more) = node.content {
@@ -397,7 +398,7 @@ fn merge(mut entries: Vec<Entry>, merged: Vec<Node>) -> Vec<Entry> {
     entries
 }
 
-/// How many values a tree holds.
+/// The number of values in a tree.
 fn size(content: &Content) -> usize {
     match content {
         Content::List(items) => 1 + items.iter().map(|node| size(&node.content)).sum::<usize>(),
@@ -412,7 +413,7 @@ fn size(content: &Content) -> usize {
     }
 }
 
-/// How many levels of lists and maps a tree has.
+/// The number of levels of lists and maps in a tree.
 fn depth(content: &Content) -> usize {
     match content {
         Content::List(items) => {

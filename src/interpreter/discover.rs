@@ -1,4 +1,4 @@
-//! Where interpreters come from, and in which order.
+//! The sources of interpreters, and their order.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -21,16 +21,17 @@ pub(super) enum Source {
     Option(String),
     /// `pedl-run python3.8 train.py`
     CommandWord(OsString),
-    /// The environment that `pedl-run` itself was installed into. The path as it was typed counts:
-    /// a symlink into the private environment of pipx must not make that the environment of the run.
-    /// One that `uvx`, `pipx run` and their like have made for pedl-run alone comes last.
+    /// The environment that `pedl-run` itself was installed into. The path is taken as it was
+    /// typed: a symlink into the private environment of pipx must not make that the environment of
+    /// the run. An environment that `uvx`, `pipx run` and similar tools have made only for pedl-run
+    /// comes last.
     BesideUs(PathBuf),
     /// `VIRTUAL_ENV`
     VirtualEnvironment(PathBuf),
     /// `CONDA_PREFIX`
     CondaEnvironment(PathBuf),
-    /// `python3` or `python` on `PATH`, but for those of an environment that was made for pedl-run alone: `uvx` puts it
-    /// there.
+    /// `python3` or `python` on `PATH`, except those of an environment that was made only for
+    /// pedl-run: `uvx` puts it there.
     SearchPath(Option<PathBuf>),
 }
 
@@ -58,7 +59,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// The interpreter that is there, if one is.
+    /// The interpreter of this source, if it has one.
     fn interpreter(&self) -> Option<PathBuf> {
         match self {
             Self::Option(value) => named(OsStr::new(value)),
@@ -72,7 +73,7 @@ impl Source {
         }
     }
 
-    /// Why there is no interpreter here, in words.
+    /// Why this source has no interpreter, in words.
     fn problem(&self) -> String {
         let of_name = |name: &OsStr| {
             let path = Path::new(name);
@@ -97,7 +98,7 @@ impl Source {
         }
     }
 
-    /// Whether a run without an interpreter here goes on to the next source.
+    /// Whether a run continues with the next source if this one has no interpreter.
     fn is_optional(&self) -> bool {
         !matches!(self, Self::Option(_) | Self::CommandWord(_))
     }
@@ -143,7 +144,7 @@ fn sources(option: Option<&str>, word: Option<&OsStr>) -> Vec<Source> {
     if let Some(option) = option {
         sources.push(Source::Option(option.to_owned()));
     }
-    // The bare words `python` and `python3` name no interpreter in particular.
+    // The bare words `python` and `python3` name no particular interpreter.
     if let Some(word) = word.filter(|word| !["python", "python3"].map(OsStr::new).contains(word)) {
         sources.push(Source::CommandWord(word.to_owned()));
     }
@@ -165,9 +166,9 @@ fn sources(option: Option<&str>, word: Option<&OsStr>) -> Vec<Source> {
     sources
 }
 
-/// Whether an environment was made by a tool that runs programs, for pedl-run alone: the packages of the project are not
-/// in it. Source: uv 0.9, `crates/uv-tool`, `crates/uv-cache` (`archive-v0`, `environments-v2`); pipx 1.8,
-/// `src/pipx/constants.py`, `pipx_metadata_file.py`.
+/// Whether a tool that runs programs made an environment only for pedl-run: it does not contain the
+/// packages of the project. Source: uv 0.9, `crates/uv-tool`, `crates/uv-cache` (`archive-v0`,
+/// `environments-v2`); pipx 1.8, `src/pipx/constants.py`, `pipx_metadata_file.py`.
 fn is_of_tool(prefix: &Path) -> bool {
     let receipts = ["uv-receipt.toml", "pipx_metadata.json"];
     if receipts.iter().any(|name| prefix.join(name).is_file()) {
@@ -197,7 +198,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().ok() == other.canonicalize().ok()
 }
 
-/// The virtual or conda environment in whose `bin` we were started, the symlink to us unresolved.
+/// The virtual or conda environment in whose `bin` we were started, without resolving the symlink
+/// to us.
 fn our_environment() -> Option<PathBuf> {
     let typed = env::args_os().next()?;
     let path = if typed.as_encoded_bytes().contains(&b'/') {
@@ -216,7 +218,7 @@ fn directory_variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// An interpreter named by a person: a path, an environment's directory, or a word on `PATH`.
+/// An interpreter that the user names: a path, an environment's directory, or a word on `PATH`.
 fn named(name: &OsStr) -> Option<PathBuf> {
     let path = Path::new(name);
     if path.is_dir() {
@@ -269,7 +271,7 @@ fn on_path(name: &OsStr) -> Option<PathBuf> {
     on_path_but(name, None)
 }
 
-/// A program on `PATH`, but not in the environment that is left out.
+/// A program on `PATH`, but not in the excluded environment.
 fn on_path_but(name: &OsStr, left_out: Option<&Path>) -> Option<PathBuf> {
     let list = env::var_os("PATH")?;
     let left_out = left_out.map(|prefix| prefix.join("bin"));
@@ -284,8 +286,9 @@ fn on_path_but(name: &OsStr, left_out: Option<&Path>) -> Option<PathBuf> {
         .find(|path| is_executable(path))
 }
 
-/// As the kernel will see it: `access` itself asks for who started us, and leaves capabilities out of it. It is asked
-/// where the other call is forbidden: older containers know it not, and answer `EPERM`.
+/// As the kernel will decide: plain `access` checks for the real user, and ignores capabilities. It
+/// is used if the other call is forbidden: older containers do not know that one, and return
+/// `EPERM`.
 fn is_executable(path: &Path) -> bool {
     let allowed =
         accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).or_else(|error| match error {

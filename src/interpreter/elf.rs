@@ -1,11 +1,11 @@
 //! Reads from an executable file which libpython it is linked against.
 //!
-//! This answers in some 50 µs, without starting a process, the question that decides everything
-//! else: an interpreter that is linked against a shared libpython can be embedded with nothing lost.
-//! The library is then looked for where the dynamic linker would look for it.
+//! This takes some 50 µs, without starting a process, and decides everything else: an interpreter
+//! that is linked against a shared libpython can be embedded without any loss. The library is then
+//! searched where the dynamic linker would search it.
 //!
-//! Only 64-bit little-endian files are understood, that is every platform with wheels of Keras or
-//! TensorFlow. Anything else, a shell script for instance, reads as `NotElf`.
+//! Only 64-bit little-endian files are supported, that is every platform with wheels of Keras or
+//! TensorFlow. Anything else, for example a shell script, counts as `NotElf`.
 //!
 //! Source: the System V ABI, chapters 4 and 5 (file and dynamic section), and `ld.so(8)`.
 
@@ -16,11 +16,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What an executable says about libpython.
+/// The linkage of an executable to libpython.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Linkage {
-    /// Linked against the library of this name; the path is absolute where the search found it, and
-    /// the bare name where only the linker's cache can.
+    /// Linked against the library of this name; the path is absolute if the search found it, and
+    /// the bare name if only the linker's cache can.
     Shared { soname: String, path: PathBuf },
     /// An executable without a libpython: Python is linked into it.
     Static,
@@ -71,7 +71,7 @@ pub(super) fn linkage(executable: &Path, library_path: Option<&OsStr>) -> io::Re
     })
 }
 
-/// What is needed of the dynamic section.
+/// The needed parts of the dynamic section.
 #[derive(Debug, Default)]
 struct Dynamic {
     needed: Vec<String>,
@@ -170,14 +170,14 @@ impl Segment {
         }
     }
 
-    /// Where in the file the byte of that address is, if this segment loads it.
+    /// The offset in the file of the byte at that address, if this segment loads it.
     fn file_offset(&self, address: u64) -> Option<u64> {
         let within = address.checked_sub(self.address)?;
         (self.kind == PT_LOAD && within < self.size).then(|| self.offset.checked_add(within))?
     }
 }
 
-/// `None` where the file ends before, or the size is absurd.
+/// `None` if the file ends earlier, or the size is absurd.
 fn read(file: &File, offset: u64, size: usize) -> io::Result<Option<Vec<u8>>> {
     if size > MAX_TABLE_SIZE {
         return Ok(None);
@@ -209,7 +209,7 @@ fn string_at(strings: &[u8], position: u64) -> OsString {
     OsString::from_vec(tail[..end].to_vec())
 }
 
-/// A size from a file; what does not fit is absurd and fails the bounds that follow.
+/// A size from a file; a number that does not fit is absurd and fails the bounds that follow.
 fn as_size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

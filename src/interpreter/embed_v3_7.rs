@@ -1,8 +1,8 @@
 //! Runs a script in an embedded Python 3.7. Holds unsafe code.
 //!
-//! 3.7 has no `PyConfig`: nothing of ours can run between initialisation and the script without
-//! taking `-O -I -W -X` away from it. So the process calls exactly what the `python` executable of
-//! that version calls, and the boot is left to `sitecustomize`, as in exec mode.
+//! 3.7 has no `PyConfig`: none of our code can run between initialisation and the script without
+//! disabling `-O -I -W -X`. So the process calls exactly what the `python` executable of that
+//! version calls, and `sitecustomize` does the boot, as in exec mode.
 
 #![allow(unsafe_code, reason = "libpython is called")]
 

@@ -9,7 +9,7 @@
 //! 3. `py_hooks.host.start` with the launch message: an import hook is installed, nothing else;
 //! 4. `Py_RunMain`: CPython runs the script, finalises, and returns the exit code.
 //!
-//! The layout of `PyConfig` differs by minor version. It is never looked into here: CPython fills an
+//! The layout of `PyConfig` differs by minor version. This module never reads it: CPython fills an
 //! ample buffer through its own functions.
 
 #![allow(unsafe_code, reason = "libpython is called")]
@@ -28,8 +28,8 @@ struct PyObject {
     _opaque: [u8; 0],
 }
 
-/// Room for a `PyConfig`. The largest so far (3.13) has less than 600 bytes; were a later one larger
-/// than this, CPython would write past the end, which is why unknown versions are refused.
+/// Room for a `PyConfig`. The largest so far (3.13) has less than 600 bytes. If a later one were
+/// larger than this, CPython would write past the end, so unknown versions are refused.
 #[repr(C, align(16))]
 struct PyConfig([u8; 8192]);
 
@@ -43,7 +43,7 @@ struct PyStatus {
     exit_code: c_int,
 }
 
-/// A function that makes a `str` of bytes.
+/// A function that makes a `str` from bytes.
 type Decode = unsafe extern "C" fn(*const c_char, isize) -> *mut PyObject;
 
 c_functions! {
@@ -108,12 +108,12 @@ impl Functions {
         Ok(())
     }
 
-    /// Ends the process where Python could not be initialised, or has answered an option such as
-    /// `-V`, in the words and with the exit code of CPython.
+    /// Ends the process, with the messages and the exit code of CPython, if Python could not be
+    /// initialised, or has answered an option such as `-V`.
     fn check(&self, status: PyStatus) {
         // SAFETY: a function of one argument, without preconditions.
         if unsafe { (self.PyStatus_Exception)(status) } != 0 {
-            // SAFETY: the status is an exception or an exit, as is required.
+            // SAFETY: the status is an exception or an exit, as required.
             unsafe { (self.Py_ExitStatusException)(status) }
         }
     }
@@ -124,11 +124,11 @@ impl Functions {
         debug_assert_eq!(attached, 1, "this thread must hold the GIL");
     }
 
-    /// Calls `py_hooks.host.start(launch)`, which reports failures of its own and ends the process.
+    /// Calls `py_hooks.host.start(launch)`, which itself reports failures and ends the process.
     fn boot(&self, our_library: &Path, launch: &str) -> Result<(), Failure> {
         let failed = |what: &str| {
-            // SAFETY: Python is initialised, this thread holds the GIL; without an exception set it
-            // would be a fatal error, but each caller saw a function fail.
+            // SAFETY: Python is initialised, and this thread holds the GIL. Without an exception
+            // set it would be a fatal error, but each caller saw a function fail.
             unsafe { (self.PyErr_Print)() };
             Failure::bug(format!("the interceptions could not be started: {what}"))
                 .detail(format!("they are laid out in `{}`", our_library.display()))
@@ -145,7 +145,7 @@ impl Functions {
         let result = unsafe {
             (self.PyObject_CallFunctionObjArgs)(start, launch, ptr::null_mut::<PyObject>())
         };
-        // The reference that was returned is kept: it is to `None`.
+        // The returned reference is kept: it is to `None`.
         if result.is_null() {
             Err(failed("`py_hooks.host.start` raised"))
         } else {
@@ -153,7 +153,7 @@ impl Functions {
         }
     }
 
-    /// Appends our library to `sys.path` if it is not there: `-I` and `-E` ignore `PYTHONPATH`.
+    /// Appends our library to `sys.path` if it is missing: `-I` and `-E` ignore `PYTHONPATH`.
     fn append_to_path(&self, our_library: &Path) -> Option<()> {
         let entry = text(
             self.PyUnicode_DecodeFSDefaultAndSize,
@@ -167,14 +167,14 @@ impl Functions {
         // SAFETY: both are valid objects.
         match unsafe { (self.PySequence_Contains)(path, entry) } {
             1 => Some(()),
-            // SAFETY: both are valid objects; what is not a list makes the call fail.
+            // SAFETY: both are valid objects; the call fails for anything but a list.
             0 => (unsafe { (self.PyList_Append)(path, entry) } == 0).then_some(()),
             _ => None,
         }
     }
 
-    /// A new reference to an attribute, or `None` with an exception set. The reference to the module
-    /// is kept: `sys.modules` holds one until the end anyway.
+    /// A new reference to an attribute, or `None` with an exception set. The reference to the
+    /// module is kept: `sys.modules` holds one until the end anyway.
     fn attribute_of_module(&self, module: &CStr, name: &CStr) -> Option<*mut PyObject> {
         // SAFETY: Python is initialised and this thread holds the GIL.
         let module = unsafe { (self.PyImport_ImportModule)(module.as_ptr()) };
@@ -190,8 +190,8 @@ impl Functions {
 /// A new `str`, or `None` with an exception set. Python must be initialised.
 fn text(decode: Decode, bytes: &[u8]) -> Option<*mut PyObject> {
     let size = isize::try_from(bytes.len()).ok()?;
-    // SAFETY: `bytes` holds `size` bytes, which are copied; `boot`, the only caller but for its own
-    // parts, runs with Python initialised.
+    // SAFETY: `bytes` holds `size` bytes, which are copied; `boot`, the only caller apart from its
+    // own parts, runs with Python initialised.
     let text = unsafe { decode(bytes.as_ptr().cast(), size) };
     (!text.is_null()).then_some(text)
 }

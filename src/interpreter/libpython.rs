@@ -1,8 +1,8 @@
-//! Opens libpython and looks its functions up. Holds unsafe code.
+//! Opens libpython and looks up its functions. Holds unsafe code.
 //!
-//! The library is opened for the whole process (`RTLD_GLOBAL`), because extension modules, ours among
-//! them, resolve the C API from it; and it is never closed: Python leaves pointers into itself
-//! everywhere.
+//! The library is opened for the whole process (`RTLD_GLOBAL`), because extension modules,
+//! including ours, resolve the C API from it. It is never closed: Python leaves pointers into
+//! itself everywhere.
 
 #![allow(unsafe_code, reason = "a foreign library is opened and called")]
 
@@ -25,8 +25,8 @@ impl LibPython {
     /// Opens the library; a bare name is looked up in the linker's cache.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         // SAFETY: opening runs the library's initialisers. libpython has none that depend on the
-        // state of the process; the library that is opened is the one of the interpreter which the
-        // user chose to run.
+        // state of the process; the library that is opened belongs to the interpreter that the user
+        // chose to run.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
         let library = library.map_err(|error| {
             Failure::new(
@@ -76,7 +76,7 @@ impl LibPython {
             .hint("`--mode exec` runs the interpreter without its library"))
     }
 
-    /// Looks a function up.
+    /// Looks up a function.
     ///
     /// # Safety
     ///
@@ -96,7 +96,7 @@ impl LibPython {
     }
 }
 
-/// Takes a variable out of the environment of this process, which becomes the script's.
+/// Removes a variable from the environment of this process, which becomes the script's.
 #[expect(
     clippy::disallowed_methods,
     reason = "the script runs in this process, not in a child"
@@ -115,8 +115,8 @@ fn minor_version(text: &str) -> Option<Version> {
     ))
 }
 
-/// Declares a struct of functions of libpython, and how it is loaded. The name of a field is that of
-/// the C function, its type what the C header declares.
+/// Declares a struct of functions of libpython, and how to load it. The name of a field is that of
+/// the C function, and its type is the one that the C header declares.
 macro_rules! c_functions {
     ($(#[$attribute:meta])* struct $name:ident { $($function:ident: $type:ty,)+ }) => {
         $(#[$attribute])*
@@ -145,8 +145,8 @@ macro_rules! c_functions {
 }
 pub(super) use c_functions;
 
-/// The arguments as C wants them: an array of mutable strings that ends in a null pointer. Never
-/// freed, since Python may keep pointers into it until the process ends.
+/// The arguments in the form that C expects: an array of mutable strings that ends in a null
+/// pointer. Never freed, since Python may keep pointers into it until the process ends.
 pub(super) fn leaked_argv(
     arguments: Vec<std::ffi::OsString>,
 ) -> Result<(i32, *mut *mut c_char), Failure> {

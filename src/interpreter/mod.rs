@@ -1,24 +1,26 @@
-//! The Python that runs the script: found, judged, and brought into the trial process.
+//! The Python that runs the script: finds it, checks it, and loads it into the trial process.
 //!
 //! In the supervisor, which never loads a line of Python:
 //!
 //! 1. **find** (`discover`): the path of an interpreter, from the first source that has one;
-//! 2. **read** (`elf`): is that executable linked against a shared libpython, and which one;
-//! 3. **query** (`query`): only where the file does not tell, the interpreter is asked, once;
-//! 4. **judge** (here): its version, and the mode that loses nothing with it.
+//! 2. **read** (`elf`): whether that executable is linked against a shared libpython, and which
+//!    one;
+//! 3. **query** (`query`): only if the file does not say, the interpreter is queried, once;
+//! 4. **check** (here): its version, and the mode that loses nothing with it.
 //!
 //! In the trial process:
 //!
-//! 5. **embed** (`libpython`, then one file per generation of the C API): the library is opened, the
-//!    interpreter initialised, our boot called, and CPython's own main function runs the script;
+//! 5. **embed** (`libpython`, then one file per generation of the C API): the library is opened,
+//!    the interpreter initialised, our boot called, and CPython's own main function runs the
+//!    script;
 //! 6. or **exec** (`trial_process`): the real executable replaces us and boots from `PYTHONPATH`.
 //!
 //! Why two modes: an interpreter that is linked against libpython is the same code either way, and
 //! embedding it loses nothing. One with Python linked into its executable (Debian, conda,
 //! python-build-standalone) runs bytecode 8 to 30 % faster than the library of the same version,
-//! which may not even be installed; there the executable itself is run.
+//! which may not even be installed; in that case the executable itself is run.
 //!
-//! Unsafe code is in `libpython` and the `embed_*` files only.
+//! Unsafe code is only in `libpython` and the `embed_*` files.
 
 mod discover;
 mod elf;
@@ -44,7 +46,7 @@ pub(crate) use libpython::forget_variable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Version(pub(crate) u32, pub(crate) u32);
 
-/// The oldest version that pyo3's stable ABI serves, and the newest that was tested.
+/// The oldest version that pyo3's stable ABI supports, and the newest that was tested.
 const SUPPORTED: (Version, Version) = (Version(3, 7), Version(3, 13));
 
 impl fmt::Display for Version {
@@ -53,20 +55,20 @@ impl fmt::Display for Version {
     }
 }
 
-/// The interpreter of a run and how it is brought into the trial process.
+/// The interpreter of a run, and how the trial process loads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Interpreter {
-    /// What the script sees as `sys.executable`.
+    /// The value of `sys.executable` in the script.
     pub(crate) executable: PathBuf,
     pub(crate) version: Version,
     /// The library to embed; `None`: exec mode.
     pub(crate) library: Option<PathBuf>,
-    /// `sys.version` of the executable, where it was asked: the library must say the same.
+    /// `sys.version` of the executable, if it was queried: the library must return the same.
     pub(crate) full_version: Option<String>,
 }
 
 impl Interpreter {
-    /// Whether the boot is left to `sitecustomize` on `PYTHONPATH`.
+    /// Whether `sitecustomize` on `PYTHONPATH` does the boot.
     pub(crate) fn boots_from_path(&self) -> bool {
         self.library.is_none() || self.version == Version(3, 7)
     }
@@ -81,18 +83,18 @@ impl Interpreter {
     }
 }
 
-/// What is known of an interpreter before a mode is chosen.
+/// The known facts about an interpreter before a mode is chosen.
 struct Found {
     executable: PathBuf,
     version: Version,
     full_version: Option<String>,
     /// The shared library that the executable itself uses.
     linked: Option<PathBuf>,
-    /// Where else a library of this version may be.
+    /// Other places where a library of this version may be.
     candidates: Vec<PathBuf>,
 }
 
-/// Finds the interpreter for a command line. `cache` is where answers of interpreters are kept.
+/// Finds the interpreter for a command line. Answers of interpreters are kept in `cache`.
 pub(crate) fn choose(line: &CommandLine, cache: &Path) -> Result<Interpreter, Failure> {
     let (interpreter, source) = find(line, cache)?;
     tracing::debug!(
@@ -107,7 +109,7 @@ pub(crate) fn choose(line: &CommandLine, cache: &Path) -> Result<Interpreter, Fa
     Ok(interpreter)
 }
 
-/// The same, and in words by what it was found.
+/// The same, and the source that named it, in words.
 pub(crate) fn find(line: &CommandLine, cache: &Path) -> Result<(Interpreter, String), Failure> {
     let (path, source) =
         discover::find(line.options.python.as_deref(), line.python_word.as_deref())?;
@@ -124,7 +126,7 @@ pub(crate) fn find(line: &CommandLine, cache: &Path) -> Result<(Interpreter, Str
 }
 
 /// Embeds the interpreter into this process and runs the script; returns the exit code. `arguments`
-/// are those of Python, the name of the executable first.
+/// are those of Python, beginning with the name of the executable.
 pub(crate) fn embed(
     interpreter: &Interpreter,
     library: &Path,
@@ -175,7 +177,7 @@ fn examine(path: &Path, cache: &Path) -> Result<Found, Failure> {
     }
     check_supported(path, version, &answer.abiflags)?;
     Ok(Found {
-        // A script such as pyenv's stands for the interpreter that it starts.
+        // A script such as pyenv's starts another interpreter, which counts.
         executable: if is_script {
             answer.executable
         } else {

@@ -1,9 +1,10 @@
-//! Asks an interpreter about itself, in its own process, and remembers the answer.
+//! Queries an interpreter in a separate process, and caches the answer.
 //!
-//! Only asked where its file does not tell (`elf`): an executable with Python linked into it, or a
-//! script such as those of pyenv and asdf. The question costs 10 to 40 ms, so the answer of an
-//! executable is kept in the cache directory under everything it can depend on. What a script
-//! answers depends on files of its own (`.python-version` and the like), so it is asked every time.
+//! This is needed only if its file does not contain the answer (`elf`): an executable with Python
+//! linked into it, or a script such as those of pyenv and asdf. The query costs 10 to 40 ms, so the
+//! answer of an executable is kept in the cache directory under everything it can depend on. The
+//! answer of a script depends on other files (`.python-version` and similar), so a script is
+//! queried every time.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -30,7 +31,7 @@ const VARIABLES: [&str; 4] = [
 /// Characters of another program's output that a message quotes.
 const LONGEST_QUOTE: usize = 200;
 
-/// What an interpreter says about itself; the fields are those of `query.py`.
+/// The answer of an interpreter about itself; the fields are those of `query.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) executable: PathBuf,
@@ -43,14 +44,14 @@ pub(super) struct Answer {
     pub(super) candidate_libraries: Vec<PathBuf>,
 }
 
-/// One remembered answer. The key is repeated in it, since its file name is only a hash.
+/// One cached answer. It repeats the key, since its file name is only a hash.
 #[derive(Serialize, Deserialize)]
 struct Remembered {
     key: String,
     answer: Answer,
 }
 
-/// Asks the interpreter, or the cache below `cache` if it was asked before.
+/// Queries the interpreter, or the cache below `cache` if it was queried before.
 pub(super) fn ask(interpreter: &Path, cache: &Path) -> Result<Answer, Failure> {
     let key = key(interpreter);
     let memory = cache.join("interpreters").join(file_name(&key));
@@ -68,7 +69,7 @@ pub(super) fn ask(interpreter: &Path, cache: &Path) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// Asks the interpreter.
+/// Queries the interpreter.
 pub(super) fn ask_process(interpreter: &Path) -> Result<Answer, Failure> {
     let failed = || {
         Failure::new(
@@ -106,7 +107,7 @@ pub(super) fn ask_process(interpreter: &Path) -> Result<Answer, Failure> {
     })
 }
 
-/// A text of somebody else's, as far as it fits into a message.
+/// A text of another program, cut to the length that fits into a message.
 fn shortened(text: &str) -> String {
     if text.chars().count() <= LONGEST_QUOTE {
         return text.to_owned();
@@ -115,8 +116,8 @@ fn shortened(text: &str) -> String {
     format!("{head}...")
 }
 
-/// Which program a script names that shall run it: where that is gone, the system says only that
-/// something is not there.
+/// The program that a script names as its interpreter: if that is missing, the system only reports
+/// that something does not exist.
 fn first_line_of_script(path: &Path) -> Option<String> {
     let text = fs::read(path).ok()?;
     let line = text
@@ -126,7 +127,7 @@ fn first_line_of_script(path: &Path) -> Option<String> {
     Some(format!("#!{}", shortened(&String::from_utf8_lossy(line))))
 }
 
-/// All that the answer depends on.
+/// Everything that the answer depends on.
 fn key(interpreter: &Path) -> String {
     let mut key = format!("{}\n{}", env!("CARGO_PKG_VERSION"), interpreter.display());
     if let (Ok(resolved), Ok(metadata)) = (interpreter.canonicalize(), interpreter.metadata()) {
@@ -158,7 +159,7 @@ fn recall(memory: &Path, key: &str) -> Option<Answer> {
     (remembered.key == key).then_some(remembered.answer)
 }
 
-/// Keeps an answer. Where that is not possible, the next run asks again.
+/// Caches an answer. If that is not possible, the next run queries again.
 fn remember(memory: &Path, remembered: &Remembered) {
     let Some(directory) = memory.parent() else {
         return;

@@ -10,7 +10,7 @@ fn found(minor: u32, linked: Option<&str>, candidates: &[&str]) -> Found {
     }
 }
 
-/// A file that exists, in the part of a library that is found beside a static executable.
+/// A file that exists, in the role of a library that is found beside a static executable.
 const EXISTING: &str = "/proc/self/exe";
 
 #[test]

@@ -4,10 +4,11 @@
 )]
 //! The memory of numpy arrays.
 //!
-//! Before Python 3.11 the stable ABI has no buffer protocol, and `__array_struct__` of numpy allocates a
-//! capsule for each look. So the fields of the array itself are read. Extension modules that numpy's
-//! headers compile into do the same (`PyArray_DATA`), so numpy 1 and 2 both keep them where they are;
-//! [`check_layout`] compares them with what numpy says of an array before the first is read.
+//! Before Python 3.11 the stable ABI has no buffer protocol, and `__array_struct__` of numpy
+//! allocates a capsule for each access. So this module reads the fields of the array itself.
+//! Extension modules that are compiled with numpy's headers do the same (`PyArray_DATA`), so numpy
+//! 1 and 2 both keep them in place. [`check_layout`] compares them with what numpy reports of an
+//! array before the first is read.
 //!
 //! Source: `PyArrayObject_fields` in ndarraytypes.h of numpy; tried with 1.18.5 and 2.4.6.
 
@@ -36,7 +37,7 @@ struct Object {
     fields: Fields,
 }
 
-/// The part of it that is numpy's own.
+/// The part of it that numpy adds.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Fields {
@@ -67,14 +68,15 @@ impl Fields {
         {
             return Err(inconsistent());
         }
-        // SAFETY: an instance of `numpy.ndarray`, and of any class derived from it, begins with these
-        // fields; `check_layout` has made sure of it, or of an object that is at least so large. It is
-        // alive, and this thread holds the GIL, so nobody writes them.
+        // SAFETY: an instance of `numpy.ndarray`, and of any class derived from it, begins with
+        // these fields; `check_layout` has verified it, or that the object is at least this large.
+        // It is alive, and this thread holds the GIL, so nobody writes them.
         Ok(unsafe { (*array.as_ptr().cast::<Object>()).fields })
     }
 }
 
-/// Whether arrays lie in memory as is thought here: compares the fields of one with what numpy says of it.
+/// Verifies the assumed memory layout of arrays: compares the fields of one with what numpy
+/// reports.
 pub(crate) fn check_layout(py: Python<'_>, numpy: &Numpy) -> PyResult<()> {
     let size: usize = numpy.ndarray.bind(py).getattr("__basicsize__")?.extract()?;
     if size < size_of::<Object>() {
@@ -118,7 +120,7 @@ impl<'py> View<'py> {
     /// A view of an array, or of a copy of it in C order.
     ///
     /// Args:
-    ///     `array`: a `numpy.ndarray`, or a scalar of numpy's.
+    ///     `array`: a `numpy.ndarray`, or a scalar of numpy.
     pub(crate) fn of(array: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = array.py();
         let numpy = Numpy::get(py)?;
@@ -127,7 +129,7 @@ impl<'py> View<'py> {
         {
             return Ok(view);
         }
-        // Of a scalar it has all bytes, those between numbers too.
+        // The array of a scalar has all bytes, also those between numbers.
         let array = array.call_method0(intern!(py, "__array__"))?;
         if let Some(view) = Self::of_contiguous(&array)? {
             return Ok(view);
@@ -136,7 +138,7 @@ impl<'py> View<'py> {
         Self::of_contiguous(&array)?.ok_or_else(inconsistent)
     }
 
-    /// A view; `None` where the elements do not lie one after the other.
+    /// A view; `None` if the elements do not lie one after the other.
     fn of_contiguous(array: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         let (fields, elements) = Fields::with_elements(array, Numpy::get(array.py())?)?;
         if fields.flags & C_CONTIGUOUS == 0 {
@@ -167,19 +169,21 @@ impl<'py> View<'py> {
         let shape = if self.rank == 0 {
             &[]
         } else {
-            // SAFETY: numpy keeps `rank` numbers there, as long as the array lives and is not given
+            // SAFETY: numpy keeps `rank` numbers there, as long as the array lives and does not get
             // another shape, which takes Python code; no caller runs any while it looks at them.
             unsafe { slice::from_raw_parts(self.shape, self.rank) }
         };
         shape.iter().map(|size| size.cast_unsigned())
     }
 
-    /// Calls `read` with its bytes. `read` must not call into Python, which might write them or free them.
+    /// Calls `read` with its bytes. `read` must not call into Python, which might write or free
+    /// them.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
-        // SAFETY: numpy says that the elements begin there, and it is contiguous, so `size` bytes do.
-        // The array is alive. No Python writes meanwhile: this thread holds the GIL,
-        // and no caller's `read` lets go of it. Threads of native code could; a script whose arrays are
-        // written by them while it passes them on has no defined values under plain Python either.
+        // SAFETY: numpy reports that the elements begin there, and it is contiguous, so `size`
+        // bytes do. The array is alive. No Python writes meanwhile: this thread holds the GIL, and
+        // no caller's `read` releases it. Threads of native code could write. But a script that
+        // passes on arrays while such threads write them has no defined values under plain Python
+        // either.
         read(unsafe { slice::from_raw_parts(self.data, self.size) })
     }
 }
@@ -228,16 +232,17 @@ pub(crate) fn filled<'py, E>(
             view.size
         )));
     }
-    // SAFETY: as in `View::read`; they are initialised, as zeros, and may be written. Nobody else knows
-    // the array yet. Any bytes are elements of it, since it holds no references.
+    // SAFETY: as in `View::read`; they are initialised, as zeros, and may be written. Nobody else
+    // knows the array yet. Any bytes are elements of it, since it holds no references.
     let bytes = unsafe { slice::from_raw_parts_mut(view.data, size) };
     Ok(fill(bytes).map(|()| array))
 }
 
-/// A new array of a copy of its elements.
+/// A new array with a copy of these elements.
 ///
 /// Args:
-///     `strides`: without gaps, as of [`Layout::dense_strides`]; `check_fits` has looked that they stay within `bytes`.
+///     `strides`: without gaps, as of [`Layout::dense_strides`]; `check_fits` has verified that
+///         they stay within `bytes`.
 ///     `bytes`: the elements, in the order in which they lie in memory.
 pub(crate) fn copied<'py>(
     dtype: &Bound<'py, PyAny>,
@@ -247,8 +252,8 @@ pub(crate) fn copied<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let numpy = Numpy::get(dtype.py())?;
     let class = numpy.ndarray.bind(dtype.py());
-    // SAFETY: numpy gives it memory for as many elements as the shape has, within which they lie with these strides: the
-    // caller's promise, which is looked at again below.
+    // SAFETY: numpy allocates memory for as many elements as the shape has, within which they lie
+    // with these strides: the caller's promise, which is verified again below.
     let array = unsafe {
         numpy
             .c
@@ -264,8 +269,8 @@ pub(crate) fn copied<'py>(
         )));
     }
     if layout.size > 0 {
-        // SAFETY: by `is_dense`, `size` bytes lie there, which may be written; nobody else knows the array yet, and any
-        // bytes are elements of it, since it holds no references.
+        // SAFETY: by `is_dense`, `size` bytes lie there, which may be written; nobody else knows
+        // the array yet, and any bytes are elements of it, since it holds no references.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), layout.data, bytes.len()) };
     }
     Ok(array)
@@ -294,8 +299,8 @@ impl<'py> Layout<'py> {
         let (shape, strides) = if rank == 0 {
             (Vec::new(), Vec::new())
         } else {
-            // SAFETY: numpy keeps `rank` numbers there, as long as the array lives and is not given another shape,
-            // which takes Python code; none runs before they are copied.
+            // SAFETY: numpy keeps `rank` numbers there, as long as the array lives and is not given
+            // another shape, which takes Python code; none runs before they are copied.
             let shape = unsafe { slice::from_raw_parts(fields.shape, rank) };
             // SAFETY: as above.
             let strides = unsafe { slice::from_raw_parts(fields.strides, rank) };
@@ -344,7 +349,8 @@ impl<'py> Layout<'py> {
         self.size
     }
 
-    /// The strides of a copy whose elements lie in the same order, without gaps: `numpy.copy(order="K")`.
+    /// The strides of a copy whose elements lie in the same order, without gaps:
+    /// `numpy.copy(order="K")`.
     pub(crate) fn dense_strides(&self) -> Vec<isize> {
         let rank = self.shape.len();
         let mut dimensions: Vec<usize> = (0..rank).collect();
@@ -365,7 +371,8 @@ impl<'py> Layout<'py> {
         strides
     }
 
-    /// Copies the elements, in the order of `dense_strides`. False where they lie there with gaps, and nothing is copied.
+    /// Copies the elements, in the order of `dense_strides`. If they have gaps, copies nothing and
+    /// returns false.
     pub(crate) fn copy_to(&self, out: &mut [u8]) -> bool {
         if self.size == 0 {
             return true;
@@ -373,7 +380,8 @@ impl<'py> Layout<'py> {
         if self.address().is_none() {
             return false;
         }
-        // SAFETY: as in `View::read`: numpy says that `size` bytes lie there without gaps, and the array is alive.
+        // SAFETY: as in `View::read`: numpy says that `size` bytes lie there without gaps, and the
+        // array is alive.
         out.copy_from_slice(unsafe { slice::from_raw_parts(self.data, self.size) });
         true
     }

@@ -1,4 +1,4 @@
-//! What a call on one batch is given.
+//! The checksum of the arguments of a call on one batch.
 
 use pedl_core::calls::BatchChecksum;
 use pyo3::prelude::*;
@@ -7,9 +7,9 @@ use pyo3::types::{PyBool, PyDict, PyTuple, PyType};
 use crate::array::View;
 use crate::numpy::Numpy;
 
-/// The checksum of a batch of numpy arrays of numbers, None, True and False, without its lowest bit; 0
-/// where there is anything else in it. How the elements lie in memory makes no difference: what an
-/// answered call returns lies otherwise than the first time.
+/// The checksum of a batch of numpy arrays of numbers, None, True and False, without its lowest
+/// bit; 0 if the batch contains anything else. The memory layout of the elements makes no
+/// difference: what an answered call returns has another layout than the first time.
 pub(crate) fn checksum(
     values: &Bound<'_, PyTuple>,
     named_values: &Bound<'_, PyDict>,
@@ -31,7 +31,7 @@ pub(crate) fn checksum(
     Ok(checksum.value() & !1)
 }
 
-/// Adds a value. False where it is not for this checksum.
+/// Adds a value. False if this checksum does not cover it.
 fn add(
     checksum: &mut BatchChecksum,
     ndarray: &Bound<'_, PyType>,

@@ -1,8 +1,8 @@
-//! Values of Python to bytes and back: `pedl_core::calls::value` with Python on the other side.
+//! Python values to bytes and back: `pedl_core::calls::value` with Python on the other side.
 //!
-//! A value comes back as what it was: the same types, dtypes, shapes and bits. Types are taken
-//! exactly. A subclass (a namedtuple, an `OrderedDict`) may mean more than its items, so it is opaque,
-//! and the caller is told its name.
+//! A value comes back unchanged: the same types, dtypes, shapes and bits. Types are matched
+//! exactly. A subclass (a namedtuple, an `OrderedDict`) may mean more than its items, so it is
+//! opaque, and the caller receives its name.
 
 use pedl_core::calls::Answer;
 use pedl_core::calls::value::{
@@ -84,7 +84,7 @@ impl Encoding<'_> {
         let class = value.get_type();
         if class.is(&numpy.float32) {
             let number: f64 = value.extract()?;
-            // A conversion makes signalling NaNs quiet, so NaNs go the way of all others.
+            // A conversion makes signalling NaNs quiet, so NaNs are handled like all other types.
             if !number.is_nan() {
                 #[expect(clippy::cast_possible_truncation, reason = "it was a float32")]
                 let bytes = (number as f32).to_le_bytes();
@@ -173,7 +173,7 @@ impl Encoding<'_> {
     }
 }
 
-/// Calls `write` with a text as UTF-8, in which lone surrogates may stand.
+/// Calls `write` with a text as UTF-8, which may contain lone surrogates.
 pub(crate) fn text_bytes<T>(
     text: &Bound<'_, PyString>,
     write: impl FnOnce(&[u8]) -> T,
@@ -311,7 +311,7 @@ impl<'py> Decoding<'_, 'py> {
         Ok(value)
     }
 
-    /// Nothing is allocated for a leaf that is not stored in this size.
+    /// Nothing is allocated for a leaf that is not stored with this size.
     fn check_size(&self, index: usize, size: usize) -> PyResult<()> {
         if self.answer.large_size(index) == Some(size) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Errors of core as exceptions of Python: one class for each thing that can be done about them.
+//! Errors of core as exceptions of Python: one class for each possible remedy.
 
 use pedl_core::Class;
 use pyo3::create_exception;

@@ -1,7 +1,8 @@
-//! What stands in the place of a builtin function: it looks, is called, fails and is pickled like it.
+//! The replacement of a builtin function: it looks, is called, fails and is pickled like the
+//! original.
 //!
-//! An exception that passes through a function of Python has that function in its traceback. It passes
-//! through this one as through a builtin.
+//! An exception that passes through a Python function has that function in its traceback. It passes
+//! through this object as through a builtin.
 
 use std::sync::OnceLock;
 
@@ -10,14 +11,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
-/// Stands in the place of `original`.
+/// Replaces `original`.
 ///
 /// Args:
-///     `module`: name of the module in which it does; pickles name it there.
-///     `before`: called with the arguments of each call. What it returns is the answer, but for
-///         `NotImplemented`: then the original is called. None: nothing is called as yet.
-///     `known`: whether files are the user's, by the names in code objects. A caller in a file for which it says
-///         False gets the original's answer at once, so that libraries are not slowed. None: all are asked for.
+///     `module`: name of the module that holds the replacement; pickles name it there.
+///     `before`: called with the arguments of each call. What it returns is the answer, except
+///         `NotImplemented`: then the original is called. None: nothing is called yet.
+///     `known`: whether files are the user's, by the names in code objects. A caller in a file that
+///         it maps to False gets the original's answer at once, so that libraries are not slowed.
+///         None: all callers are checked.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct InPlace {
     original: Py<PyAny>,
@@ -27,7 +29,7 @@ pub(crate) struct InPlace {
     first: OnceLock<Py<PyAny>>,
 }
 
-/// Which callers are a library's.
+/// Which callers belong to a library.
 struct Known {
     files: Py<PyDict>,
     get_frame: Py<PyAny>,
@@ -44,7 +46,8 @@ impl Known {
     }
 }
 
-/// Whether `before` has failed by a mistake of ours. What the original raised, where it called that, is the script's.
+/// Whether `before` has failed by an error in our code. If it called the original, an error of that
+/// belongs to the script.
 fn is_of_before(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     py.import("py_hooks.engine.guard")?
         .call_method1("looked", (error.value(py),))?
@@ -75,8 +78,8 @@ impl InPlace {
         })
     }
 
-    /// Has another function asked ahead of `before`, in the same way. The script may have taken this
-    /// object long before there is such a function, so none takes its place. Once only.
+    /// Calls another function ahead of `before`, in the same way. Nothing replaces this object,
+    /// because the script may have taken it long before such a function exists. Once only.
     fn ask_first(&self, first: Py<PyAny>) -> PyResult<()> {
         self.first
             .set(first)

@@ -1,11 +1,11 @@
-//! The extension module `_pedl`: what the hooks call. It converts, and calls `pedl-core`.
+//! The extension module `_pedl`, which the hooks call. It converts values, and calls `pedl-core`.
 //!
-//! One binary for CPython 3.7 and all later ones (abi3). It links no libpython; the process that loads
-//! it has one. numpy is imported when the first array is met, never before: the module is loaded into
-//! every process that the script starts.
+//! One binary serves CPython 3.7 and all later versions (abi3). It links no libpython; the process
+//! that loads it has one. numpy is imported when the first array occurs, never before, because
+//! every process that the script starts loads this module.
 //!
-//! No function of core is called with a lock held that Python code could want: values are converted
-//! first, in memory of the caller, and core sees bytes.
+//! No function of core is called while a lock is held that Python code could need: values are first
+//! converted, in memory of the caller, and core receives bytes.
 
 mod array;
 mod batch;

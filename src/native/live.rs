@@ -1,15 +1,17 @@
-//! One line at the bottom of a terminal that tells how the training goes.
+//! One line at the bottom of a terminal that shows the progress of the training.
 //!
-//! The terminal is the script's first. What it prints goes to the same lines, and a bar of Keras is drawn over
-//! itself again and again, from where the cursor stands. So the line is there only while the script has
-//! begun none of its own:
+//! The script has priority on the terminal. It prints to the same lines, and Keras redraws a
+//! progress bar repeatedly, from where the cursor is. So our line is shown only while the script
+//! has not begun a line:
 //!
-//! - before anything is printed, by the script or by us, it is taken away ([`make_way`]);
-//! - it comes back with a later batch, if what was printed last has ended its line;
-//! - the cursor is left at its beginning, so that what C code prints past us stands over it.
+//! - before anything is printed, by the script or by us, it is erased ([`make_way`]);
+//! - it comes back with a later batch, if the last output ended with a newline;
+//! - the cursor is left at its beginning, so that output of C code, which bypasses us, overwrites
+//!   it.
 //!
-//! There is none where standard error is no terminal, or one that cannot erase a line; with `--quiet`; and
-//! with `--log-format json`, which is for programs. Where there is none, each step has a line.
+//! There is no line if standard error is no terminal, or one that cannot erase a line; with
+//! `--quiet`; and with `--log-format json`, which is for programs. Without it, each step has a
+//! line.
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -19,13 +21,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pedl_core::trial::Launch;
 use rustix::termios::tcgetwinsize;
 
-/// How often the line changes. Faster than one reads helps nobody.
+/// How often the line changes. A faster rate is not readable.
 const INTERVAL_S: f64 = 0.5;
 
-/// Erases the line in which the cursor stands, and leaves it at its beginning.
+/// Erases the line of the cursor, and leaves the cursor at its beginning.
 const ERASE: &str = "\r\x1b[K";
 
-/// The width of a terminal that does not tell.
+/// The width of a terminal that does not report it.
 const USUAL_COLUMNS: usize = 80;
 
 /// Whether there may be a line at all.
@@ -39,12 +41,12 @@ static LINE: Mutex<Line> = Mutex::new(Line {
 
 struct Line {
     is_shown: bool,
-    /// The cursor stands in a line that somebody else has begun.
+    /// The cursor is in a line that somebody else has begun.
     is_others: bool,
     drawn_s: f64,
 }
 
-/// Has a line from now on, where there may be one.
+/// Shows a line from now on, if possible.
 pub(crate) fn start(launch: &Launch) {
     let can_erase = env::var_os("TERM").is_some_and(|terminal| terminal != "dumb");
     let is_wanted = launch.verbosity >= 0 && launch.log_format == "text";
@@ -71,7 +73,7 @@ pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// Draws the line, if it is time to, and nobody has begun another. `now_s` is a clock that never goes back.
+/// Draws the line, if it is time to, and nobody has begun another. `now_s` is a monotonic clock.
 pub(crate) fn draw(now_s: f64, text: impl FnOnce() -> Option<String>) {
     if !is_on() {
         return;
@@ -82,7 +84,7 @@ pub(crate) fn draw(now_s: f64, text: impl FnOnce() -> Option<String>) {
     }
     line.drawn_s = now_s;
     if let Some(text) = text() {
-        // One column is left free: some terminals go to the next line after the last.
+        // One column is left free: some terminals wrap after the last one.
         let shown: String = format!("pedl: {text}")
             .chars()
             .take(columns() - 1)
@@ -92,7 +94,7 @@ pub(crate) fn draw(now_s: f64, text: impl FnOnce() -> Option<String>) {
     }
 }
 
-/// Somebody prints, and ends the line or does not: ours is taken away.
+/// Somebody prints, and ends the line or does not: ours is erased.
 pub(crate) fn make_way(ends_line: bool) {
     if !is_on() {
         return;
@@ -104,7 +106,7 @@ pub(crate) fn make_way(ends_line: bool) {
     line.is_others = !ends_line;
 }
 
-/// We print whole lines: ours is taken away, and one that somebody has begun is ended.
+/// We print whole lines: ours is erased, and one that somebody has begun is ended.
 pub(crate) fn make_way_for_lines() {
     if is_on() {
         let is_begun = std::mem::take(&mut lock().is_others);
@@ -125,6 +127,6 @@ fn columns() -> usize {
 }
 
 fn write(text: &str) {
-    // A terminal that has gone is nobody's any more.
+    // If the terminal is gone, nobody reads the line.
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -1,7 +1,8 @@
-//! What is said on standard error: everything goes through `tracing`, and is written here.
+//! Messages on standard error: all go through `tracing`, and are written here.
 //!
 //! A line of text is `pedl: <message>`; with `--log-format json` it is an object with `level` and
-//! `message`. Errors begin with `error: `, and have their hint on a line of its own, as the host's do.
+//! `message`. Errors begin with `error: `, and have their hint on a separate line, as those of the
+//! host do.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -18,7 +19,7 @@ use crate::live;
 
 static STARTED: Once = Once::new();
 
-/// Sends `tracing` of this module to standard error, as the launch message says. A second time it does
+/// Sends `tracing` of this module to standard error, as the launch message says. A second call does
 /// nothing.
 pub(crate) fn start(launch: &Launch) {
     let level = match launch.verbosity {
@@ -31,7 +32,8 @@ pub(crate) fn start(launch: &Launch) {
         json: launch.log_format == "json",
     };
     STARTED.call_once(|| {
-        // It fails where there is one already, and there is none: this copy of tracing is ours alone.
+        // It fails if a subscriber is already set, which cannot be: only we use this copy of
+        // tracing.
         let _ = tracing::subscriber::set_global_default(lines);
     });
 }
@@ -64,7 +66,7 @@ impl Subscriber for Lines {
         event.record(&mut said);
         let line = said.line(*event.metadata().level(), self.json);
         live::make_way_for_lines();
-        // With standard error closed there is nobody to tell.
+        // If standard error is closed, nobody can receive the line.
         let _ = io::stderr().write_all(line.as_bytes());
     }
 
@@ -73,7 +75,7 @@ impl Subscriber for Lines {
     fn exit(&self, _span: &Id) {}
 }
 
-/// What an event says.
+/// The text of an event.
 #[derive(Default)]
 struct Said {
     message: String,

@@ -12,12 +12,12 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use crate::array;
 use crate::numpy_c::NumpyC;
 
-/// The kinds of dtypes whose elements are numbers of numpy's own.
+/// The kinds of dtypes whose elements are numbers of numpy.
 const NUMBERS: &str = "biufc";
 
 static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
 
-/// What is used of numpy.
+/// The parts of numpy that are used.
 pub(crate) struct Numpy {
     pub(crate) c: NumpyC,
     pub(crate) ndarray: Py<PyType>,
@@ -29,16 +29,17 @@ pub(crate) struct Numpy {
     pub(crate) ascontiguousarray: Py<PyAny>,
     number: Py<PyType>,
     pub(crate) dtype: Py<PyAny>,
-    /// Makes a scalar of numpy's own dtypes from its bytes; what pickles of scalars call.
+    /// Makes a scalar of numpy's builtin dtypes from its bytes; pickles of scalars call it.
     scalar: Py<PyAny>,
-    /// By address; what they are of is kept alive, so that the address stays its own.
+    /// By address. The dtypes and classes are kept alive, so that no other object gets their
+    /// addresses.
     names: Known<usize, (Py<PyAny>, Option<Name>)>,
     elements: Known<usize, (Py<PyAny>, Elements)>,
     scalars: Known<usize, (Py<PyAny>, Arc<str>)>,
     dtypes: Known<Box<str>, Arc<Dtype>>,
 }
 
-/// How a dtype is called.
+/// The name of a dtype.
 #[derive(Clone)]
 pub(crate) struct Name {
     /// The text from which numpy, or `ml_dtypes`, makes it again: `<f4`, `bfloat16`.
@@ -54,7 +55,7 @@ pub(crate) struct Name {
 pub(crate) struct Elements {
     /// Bytes of one.
     pub(crate) size: usize,
-    /// Whether they are numbers of numpy's own: truth values, integers, floats or complex numbers.
+    /// Whether they are numbers of numpy: truth values, integers, floats or complex numbers.
     pub(crate) are_numbers: bool,
     /// Whether they are, or hold, references to Python objects.
     pub(crate) are_references: bool,
@@ -63,14 +64,14 @@ pub(crate) struct Elements {
 /// A dtype of a text.
 pub(crate) struct Dtype {
     pub(crate) object: Py<PyAny>,
-    /// Whether it is one of numpy's own.
+    /// Whether it is one of numpy's builtin dtypes.
     is_builtin: bool,
     /// Whether its elements are references to Python objects.
     pub(crate) has_objects: bool,
 }
 
 impl Numpy {
-    /// numpy; an `ImportError` where there is none.
+    /// numpy; an `ImportError` if it is not installed.
     pub(crate) fn get(py: Python<'_>) -> PyResult<&Self> {
         NUMPY.get_or_try_init(py, || {
             let numpy = py.import("numpy")?;
@@ -101,7 +102,7 @@ impl Numpy {
         })
     }
 
-    /// How a dtype is called; `None` for those that cannot be made again from a text (structures).
+    /// The name of a dtype; `None` for those that cannot be made again from a text (structures).
     pub(crate) fn name_of(&self, dtype: &Bound<'_, PyAny>) -> PyResult<Option<Name>> {
         let address = dtype.as_ptr().addr();
         if let Some(name) = self.names.get(&address, |(_, name)| name.clone()) {
@@ -112,7 +113,7 @@ impl Numpy {
         let short: Arc<str> = dtype.getattr("str")?.extract::<String>()?.into();
         let is_object = dtype.getattr("hasobject")?.extract()?;
         let mut name = None;
-        // Of dtypes that others have registered, `str` tells the size alone.
+        // For dtypes that others have registered, `str` contains only the size.
         for text in [&short, &long] {
             if let Ok(made) = self.dtype_of(py, text)
                 && made.object.bind(py).eq(dtype)?
@@ -135,7 +136,7 @@ impl Numpy {
     ///
     /// Args:
     ///     `address`: where the dtype is.
-    ///     `dtype`: gives it; called where it is not known yet.
+    ///     `dtype`: returns it; called if it is not known yet.
     pub(crate) fn elements_of<'py>(
         &self,
         address: usize,
@@ -156,7 +157,7 @@ impl Numpy {
         Ok(elements)
     }
 
-    /// The dtype of all scalars of a class, as a text; `None` where it is not one and the same.
+    /// The dtype of all scalars of a class, as a text; `None` if they have several.
     pub(crate) fn dtype_of_scalars(
         &self,
         class: &Bound<'_, PyType>,
@@ -168,7 +169,7 @@ impl Numpy {
             return Ok(known);
         }
         let dtype = scalar.getattr("dtype")?;
-        // Scalars of timedelta64 are numbers as well, each with a unit of its own.
+        // Scalars of timedelta64 are numbers as well, but each has its own unit.
         let kind: String = dtype.getattr("kind")?.extract()?;
         let name = if NUMBERS.contains(&kind) {
             self.name_of(&dtype)?
@@ -208,7 +209,7 @@ impl Numpy {
         Ok(made)
     }
 
-    /// A scalar of its bytes.
+    /// A scalar with these bytes.
     pub(crate) fn scalar_of<'py>(
         &self,
         py: Python<'py>,
@@ -225,7 +226,7 @@ impl Numpy {
             .get_item(PyTuple::empty(py))
     }
 
-    /// An array of a copy of bytes.
+    /// An array with a copy of these bytes.
     pub(crate) fn small_array_of<'py>(
         &self,
         py: Python<'py>,
@@ -256,7 +257,7 @@ impl Numpy {
     }
 }
 
-/// What was found out before. The lock is never held while Python code runs.
+/// Cached results. The lock is never held while Python code runs.
 struct Known<K, V>(Mutex<HashMap<K, V>>);
 
 impl<K, V> Default for Known<K, V> {
@@ -266,7 +267,8 @@ impl<K, V> Default for Known<K, V> {
 }
 
 impl<K: Eq + Hash, V> Known<K, V> {
-    /// dtypes and classes are few, and mostly singletons. Those that are not (`<U17`) must not pile up.
+    /// dtypes and classes are few, and mostly singletons. Those that are not (`<U17`) must not
+    /// accumulate.
     const MOST: usize = 256;
 
     fn get<Q, T>(&self, key: &Q, read: impl FnOnce(&V) -> T) -> Option<T>
@@ -290,7 +292,7 @@ impl<K: Eq + Hash, V> Known<K, V> {
         };
         let replaced = known.insert(key, value);
         drop(known);
-        // Objects of Python may end here, so only now.
+        // This may run destructors of Python objects, so it comes after the lock.
         drop((forgotten, replaced));
     }
 }

@@ -2,15 +2,17 @@
     unsafe_code,
     reason = "numpy's functions for C are reached by their places in a table"
 )]
-//! numpy's functions for C: arrays over memory of ours, and memory of ours for arrays.
+//! numpy's functions for C: arrays over our memory, and our memory for arrays.
 //!
-//! They are called as extension modules call them that numpy's headers compile into: by their places in a table of
-//! pointers, which numpy 1 and 2 both keep.
+//! They are called like in extension modules that are compiled with numpy's headers: by their
+//! places in a table of pointers, which numpy 1 and 2 both keep.
 //!
-//! **Invariant of the unsafe code.** What stands at a place of the table has the type that the headers give it, in every
-//! numpy whose ABI is known here ([`NumpyC::load`] looks); and it stays, as extension modules are never unloaded.
+//! **Invariant of the unsafe code.** The entry at a place of the table has the type that the
+//! headers give it, in every numpy whose ABI is known here ([`NumpyC::load`] checks); and it stays
+//! valid, as extension modules are never unloaded.
 //!
-//! Source: `__multiarray_api.h` and `ndarraytypes.h` of numpy; compared with those of 1.18.5 and 2.4.6.
+//! Source: `__multiarray_api.h` and `ndarraytypes.h` of numpy; compared with those of 1.18.5 and
+//! 2.4.6.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -34,10 +36,11 @@ const GET_HANDLER: usize = 305;
 const ABIS: [c_uint; 2] = [0x0100_0000, 0x0200_0000];
 const ABI_MASK: c_uint = 0xff00_0000;
 
-/// The first numpy that can be told where arrays have their memory from, 1.22.
+/// The first numpy in which the memory of arrays can be chosen, 1.22.
 const HANDLERS_SINCE: c_uint = 0xf;
 
-/// `NPY_ARRAY_C_CONTIGUOUS | ALIGNED | WRITEABLE`; numpy corrects the first two itself where it is given strides.
+/// `NPY_ARRAY_C_CONTIGUOUS | ALIGNED | WRITEABLE`; numpy corrects the first two itself if it gets
+/// strides.
 const FLAGS: c_int = 0x1 | 0x100 | 0x400;
 
 /// What numpy calls the capsules that hold a [`Handler`].
@@ -69,8 +72,8 @@ pub(crate) struct Allocator {
     pub(crate) free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize),
 }
 
-// SAFETY: the context is not followed here, but handed back to the functions that came with it, which numpy calls
-// from any thread.
+// SAFETY: the context is not followed here, but passed back to the functions that came with it,
+// which numpy calls from any thread.
 unsafe impl Send for Allocator {}
 // SAFETY: as above.
 unsafe impl Sync for Allocator {}
@@ -106,7 +109,8 @@ impl NumpyC {
             return Err(PyErr::fetch(py));
         }
         let table = Table(table.cast_const());
-        // SAFETY: by the invariant above, here and below; the first place has not changed since there is a table.
+        // SAFETY: by the invariant above, here and below; the first place has not changed since
+        // there is a table.
         let version: GetVersion = unsafe { table.at(GET_ABI_VERSION) };
         // SAFETY: it only returns a number.
         let version = unsafe { version() };
@@ -142,11 +146,13 @@ impl NumpyC {
     ///     `class`: `numpy.ndarray`.
     ///     `dtype`: a `numpy.dtype`.
     ///     `strides`: in bytes, one for each dimension.
-    ///     `data`: where its elements are, or null: then it has memory of its own, with anything in it.
+    ///     `data`: where its elements are, or null: then numpy allocates memory, with anything in
+    ///         it.
     ///
     /// # Safety
     ///
-    /// There are elements of that dtype at `data`, as far as shape and strides reach, as long as the array lives.
+    /// There are elements of that dtype at `data`, as far as shape and strides reach, as long as
+    /// the array lives.
     pub(crate) unsafe fn new_array<'py>(
         &self,
         class: &Bound<'py, PyType>,
@@ -160,7 +166,8 @@ impl NumpyC {
             return Err(inconsistent());
         }
         let flags = if data.is_null() { 0 } else { FLAGS };
-        // SAFETY: numpy takes over the reference to the dtype, also where it fails. The rest is the caller's promise.
+        // SAFETY: numpy takes over the reference to the dtype, also if it fails. The rest is the
+        // caller's promise.
         let array = unsafe {
             (self.new_from_description)(
                 class.as_type_ptr(),
@@ -177,13 +184,13 @@ impl NumpyC {
         unsafe { Bound::from_owned_ptr_or_err(class.py(), array) }
     }
 
-    /// Has an array hold on to what its memory belongs to.
+    /// Makes an array keep a reference to the owner of its memory.
     pub(crate) fn set_base(
         &self,
         array: &Bound<'_, PyAny>,
         base: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        // SAFETY: it is an array; numpy takes over the reference to the base, also where it fails.
+        // SAFETY: it is an array; numpy takes over the reference to the base, also if it fails.
         let failed = unsafe { (self.set_base_object)(array.as_ptr(), base.clone().into_ptr()) };
         if failed == 0 {
             Ok(())
@@ -192,7 +199,7 @@ impl NumpyC {
         }
     }
 
-    /// What arrays have their memory from, in this thread; `None` where numpy cannot be told.
+    /// The allocator of arrays in this thread; `None` if numpy does not support a choice.
     pub(crate) fn allocator(&self, py: Python<'_>) -> PyResult<Option<Allocator>> {
         let Some((_, get)) = self.handlers else {
             return Ok(None);
@@ -207,12 +214,13 @@ impl NumpyC {
         if handler.is_null() {
             return Err(PyErr::fetch(py));
         }
-        // SAFETY: such a capsule holds this, by the invariant above; handlers live as long as arrays do that they have
-        // given memory, so numpy's own is never freed, and who sets another keeps it.
+        // SAFETY: such a capsule holds this, by the invariant above. Handlers live as long as the
+        // arrays that they have given memory, so numpy's default is never freed, and code that sets
+        // another keeps it.
         Ok(Some(unsafe { (*handler.cast::<Handler>()).allocator }))
     }
 
-    /// Has arrays of this thread get their memory from somewhere else from now on.
+    /// Makes arrays of this thread get their memory from another allocator from now on.
     ///
     /// # Safety
     ///
@@ -238,16 +246,16 @@ impl NumpyC {
             allocator,
         }));
         let capsule_name = Box::leak(CString::new(HANDLER_NAME)?.into_boxed_c_str());
-        // SAFETY: neither pointer is null, and both are valid for ever.
+        // SAFETY: neither pointer is null, and both are valid forever.
         let capsule =
             unsafe { PyCapsule_New((&raw mut *handler).cast(), capsule_name.as_ptr(), None) };
         // SAFETY: it is a new reference, or null and an exception is set.
         let capsule = unsafe { Bound::<PyAny>::from_owned_ptr_or_err(py, capsule) }?;
-        // SAFETY: it is a capsule of a handler, and numpy takes a reference of its own.
+        // SAFETY: it is a capsule of a handler, and numpy takes its own reference.
         let before = unsafe { set(capsule.as_ptr()) };
         // SAFETY: it is a new reference to the handler before, or null and an exception is set.
         let before = unsafe { Bound::<PyAny>::from_owned_ptr_or_err(py, before) }?;
-        // Its functions go on being called by ours.
+        // Our functions still call those of the previous handler.
         mem::forget(before);
         Ok(())
     }
@@ -257,11 +265,11 @@ impl NumpyC {
 struct Table(*const c_void);
 
 impl Table {
-    /// What stands at a place.
+    /// The entry at a place.
     ///
     /// # Safety
     ///
-    /// There is something of this type.
+    /// The entry has this type.
     unsafe fn at<F: Copy>(&self, place: usize) -> F {
         // SAFETY: it is the caller's promise.
         unsafe { *self.0.cast::<F>().wrapping_add(place) }

@@ -1,24 +1,28 @@
-//! Signals that ask for the end of the run: SIGTERM, and SIGUSR1 (the notice of Slurm) where the script has
-//! nothing for it.
+//! Signals that ask for the end of the run: SIGTERM, and SIGUSR1 (the notice of Slurm) if the
+//! script has no handler for it.
 //!
-//! From the first intercepted call on they have a handler of ours, in front of whatever was there. It does not
-//! end the process: it notes the signal, and the hooks take a checkpoint at the end of the running batch, where
-//! the state is whole, and let the signal act there ([`act`]): by what was there before, so that the process
-//! dies of it, or a handler of the script's own runs. The signal acts at once
+//! From the first intercepted call on, our handler is in front of the handler that was there
+//! before. It does not end the process. It notes the signal; the hooks take a checkpoint at the end
+//! of the running batch, when the state is complete; and then the signal acts ([`act`]) through the
+//! previous handler: the process dies of it, or a handler of the script runs. The signal acts at
+//! once
 //!
-//! - where there is nothing to wait for: before the first batch of this process was trained, and so in a replay
-//!   too, and in a run that takes no checkpoints;
-//! - after `--grace` seconds, by a timer that sends the signal once more: a batch may be long, and a disk slow;
-//! - when it comes a second time, a second or more after the first. Two that come together are one: a signal to
-//!   the process group reaches the trial process by itself, and once more through the supervisor;
-//! - where the script sent it to itself.
+//! - if there is nothing to wait for: before the first batch of this process was trained, and
+//!   therefore also in a replay, and in a run that takes no checkpoints;
+//! - after `--grace` seconds, because a batch may be long and a disk slow: a timer sends the signal
+//!   again;
+//! - if it comes a second time, a second or more after the first. Two that come together count as
+//!   one: a signal to the process group reaches the trial process directly, and again through the
+//!   supervisor;
+//! - if the script sent it to itself.
 //!
-//! Python does not see this handler: `signal.getsignal` and its like tell what Python itself installed. A handler
-//! that the script installs later stands in front of ours, until [`refresh`] sees that, and gets behind it. What
-//! the script ignores is left alone. In a forked child what was there before is put back; a program that is
-//! executed has the default, as ever.
+//! Python does not see this handler: `signal.getsignal` and similar functions return what Python
+//! itself installed. A handler that the script installs later is in front of ours until [`refresh`]
+//! notices it, and moves ours to the front again. A signal that the script ignores is left alone.
+//! In a forked child, the previous handler is put back; a program that is executed has the default,
+//! as usual.
 //!
-//! What is called in the handler is async-signal-safe: atomics and system calls.
+//! Everything that the handler calls is async-signal-safe: atomics and system calls.
 
 #![allow(
     unsafe_code,
@@ -32,33 +36,34 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, Ordering};
 
 use libc::{sigaction, siginfo_t, sigset_t};
 
-/// Signals of one request that come together do so within this time.
+/// Signals of one request that come together arrive within this time.
 const TOGETHER_NS: i64 = 1_000_000_000;
 
-/// How often is looked whether the script has changed the handlers.
+/// How often the handlers are checked for changes by the script.
 const REFRESH_MS: i64 = 100;
 
 /// How a shell counts a death by signal as an exit code.
 const SIGNAL_BASE: c_int = 128;
 
-/// The process that all this is for; 0 before the first call of `watch`, and in a forked child.
+/// The process that this module works for; 0 before the first call of `watch`, and in a forked
+/// child.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static GRACE_NS: AtomicI64 = AtomicI64::new(0);
-/// Whether a batch was trained, so that there is something to wait for and to keep.
+/// Whether a batch was trained, so that there is something to wait for and to save.
 static HAS_TRAINED: AtomicBool = AtomicBool::new(false);
 /// Whether a checkpoint can be taken at all.
 static KEEPS: AtomicBool = AtomicBool::new(true);
 /// The signal that waits for the end of a batch; 0: none.
 static PENDING: AtomicI32 = AtomicI32::new(0);
-/// When it came, on the monotonic clock; 0: none waits.
+/// When that signal came, on the monotonic clock; 0: none waits.
 static PENDING_SINCE_NS: AtomicI64 = AtomicI64::new(0);
-/// The last one that came, whatever became of it; 0: none.
+/// The last signal that came, in any case; 0: none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
-/// The last one that a handler of the script's own was given, and that nobody was told of; 0: none.
+/// The last signal that was passed to a handler of the script and not yet reported; 0: none.
 static HANDED: AtomicI32 = AtomicI32::new(0);
-/// Whether one of the two above is set: all that a batch looks at.
+/// Whether `PENDING` or `HANDED` is set: the only thing that a batch checks.
 static CALLS: AtomicBool = AtomicBool::new(false);
-/// When the handlers were looked at last, in milliseconds of the caller's clock.
+/// When the handlers were last checked, in milliseconds of the caller's clock.
 static REFRESHED_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 
 static WATCHED: [Watched; 2] = [
@@ -69,17 +74,19 @@ static WATCHED: [Watched; 2] = [
 /// One signal.
 struct Watched {
     number: c_int,
-    /// Whether a handler of the script's own waits for the end of the batch as well.
+    /// Whether a handler of the script waits for the end of the batch as well.
     holds_back_handlers: bool,
-    /// What was there before; null where ours is not installed. Never freed: a handler may be reading it.
+    /// The previous handler; null if ours is not installed. Never freed: a handler may be reading
+    /// it.
     below: AtomicPtr<sigaction>,
-    /// The timer of the kernel that sends it once more; -1: none yet.
+    /// The timer of the kernel that sends the signal again; -1: none yet.
     timer: AtomicI32,
 }
 
-// -- for the hooks -----------------------------------------------------------------------------------------
+// -- for the hooks --------------------------------------------------------------------------------
 
-/// Gets in front of the handlers that are there, in this process. `grace_s` is the longest wait, in seconds.
+/// Puts our handler in front of those that are installed in this process. `grace_s` is the longest
+/// wait, in seconds.
 pub(crate) fn watch(grace_s: f64) {
     #[expect(
         clippy::cast_possible_truncation,
@@ -92,7 +99,8 @@ pub(crate) fn watch(grace_s: f64) {
     }
 }
 
-/// A batch was trained, not answered. Gets in front of what the script has installed meanwhile.
+/// A batch was trained, not answered. Moves our handlers in front of those that the script has
+/// installed since.
 #[inline]
 pub(crate) fn trained(now_s: f64) {
     if !HAS_TRAINED.load(Ordering::Relaxed) {
@@ -101,12 +109,12 @@ pub(crate) fn trained(now_s: f64) {
     refresh(now_s);
 }
 
-/// Nothing of this run can be kept: signals act at once.
+/// Nothing of this run can be saved: signals act at once.
 pub(crate) fn keep_nothing() {
     KEEPS.store(false, Ordering::SeqCst);
 }
 
-/// Whether a signal waits, or was handed to the script.
+/// Whether a signal waits, or was passed to the script.
 #[inline]
 pub(crate) fn calls() -> bool {
     CALLS.load(Ordering::Relaxed)
@@ -117,23 +125,23 @@ pub(crate) fn pending() -> i32 {
     PENDING.load(Ordering::SeqCst)
 }
 
-/// The signal that a handler of the script's own was given; 0: none.
+/// The signal that was passed to a handler of the script; 0: none.
 pub(crate) fn handed() -> i32 {
     HANDED.load(Ordering::SeqCst)
 }
 
-/// The last signal that came, whatever became of it; 0: none.
+/// The last signal that came, in any case; 0: none.
 pub(crate) fn received() -> i32 {
     RECEIVED.load(Ordering::SeqCst)
 }
 
-/// Whoever asked has been told what was handed over.
+/// The signal that was passed to the script has been reported.
 pub(crate) fn told() {
     HANDED.store(0, Ordering::SeqCst);
     update_calls();
 }
 
-/// Lets the signal that waits act. Returns where the script has a handler of its own, which Python will run.
+/// Lets the waiting signal act. Returns if the script has a handler, which Python will run.
 pub(crate) fn act() {
     let number = take_pending();
     if let Some(watched) = Watched::of(number) {
@@ -141,7 +149,7 @@ pub(crate) fn act() {
     }
 }
 
-/// The script has ended: a signal that still waits never acts. Which one; 0: none.
+/// The script has ended: a signal that still waits never acts. Returns that signal; 0: none.
 pub(crate) fn outlive() -> i32 {
     keep_nothing();
     take_pending()
@@ -156,7 +164,7 @@ pub(crate) fn die_of(number: i32) -> ! {
     exit(number)
 }
 
-/// In a forked child: the handlers are as if there had been none of ours.
+/// In a forked child: restores the handlers as if ours had never been installed.
 pub(crate) fn forget() {
     if OWNER.swap(0, Ordering::SeqCst) == 0 {
         return;
@@ -167,7 +175,8 @@ pub(crate) fn forget() {
     }
 }
 
-/// Looks, now and then, whether the script has installed handlers in front of ours, and gets in front of them.
+/// Checks at intervals whether the script has installed handlers in front of ours, and moves ours
+/// in front of them.
 #[inline]
 fn refresh(now_s: f64) {
     #[expect(
@@ -189,9 +198,9 @@ fn refresh(now_s: f64) {
     }
 }
 
-// -- the handler -------------------------------------------------------------------------------------------
+// -- the handler ----------------------------------------------------------------------------------
 
-/// What the kernel calls.
+/// The kernel calls this function.
 extern "C" fn handle(number: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(watched) = Watched::of(number) else {
         return;
@@ -213,16 +222,16 @@ fn is_due(watched: &Watched, info: &siginfo_t) -> bool {
     let (number, owner) = (watched.number, OWNER.load(Ordering::SeqCst));
     let own = own_process();
     if owner != own {
-        // A child that was forked past Python.
+        // A child that was forked without Python noticing.
         return true;
     }
     let code = info.si_code;
     if code == libc::SI_TIMER && is_of_timer(watched, info) {
-        // One that comes late is of a signal that has acted meanwhile.
+        // A late one belongs to a signal that has acted since.
         return PENDING.load(Ordering::SeqCst) == number && take_pending() == number;
     }
     RECEIVED.store(number, Ordering::SeqCst);
-    // SAFETY: The member is there for every signal that a process sent; for others it is some number.
+    // SAFETY: The member exists for every signal that a process sent; for others it is some number.
     let sender = unsafe { info.si_pid() };
     let is_own = matches!(code, libc::SI_USER | libc::SI_TKILL | libc::SI_QUEUE) && sender == own;
     let may_wait = HAS_TRAINED.load(Ordering::SeqCst)
@@ -233,7 +242,7 @@ fn is_due(watched: &Watched, info: &siginfo_t) -> bool {
         return true;
     }
     let now_ns = now_ns();
-    // Another may be handled at this moment, in another thread.
+    // Another signal may be handled at this moment, in another thread.
     let first = PENDING_SINCE_NS.compare_exchange(0, now_ns, Ordering::SeqCst, Ordering::SeqCst);
     let Err(since_ns) = first else {
         PENDING.store(number, Ordering::SeqCst);
@@ -248,10 +257,10 @@ fn is_due(watched: &Watched, info: &siginfo_t) -> bool {
     is_second
 }
 
-/// Takes what waits, and stops its timer.
+/// Takes the waiting signal, and stops its timer.
 fn take_pending() -> c_int {
     let number = PENDING.swap(0, Ordering::SeqCst);
-    // Before the next one can begin to wait, whose timer it would stop.
+    // Must come before the next signal can begin to wait: this would stop the timer of that one.
     if let Some(watched) = Watched::of(number) {
         watched.set_timer(0);
     }
@@ -260,7 +269,7 @@ fn take_pending() -> c_int {
     number
 }
 
-/// One of the two has been taken. Whatever comes meanwhile is not missed.
+/// `PENDING` or `HANDED` has been taken. A signal that comes meanwhile is not missed.
 fn update_calls() {
     CALLS.store(false, Ordering::SeqCst);
     if pending() != 0 || handed() != 0 {
@@ -287,7 +296,7 @@ impl Watched {
         WATCHED.iter().find(|watched| watched.number == number)
     }
 
-    /// Installs our handler in front of the one that is there, if it is one to hold back.
+    /// Installs our handler in front of the current one, if that is to be held back.
     fn get_in_front(&self) {
         let Some(current) = action_of(self.number) else {
             return;
@@ -297,7 +306,7 @@ impl Watched {
         if is_ours(&current) || current.sa_sigaction == libc::SIG_IGN || !is_wanted {
             return;
         }
-        // Without it nothing would limit the wait.
+        // Without a timer nothing would limit the wait.
         if !self.has_timer() {
             tracing::warn!(
                 "signal {} ends the run at once: the system gives no timer",
@@ -329,11 +338,11 @@ impl Watched {
     }
 
     fn below(&self) -> Option<&'static sigaction> {
-        // SAFETY: It is null, or points to what was leaked for it, which nobody changes.
+        // SAFETY: It is null, or points to a leaked value, which nobody changes.
         unsafe { self.below.load(Ordering::SeqCst).as_ref() }
     }
 
-    /// Puts back what was there before.
+    /// Puts the previous handler back.
     fn get_out(&self) {
         let is_there = action_of(self.number).is_some_and(|current| is_ours(&current));
         if let Some(below) = self.below().filter(|_| is_there) {
@@ -363,7 +372,7 @@ impl Watched {
         }
     }
 
-    /// Outside of our handler: sends the signal once more, to what was there before.
+    /// Outside of our handler: sends the signal again, to the previous handler.
     fn act(&self) {
         let Some(below) = self.below() else {
             die_of(self.number)
@@ -387,7 +396,7 @@ impl Watched {
         event.sigev_signo = self.number;
         event.sigev_value.sival_ptr = self.mark();
         let mut timer: c_int = -1;
-        // The system call itself, which older C libraries keep in a library of its own.
+        // The system call itself: older C libraries keep its wrapper in a separate library.
         // SAFETY: Both pointers are valid for the call; the kernel's number of a timer is an `int`.
         let outcome = unsafe {
             libc::syscall(
@@ -403,7 +412,7 @@ impl Watched {
         outcome == 0
     }
 
-    /// Has the signal sent once more after this time; 0: never.
+    /// Sends the signal again after this time; 0: never.
     fn set_timer(&self, after_ns: i64) {
         let after = libc::timespec {
             tv_sec: after_ns / 1_000_000_000,
@@ -418,7 +427,7 @@ impl Watched {
             it_value: after,
         };
         let none: *mut libc::itimerspec = ptr::null_mut();
-        // SAFETY: The pointer is valid for the call, and where there is no such timer it fails.
+        // SAFETY: The pointer is valid for the call, which fails if there is no such timer.
         unsafe {
             libc::syscall(
                 libc::SYS_timer_settime,
@@ -430,14 +439,14 @@ impl Watched {
         };
     }
 
-    /// What tells our timer's signal from that of another timer.
+    /// A value that distinguishes our timer's signal from that of another timer.
     fn mark(&self) -> *mut c_void {
         ptr::from_ref(self).cast_mut().cast()
     }
 }
 
 fn is_of_timer(watched: &Watched, info: &siginfo_t) -> bool {
-    // SAFETY: The signal is of a timer, so this member is there.
+    // SAFETY: The signal is of a timer, so this member exists.
     let value = unsafe { info.si_value() };
     value.sival_ptr == watched.mark()
 }
@@ -450,7 +459,7 @@ fn is_same(one: &sigaction, other: &sigaction) -> bool {
     (one.sa_sigaction, one.sa_flags) == (other.sa_sigaction, other.sa_flags)
 }
 
-// -- system calls ------------------------------------------------------------------------------------------
+// -- system calls ---------------------------------------------------------------------------------
 
 fn own_process() -> c_int {
     // SAFETY: It has no preconditions.
@@ -480,7 +489,8 @@ fn action_of(number: c_int) -> Option<sigaction> {
 }
 
 fn set_action(number: c_int, action: &sigaction) {
-    // SAFETY: What it installs is ours, the default, or was installed before; all are fit to be called.
+    // SAFETY: It installs our handler, the default, or one that was installed before; all may be
+    // called.
     unsafe { libc::sigaction(number, action, ptr::null_mut()) };
 }
 
@@ -500,7 +510,7 @@ fn raise(number: c_int) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
 }
 
-/// For whom the kernel protects from signals, as it does the first process of a container.
+/// For a process that the kernel protects from signals, such as the first process of a container.
 fn exit(number: c_int) -> ! {
     // SAFETY: It has no preconditions, and may be called in a handler.
     unsafe { libc::_exit(SIGNAL_BASE + number) }

@@ -1,7 +1,8 @@
-//! The class `Trial`: a process's training of its trial, as the hooks see it.
+//! The class `Trial`: the training of one trial in one process, as the hooks see it.
 //!
-//! The training lies behind a lock that is only held while core works, never while Python code runs:
-//! converting a value may call the framework, which may call a hook, which may come back here.
+//! A lock protects the training. It is held only while core works, never while Python code runs:
+//! converting a value may call the framework, which may call a hook, which may call this module
+//! again.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -47,16 +48,16 @@ pub(crate) struct Trial {
     launch: Launch,
     launch_text: Py<PyString>,
     training: Mutex<Training>,
-    /// Buffers for one call, lent to whoever converts.
+    /// Buffers for one call, lent to code that converts values.
     encoded: Mutex<Encoded>,
     answer: Mutex<Answer>,
     /// The process that this was made in.
     process: u32,
-    /// Whether nothing of the trial is this process's to do: a forked child, and a worker server.
+    /// Whether this process must not act on the trial: a forked child, or a worker server.
     is_inert: AtomicBool,
-    /// Whether the journal tells that a signal ended the run.
+    /// Whether the journal records that a signal ended the run.
     is_preempted: AtomicBool,
-    /// Of the thread that made this, which is the one that trains.
+    /// Of the thread that made this, which is the thread that trains.
     waits: Arc<Waits>,
 }
 
@@ -100,14 +101,14 @@ impl Trial {
         self.launch.trial_dir.to_string_lossy()
     }
 
-    /// The hyperparameters by name, JSON; `{}` where there are none.
+    /// The hyperparameters by name, JSON; `{}` if there are none.
     #[getter]
     fn hyperparameters(&self) -> PyResult<String> {
         serde_json::to_string(&self.launch.hyperparameters)
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// Seed of everything the script leaves unseeded, below 2**31.
+    /// Seed of everything that the script leaves unseeded, below 2**31.
     #[getter]
     fn seed(&self) -> u32 {
         self.launch.trial_seed
@@ -119,7 +120,7 @@ impl Trial {
         self.launch.threads
     }
 
-    /// Seconds that a worker process may build an item of a data set; None for any.
+    /// Seconds that a worker process may take to build an item of a data set; None for no limit.
     #[getter]
     fn worker_timeout(&self) -> Option<f64> {
         self.launch.worker_timeout
@@ -137,7 +138,8 @@ impl Trial {
         self.launch.no_hooks.clone()
     }
 
-    /// Whether the configuration or `--steps` decides how long the trial trains, or when it is validated.
+    /// Whether the configuration or `--steps` decides how long the trial trains, or when it is
+    /// validated.
     #[getter]
     fn has_plan(&self) -> bool {
         self.launch.steps.is_some() || self.launch.search.is_some()
@@ -155,7 +157,7 @@ impl Trial {
         self.launch.resume
     }
 
-    /// In what this process differs from the one that began the trial that it resumes, short texts.
+    /// How this process differs from the one that began the trial that it resumes, short texts.
     #[getter]
     fn changes(&self) -> Vec<String> {
         if self.is_inert() {
@@ -176,9 +178,9 @@ impl Trial {
         self.process != process::id()
     }
 
-    // -- worker processes ---------------------------------------------------------------------------------------
+    // -- worker processes -------------------------------------------------------------------------
 
-    /// A pool for the worker processes of a data set, without any as yet: see [`Pool::new`].
+    /// A pool for the worker processes of a data set, without workers: see [`Pool::new`].
     #[staticmethod]
     fn pool(
         window: u32,
@@ -204,34 +206,36 @@ impl Trial {
         PoolWorker::of_memory(py, memory, shape, number, parent, dumps, loads)
     }
 
-    /// The tasks of a pass whose items threads build; none as yet.
+    /// The tasks of a pass whose items threads build; none yet.
     #[staticmethod]
     fn thread_tasks() -> ThreadTasks {
         ThreadTasks::new()
     }
 
-    /// What so many workers build ahead of one pass; nothing as yet.
+    /// What `workers` workers build ahead of one pass; nothing yet.
     fn ahead(&self, workers: u32) -> Ahead {
         Ahead::new(Arc::clone(&self.waits), workers)
     }
 
-    /// A batch was waited for, or built, for so many seconds; so many workers build them. Of other threads than the one
-    /// that trains it is not noted: they take batches ahead of it.
+    /// This thread waited for, or built, a batch, for `seconds`; `workers` workers build them.
+    /// Ignored in other threads than the one that trains: they take batches ahead of it.
     fn waited(&self, seconds: f64, workers: u32) {
         self.waits.add(seconds, workers);
     }
 
-    /// A file in memory that forked children share: its descriptor, which the caller closes. Python 3.7 has none.
+    /// A file in memory that forked children share: its descriptor, which the caller closes. Python
+    /// 3.7 cannot make one.
     #[staticmethod]
     fn memory_file() -> PyResult<i32> {
         pool::memory_file()
     }
 
-    /// In a worker server, and in what it forks: has the kernel kill this process when its parent has ended, whatever it
-    /// is doing then. Who was the parent before has to be looked at afterwards.
+    /// In a worker server, and in what it forks: makes the kernel kill this process when its parent
+    /// has ended, whatever it is doing then. The caller must check the parent again afterwards.
     #[staticmethod]
     fn die_with_parent() {
-        // Where the kernel refuses (no kernel that runs Python does), the process ends once it looks.
+        // If the kernel refuses (no kernel that runs Python does), the process ends at its next
+        // check.
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
     }
 
@@ -266,14 +270,15 @@ impl Trial {
         self.stand_aside();
     }
 
-    /// From now on every method does nothing: the run goes by python alone, and signals act at once.
+    /// From now on every method does nothing: the run continues under Python alone, and signals act
+    /// at once.
     fn stand_aside(&self) {
         preemption::forget();
         self.is_inert.store(true, Ordering::Relaxed);
     }
 
-    /// The script has ended: raises where it made fewer calls than were recorded before the checkpoint, unless
-    /// a signal had asked for its end.
+    /// The script has ended: raises if it made fewer calls than were recorded before the
+    /// checkpoint, unless a signal had asked for its end.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_inert() || preemption::received() != 0 {
             self.tell_handed();
@@ -282,7 +287,7 @@ impl Trial {
         self.with(py, Training::end)
     }
 
-    /// Takes the lock of a trial that is there, before anything of it is touched.
+    /// Takes the lock of an existing trial, before anything of it is touched.
     fn hold(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_inert() {
             return Ok(());
@@ -290,13 +295,13 @@ impl Trial {
         self.with(py, Training::hold)
     }
 
-    /// The script has ended: writes what was appended, waits until its last checkpoint is written, and says why it could not be. What
-    /// was trained is there, so that this is no failure any more.
+    /// The script has ended: writes what was appended, waits until its last checkpoint is written,
+    /// and says why it could not be. The training is complete, so that this is no failure any more.
     fn settle(&self, py: Python<'_>) {
         if self.is_inert() {
             return;
         }
-        // So that the record of a trial that is over holds all of its calls.
+        // So that the record of a completed trial holds all of its calls.
         if let Err(error) = self.locked(Training::flush) {
             log::start(&self.launch);
             tracing::warn!("the last calls were not recorded, and the training has ended: {error}");
@@ -324,7 +329,7 @@ impl Trial {
 
     // -- recorded calls --------------------------------------------------------------------------
 
-    /// Number of calls recorded before the checkpoint; 0 where there is none.
+    /// Number of calls recorded before the checkpoint; 0 if there is none.
     #[getter]
     fn resume_call(&self) -> u64 {
         if self.is_inert() {
@@ -350,7 +355,7 @@ impl Trial {
         !self.is_inert() && self.training().is_log_exceeded()
     }
 
-    /// The id of a text: what a call is, or where the script is.
+    /// The id of a text: the identity of a call, or its place in the script.
     fn intern(&self, text: &Bound<'_, PyString>) -> PyResult<u32> {
         if self.is_inert() {
             return Ok(0);
@@ -358,8 +363,8 @@ impl Trial {
         convert::text_bytes(text, |bytes| self.training().intern(bytes).number())
     }
 
-    /// A checksum of a batch, an even number: of its numpy arrays of numbers and their shapes, None, True and
-    /// False. 0 where there is anything else in it.
+    /// A checksum of a batch, an even number: of its numpy arrays of numbers and their shapes,
+    /// None, True and False. 0 if it contains anything else.
     #[staticmethod]
     fn batch_checksum(
         values: &Bound<'_, PyTuple>,
@@ -368,8 +373,8 @@ impl Trial {
         batch::checksum(values, named_values)
     }
 
-    /// Appends calls `(kind, identity, site, draws, arguments, value)`. Returns the names of the types
-    /// that could not be recorded.
+    /// Appends calls `(kind, identity, site, draws, arguments, value)`. Returns the names of the
+    /// types that could not be recorded.
     fn append(&self, py: Python<'_>, calls: &Bound<'_, PyList>) -> PyResult<Vec<String>> {
         let mut opaque = Vec::new();
         if self.is_inert() {
@@ -400,12 +405,13 @@ impl Trial {
     ///
     /// Args:
     ///     `is_traced`: the lowest bit of its arguments; the others are the checksum of its batch.
-    ///     `values`, `named_values`: the batch, as the call was given it.
+    ///     `values`, `named_values`: the batch, as the call received it.
     ///     `value`: what the call returned.
     ///     `now_s`: as of `batch_done`.
     ///
-    /// Returns what `batch_done` does, bit 6 for calls of other kinds too; bit 2: the log is longer than `--log-limit`; bit 3: there is something in
-    /// the batch or in the value that is not for here, and nothing was done.
+    /// Returns what `batch_done` does, bit 6 for calls of other kinds too; bit 2: the log is longer
+    /// than `--log-limit`; bit 3: the batch or the value contains something that this method does
+    /// not support, and nothing was done.
     #[expect(clippy::too_many_arguments, reason = "they are what identifies a call")]
     fn record_batch(
         &self,
@@ -472,7 +478,7 @@ impl Trial {
         Ok(value)
     }
 
-    /// Consumes the record of a call that was made again: what it returned has to be the same.
+    /// Consumes the record of a call that was made again: it must have returned the same value.
     #[expect(clippy::too_many_arguments, reason = "they are what identifies a call")]
     fn check(
         &self,
@@ -496,7 +502,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Kind, identity and arguments of the next record; None where the replay is over.
+    /// Kind, identity and arguments of the next record; None if the replay is over.
     fn peek(&self, py: Python<'_>) -> PyResult<Option<(u8, u32, u64)>> {
         if self.is_inert() {
             return Ok(None);
@@ -505,7 +511,7 @@ impl Trial {
         Ok(call.map(|call| (call.kind, call.identity.number(), call.arguments)))
     }
 
-    /// Hands what was appended to the operating system.
+    /// Passes what was appended to the operating system.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_inert() {
             Ok(())
@@ -516,9 +522,9 @@ impl Trial {
 
     // -- steps and events ------------------------------------------------------------------------
 
-    /// A training call was made or answered. Bit 0: a step ended with it; bit 1: a checkpoint is due; bit 4: the
-    /// model is to be validated; bit 5: the trial trains no more; bit 6: a signal has come; bit 7: the checkpoint is to
-    /// be of this very batch.
+    /// A training call was made or answered. Bit 0: a step ended with it; bit 1: a checkpoint is
+    /// due; bit 4: a validation is due; bit 5: the training of the trial is complete; bit 6: a
+    /// signal has come; bit 7: the checkpoint must be of this very batch.
     fn batch_done(&self, py: Python<'_>, now_s: f64) -> PyResult<u8> {
         if self.is_inert() {
             return Ok(0);
@@ -532,13 +538,14 @@ impl Trial {
         })
     }
 
-    /// Batches that the trial has yet to train; None where the script's own loop decides.
+    /// Batches that the trial has yet to train; None if a loop of the script decides.
     #[getter]
     fn batches_left(&self) -> Option<u64> {
         self.training().batches_left()
     }
 
-    /// The model was validated: `(name, value)` as the framework reports them. Whether a checkpoint is to be taken.
+    /// The model was validated: `(name, value)` as the framework reports them. Returns whether a
+    /// checkpoint is to be taken.
     #[expect(clippy::needless_pass_by_value, reason = "it is made for this call")]
     fn validated(
         &self,
@@ -552,7 +559,7 @@ impl Trial {
         self.with(py, |training| training.validated(epoch, &metrics))
     }
 
-    /// The names of what a call returns as a list.
+    /// The names of the values that a call returns as a list.
     fn metric_names(&self, py: Python<'_>, identity: u32, names: Vec<String>) -> PyResult<()> {
         if self.is_inert() {
             return Ok(());
@@ -563,15 +570,16 @@ impl Trial {
         })
     }
 
-    /// What the last training call of the running step has returned, of each model: `(identity, name, value)`.
+    /// What the last training call of the running step returned, for each model: `(identity, name,
+    /// value)`.
     fn last_values(&self) -> Vec<(u32, String, f64)> {
         let values = self.training().last_values();
         let numbered = |(identity, name, value): (TextId, _, _)| (identity.number(), name, value);
         values.into_iter().map(numbered).collect()
     }
 
-    /// What the running step has of a metric, if that is not the mean of what its calls returned; `is_at_end`: it is the
-    /// value at the end of the step, and no mean.
+    /// The value of a metric in the running step, if that is not the mean of what its calls
+    /// returned; `is_at_end`: it is the value at the end of the step, not a mean.
     fn tell_step_metric(
         &self,
         py: Python<'_>,
@@ -587,12 +595,13 @@ impl Trial {
         })
     }
 
-    /// Has the metrics of each training call kept, for callbacks of steps.
+    /// Keeps the metrics of each training call, for callbacks of steps.
     fn keep_batch_metrics(&self) {
         self.training().keep_call_metrics();
     }
 
-    /// The metrics of each training call since this was called last: its identity, and a dict of numbers.
+    /// The metrics of each training call since the last call of this: its identity, and a dict of
+    /// numbers.
     fn take_batch_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Bound<'py, PyDict>)>> {
         let calls = self.training().take_call_metrics();
         calls
@@ -631,14 +640,14 @@ impl Trial {
 
     // -- checkpoints -----------------------------------------------------------------------------
 
-    /// Whether there is a checkpoint to resume from. May be asked for before the trial begins, and
+    /// Whether there is a checkpoint to resume from. May be called before the trial begins, and
     /// makes nothing.
     fn has_checkpoint(&self) -> bool {
         !self.is_inert() && self.training().has_checkpoint()
     }
 
-    /// The state that was saved with the checkpoint; None where there is no checkpoint. Before the trial
-    /// begins it is that of the newest one.
+    /// The state that was saved with the checkpoint; None if there is no checkpoint. Before the
+    /// trial begins it is that of the newest one.
     fn checkpoint_state(&self) -> Option<String> {
         if self.is_inert() {
             return None;
@@ -646,7 +655,7 @@ impl Trial {
         self.training().checkpoint_state()
     }
 
-    /// The arrays of the checkpoint by name. They are handed out once.
+    /// The arrays of the checkpoint by name. They are returned once.
     fn checkpoint_tensors<'py>(
         &self,
         py: Python<'py>,
@@ -663,8 +672,8 @@ impl Trial {
         Ok(arrays)
     }
 
-    /// Takes a checkpoint of the state after the last appended call. Copies the arrays and the files;
-    /// a thread writes them.
+    /// Takes a checkpoint of the state after the last appended call. Copies the arrays and the
+    /// files; a thread writes them.
     fn save(
         &self,
         py: Python<'_>,
@@ -692,8 +701,8 @@ impl Trial {
         !self.is_inert() && self.training().is_saving()
     }
 
-    /// Waits until no checkpoint is being written. False where the one that was waited for could not be written, and
-    /// the training may go on nevertheless; raises where it may not.
+    /// Waits until no checkpoint is being written. False if that checkpoint could not be written,
+    /// and the training may continue nevertheless; raises if it may not.
     fn wait_saved(&self, py: Python<'_>) -> PyResult<bool> {
         if self.is_inert() {
             return Ok(true);
@@ -705,7 +714,7 @@ impl Trial {
         self.with(py, |training| training.end_commit(ended))
     }
 
-    /// Puts the checkpoint's version of a file back. False where it has none.
+    /// Puts the checkpoint's version of a file back. False if it has none.
     #[expect(clippy::needless_pass_by_value, reason = "it is made for this call")]
     fn restore_file(&self, py: Python<'_>, path: PathBuf) -> PyResult<bool> {
         if self.is_inert() {
@@ -717,20 +726,20 @@ impl Trial {
 
     // -- signals that ask for the end ------------------------------------------------------------
 
-    /// Has signals act at the end of a batch, as far as they can wait. `begin` does it too.
+    /// Makes signals act at the end of a batch, if they can wait. `begin` does it too.
     fn watch_signals(&self) {
         if !self.is_inert() && !self.is_child() {
             preemption::watch(self.launch.grace_seconds);
         }
     }
 
-    /// Nothing more is kept of this run: signals act at once from now on.
+    /// Nothing more is saved of this run: signals act at once from now on.
     #[staticmethod]
     fn keep_nothing() {
         preemption::keep_nothing();
     }
 
-    /// Whether a signal has come that waits, or that was handed to the script.
+    /// Whether a signal has come that waits, or that was passed to the script.
     #[getter]
     fn signal_calls(&self) -> bool {
         !self.is_inert() && preemption::calls()
@@ -746,7 +755,7 @@ impl Trial {
         }
     }
 
-    /// The last signal that asked for the end, whatever became of it; 0: none.
+    /// The last signal that asked for the end, in any case; 0: none.
     #[getter]
     fn received_signal(&self) -> i32 {
         if self.is_inert() {
@@ -756,11 +765,11 @@ impl Trial {
         }
     }
 
-    /// Writes into the journal that a signal ends the run here, and lets it act. Returns where the script has a
-    /// handler of its own, after that has run, and raises what it raises.
+    /// Writes into the journal that a signal ends the run here, and lets the signal act. If the
+    /// script has a handler, runs it, raises what it raises, and returns.
     ///
     /// Args:
-    ///     `was_saved`: whether a checkpoint was taken for this, and waited for.
+    ///     `was_saved`: whether a checkpoint was taken for this, and completed.
     fn preempt(&self, py: Python<'_>, was_saved: bool) -> PyResult<()> {
         let signal = self.pending_signal();
         if signal == 0 {
@@ -768,14 +777,16 @@ impl Trial {
         }
         self.is_preempted.store(true, Ordering::Relaxed);
         if let Err(error) = self.locked(|training| training.preempted(signal, was_saved)) {
-            // The run ends by the signal all the same: whoever sent it waits for that, and starts it again.
+            // The run ends by the signal all the same: its sender waits for that, and starts it
+            // again.
             tracing::warn!("the journal does not tell of this signal: {error}");
         }
         preemption::act();
         py.check_signals()
     }
 
-    /// Where a signal was handed to the script and it trains on: says so, once. Whether it was.
+    /// If a signal was passed to the script and the script trains on: records that, once. Returns
+    /// whether it was so.
     fn trained_on(&self, py: Python<'_>) -> PyResult<bool> {
         let signal = preemption::handed();
         if self.is_inert() || signal == 0 {
@@ -794,7 +805,7 @@ impl Trial {
 
     // -- standard error --------------------------------------------------------------------------
 
-    /// Says something, unless `--quiet` was given.
+    /// Prints a message, unless `--quiet` was given.
     fn log(&self, text: &str) {
         if !self.is_inert() {
             log::start(&self.launch);
@@ -802,13 +813,13 @@ impl Trial {
         }
     }
 
-    /// Says something, unless `--quiet` was given; of a forked child too.
+    /// Prints a message, unless `--quiet` was given; in a forked child too.
     fn log_of_child(&self, text: &str) {
         log::start(&self.launch);
         tracing::info!("{text}");
     }
 
-    /// Says something where `--verbose` was given.
+    /// Prints a message if `--verbose` was given.
     fn log_debug(&self, text: &str) {
         if !self.is_inert() {
             log::start(&self.launch);
@@ -816,14 +827,15 @@ impl Trial {
         }
     }
 
-    /// Whether a line on the terminal tells how the training goes. It stands wherever the script has begun no
-    /// line of its own, so it has to be told of all that is printed there.
+    /// Whether a line on the terminal shows the progress of the training. It is shown while the
+    /// script has not begun a line, so `make_way` must be called for all that is printed there.
     #[getter]
     fn is_live(&self) -> bool {
         !self.is_inert() && live::is_on()
     }
 
-    /// Something is about to be printed, and ends its line or does not: the line on the terminal makes way.
+    /// Something is about to be printed, and ends its line or does not: erases the line on the
+    /// terminal.
     #[staticmethod]
     fn make_way(ends_line: bool) {
         live::make_way(ends_line);
@@ -835,7 +847,7 @@ impl Trial {
         live::stop();
     }
 
-    /// Says why the process ends.
+    /// Prints why the process ends.
     #[pyo3(signature = (message, hint=None))]
     fn log_error(&self, message: &str, hint: Option<&str>) {
         log::start(&self.launch);
@@ -848,7 +860,7 @@ impl Trial {
 }
 
 impl Trial {
-    /// Calls core, and makes an exception of its error once the lock is free.
+    /// Calls core, and converts its error to an exception once the lock is free.
     fn with<T>(
         &self,
         py: Python<'_>,
@@ -857,21 +869,23 @@ impl Trial {
         self.locked(work).into_python(py)
     }
 
-    /// The script has ended: where a signal was handed to it at once, and it trained no more, the journal tells.
+    /// The script has ended: if a signal was passed to it at once, and it trained no more, records
+    /// that in the journal.
     fn tell_handed(&self) {
         let signal = preemption::handed();
         if self.is_inert() || signal == 0 || self.is_preempted.swap(true, Ordering::Relaxed) {
             return;
         }
-        // The script ends as it wants to, whatever becomes of the journal.
+        // The script ends as it wants to, even if the journal cannot be written.
         let _ = self.locked(|training| training.preempted(signal, false));
     }
 
-    /// The script has ended: where a signal still waits, the journal tells that it changed nothing.
+    /// The script has ended: if a signal still waits, records in the journal that it changed
+    /// nothing.
     fn tell_outlived(&self) {
         let signal = preemption::outlive();
         if signal != 0 {
-            // Without it the trial counts as one that was preempted, and is continued.
+            // If this fails, the trial counts as preempted, and is continued.
             let _ = self.locked(|training| training.outlived(signal));
         }
     }
@@ -893,8 +907,8 @@ impl Trial {
         Ok((encoded, opaque))
     }
 
-    /// Counts a batch; returns what is due. The first step's clock begins with its first batch, so that what was waited for
-    /// before, as for the start of workers, is no part of it.
+    /// Counts a batch; returns what is due. The first step's clock begins with its first batch, so
+    /// that earlier waits, as for the start of workers, are no part of it.
     #[inline]
     fn batch_over(&self, training: &mut Training, now_s: f64) -> pedl_core::Result<u8> {
         let was_running = training.is_running();
@@ -906,7 +920,7 @@ impl Trial {
         Ok(due)
     }
 
-    /// Whether nothing of the trial is this process's to do (see the field).
+    /// Whether this process must not act on the trial (see the field).
     fn is_inert(&self) -> bool {
         self.is_inert.load(Ordering::Relaxed)
     }
@@ -948,7 +962,7 @@ fn call_of(training: &Training, key: Key) -> pedl_core::Result<Call> {
     })
 }
 
-/// Takes a buffer; whoever comes meanwhile gets a new one.
+/// Takes a buffer; a caller that comes meanwhile gets a new one.
 fn take<T: Default>(buffer: &Mutex<T>) -> T {
     std::mem::take(&mut *buffer.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -957,7 +971,7 @@ fn put_back<T>(buffer: &Mutex<T>, value: T) {
     *buffer.lock().unwrap_or_else(PoisonError::into_inner) = value;
 }
 
-/// Copies an array into memory of ours. One that is not little-endian is stored as if it were.
+/// Copies an array into our memory. One that is not little-endian is stored as if it were.
 fn tensor_of(name: String, array: &Bound<'_, PyAny>, mut bytes: Vec<u8>) -> PyResult<Tensor> {
     let py = array.py();
     let numpy = Numpy::get(py)?;

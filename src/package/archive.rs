@@ -1,4 +1,5 @@
-//! The tar archive of a model definition. Its format is in the [parent](super)'s docs.
+//! The tar archive of a model definition. The documentation of the [parent](super) describes its
+//! format.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,7 +17,7 @@ use tar::{Builder, EntryType, Header};
 use super::{Definition, Entry, Kind, shown};
 use crate::failure::{Exit, Failure};
 
-/// Modes in the archive: of files, and of what can be executed or entered.
+/// Modes in the archive: of files, and of executables and directories.
 const PLAIN: u32 = 0o644;
 const EXECUTABLE: u32 = 0o755;
 
@@ -24,8 +25,8 @@ const EXECUTABLE: u32 = 0o755;
 ///
 /// # Errors
 ///
-/// 64 where `output` is there already, 73 where it cannot be written, 65 where a file is no longer what was
-/// listed, 130 after a signal that asks for the end. Nothing is left of it then.
+/// 64 if `output` exists already, 73 if it cannot be written, 65 if a file is no longer what was
+/// listed, 130 after a signal that asks for the end. In these cases no file is left.
 pub(crate) fn pack(definition: &Definition, output: &Path) -> Result<(), Failure> {
     check_free(output)?;
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -47,7 +48,7 @@ pub(crate) fn pack(definition: &Definition, output: &Path) -> Result<(), Failure
     staged.commit(output)
 }
 
-/// Fails where something is there by the name.
+/// Fails if something of that name exists.
 pub(crate) fn check_free(output: &Path) -> Result<(), Failure> {
     if fs::symlink_metadata(output).is_err() {
         return Ok(());
@@ -81,7 +82,7 @@ fn append(
             }
             let mut content = file.take(*bytes);
             let appended = archive.append_data(&mut header, path, &mut content);
-            // It became shorter while it was read.
+            // The file became shorter while it was read.
             if appended.is_ok() && content.limit() > 0 {
                 return Err(changed());
             }
@@ -96,7 +97,7 @@ fn has_changed(path: &Path) -> Failure {
     Failure::new(Exit::Configuration, what).hint("run the same command again")
 }
 
-/// What stands before an entry, but for its name.
+/// The header of an entry, except its name.
 fn header_of(entry: &Entry) -> Header {
     let (kind, mode) = match entry.kind {
         Kind::File { is_executable, .. } => {
@@ -116,11 +117,11 @@ fn header_of(entry: &Entry) -> Header {
     header
 }
 
-/// A file that is not whole yet, and is taken away unless it becomes so.
+/// A file that is not complete yet, and is removed unless it is committed.
 struct Staged(PathBuf);
 
 impl Staged {
-    /// Makes one beside its name to be.
+    /// Makes one next to its final name.
     fn new(output: &Path) -> io::Result<(Self, File)> {
         let name = output.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let mut staged = OsString::from(".");
@@ -133,11 +134,11 @@ impl Staged {
         Ok((Self(path), file))
     }
 
-    /// Gives it its name, unless something has got it meanwhile.
+    /// Renames it to its final name, unless something has taken that name meanwhile.
     fn commit(self, output: &Path) -> Result<(), Failure> {
         let renamed = renameat_with(CWD, &self.0, CWD, output, RenameFlags::NOREPLACE);
         let renamed = match renamed {
-            // The file system cannot do both at once.
+            // The file system does not support both at once.
             Err(Errno::INVAL) => {
                 check_free(output)?;
                 fs::rename(&self.0, output)
@@ -155,7 +156,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // After `commit` there is none.
+        // After `commit` the file does not exist.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,8 +1,9 @@
-//! What stays behind: `.pedlignore`, `.detignore`, and what never travels.
+//! The files that are not packed: `.pedlignore`, `.detignore`, and what is never packed.
 //!
-//! The two files are read as one, `.pedlignore` first, and only those at the top of the directory. Their syntax
-//! is that of `.gitignore`: the last line that matches decides, `!` takes in again. The `ignore` crate
-//! matches; what git reads otherwise than the crate [`pattern`](super::pattern) spells for it.
+//! The two files are read as one, `.pedlignore` first, and only those at the top of the directory.
+//! Their syntax is that of `.gitignore`: the last line that matches decides, and `!` includes
+//! again. The `ignore` crate does the matching. [`pattern`](super::pattern) translates what git
+//! reads differently.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,19 +16,19 @@ use super::{Skipped, pattern};
 use crate::failure::{Exit, Failure};
 use crate::supervisor::TRIALS;
 
-/// The files that say what to omit, in the order in which they are read. The second is that of PEDL's successor.
+/// The files that say what to omit, in reading order. The second is that of PEDL's successor.
 const IGNORE_FILES: [&str; 2] = [".pedlignore", ".detignore"];
 
-/// How names end of what Python compiles: `*.py[co]`, and Jython's.
+/// Endings of names of compiled Python: `*.py[co]`, and Jython's.
 const COMPILED: [&[u8]; 3] = [b".pyc", b".pyo", b"$py.class"];
 
 /// The directory that Python compiles into.
 const CACHE: &str = "__pycache__";
 
-/// The mark that some editors put before a text; git leaves it out too.
+/// The mark that some editors put before a text; git skips it too.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Decides what stays behind.
+/// Decides what is not packed.
 pub(super) struct Ignored {
     lines: Gitignore,
 }
@@ -37,7 +38,7 @@ impl Ignored {
     ///
     /// # Errors
     ///
-    /// 65 for a file that cannot be read: without it data would travel that the user keeps back.
+    /// 65 for a file that cannot be read: without it, data would be packed that the user excludes.
     pub(super) fn read(directory: &Path) -> Result<(Self, Vec<Skipped>), Failure> {
         // Paths are matched relative to the directory.
         let mut builder = GitignoreBuilder::new("");
@@ -68,7 +69,7 @@ impl Ignored {
         Ok((Self { lines }, skipped))
     }
 
-    /// Whether something stays behind; of what is below a directory that does, nobody asks.
+    /// Whether something is not packed; it is not called for anything below an omitted directory.
     ///
     /// Args: `path` is relative to the directory of the definition.
     pub(super) fn omits(&self, path: &Path, is_directory: bool) -> bool {
@@ -92,14 +93,14 @@ fn is_compiled(name: &OsStr) -> bool {
     name == CACHE || COMPILED.iter().any(|ending| bytes.ends_with(ending))
 }
 
-/// The lines of a file, as git cuts them: behind LF or CR LF.
+/// The lines of a file, split as by git: after LF or CR LF.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let lines = text.split(|byte| *byte == b'\n');
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// Adds a line of an ignore file; says why it can match nothing.
+/// Adds a line of an ignore file; returns why it can match nothing.
 fn add(builder: &mut GitignoreBuilder, line: &str) -> Result<(), String> {
     if line.starts_with('#') {
         return Ok(());

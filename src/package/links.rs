@@ -1,18 +1,19 @@
-//! Where symlinks lead.
+//! The targets of symlinks.
 //!
-//! A link is followed step by step, as the kernel would, and has to stay inside all the way: one that leaves the
-//! directory and comes back by its name would lead elsewhere once the package is unpacked under another.
+//! A link is followed step by step, as the kernel would, and must stay inside all the way. A link
+//! that leaves the directory and returns by its name would lead elsewhere once the package is
+//! unpacked under another name.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// As many links as Linux follows for one path (`MAXSYMLINKS`).
+/// The number of links that Linux follows for one path (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// Why a symlink cannot travel; `None` where it can. What it leads to need not be there.
+/// Why a symlink cannot be packed; `None` if it can. Its target need not exist.
 ///
-/// Args: `link` is relative to `root`, `target` what the link says.
+/// Args: `link` is relative to `root`, `target` is the content of the link.
 pub(super) fn trouble(root: &Path, link: &Path, target: &Path) -> Option<&'static str> {
     const LEAVES: Option<&str> = Some("leads out of the directory");
     let mut place = link.parent().map(Path::to_owned).unwrap_or_default();
@@ -37,7 +38,7 @@ pub(super) fn trouble(root: &Path, link: &Path, target: &Path) -> Option<&'stati
     None
 }
 
-/// What a link says that is at a place; the directory itself may be reached by one.
+/// The target of the link at a place; the directory itself may be reached by a link.
 fn link_at(root: &Path, place: &Path) -> Option<PathBuf> {
     if place.as_os_str().is_empty() {
         return None;

@@ -1,28 +1,30 @@
-//! What of a model definition travels, and its package.
+//! The files of a model definition that travel, and their package.
 //!
-//! A model definition is a directory, and all that is in it travels with it: modules, data files, hidden
-//! files. What stays behind, in the order in which it is decided:
+//! A model definition is a directory, and everything in it travels with it: modules, data files,
+//! hidden files. What stays behind, in the order in which it is decided:
 //!
 //! | what | why |
 //! |---|---|
-//! | `.pedlignore`, `.detignore` at the top | they speak of the package, and are no part of it |
-//! | `.pyc`, `.pyo`, `$py.class`, `__pycache__` | another interpreter compiles anew; no `!` brings them back |
+//! | `.pedlignore`, `.detignore` at the top | they describe the package, and are no part of it |
+//! | `.pyc`, `.pyo`, `$py.class`, `__pycache__` | interpreters recompile; `!` has no effect |
 //! | `.pedl` directories | trials that were run in place |
 //! | what the two files omit | the syntax of `.gitignore`, see [`ignored`] |
-//! | files that cannot be read, symlinks that lead out, sockets and the like | each is told in a line |
+//! | unreadable files, symlinks that lead out, sockets and similar | each is reported in a line |
 //!
-//! A directory that is omitted is not looked into, so nothing below it can be taken in again: git does the same.
-//! Directories are not listed, but for one in which nothing else travels; a script may write into it.
-//! More than [`LIMIT_BYTES`] of files do not travel.
+//! An omitted directory is not searched, so nothing below it can be included again: git does the
+//! same. Directories are not listed, except one in which nothing else travels; a script may write
+//! into it. More than [`LIMIT_BYTES`] of files do not travel.
 //!
 //! # The package
 //!
-//! A tar archive in the format of GNU, not compressed, that depends on names, contents and the owner's right to
-//! execute alone, so that two packings of the same definition are equal byte by byte: entries sorted by the
-//! bytes of their paths, times, users and groups 0, modes 644 and 755. It is staged beside its name,
-//! and gets the name when it is whole; a file that is there is never replaced.
+//! A tar archive in the format of GNU, not compressed. It depends only on names, contents and the
+//! owner's right to execute, so that two packings of the same definition are equal byte by byte:
+//! entries are sorted by the bytes of their paths; times, users and groups are 0; modes are 644 and
+//! 755. It is staged next to its final name, and renamed when it is complete; an existing file is
+//! never replaced.
 //!
-//! [`pattern`] spells a line for the `ignore` crate, [`links`] follows symlinks, [`archive`] packs.
+//! [`pattern`] translates a line for the `ignore` crate, [`links`] follows symlinks, [`archive`]
+//! packs.
 
 mod archive;
 mod ignored;
@@ -39,26 +41,27 @@ use crate::failure::{Exit, Failure};
 pub(crate) use archive::{check_free, pack};
 use ignored::Ignored;
 
-/// The most bytes of files that travel: 95 MiB, as for the successor of PEDL, whose master takes no larger request.
+/// The most bytes of files that travel: 95 MiB, as for the successor of PEDL, whose master accepts
+/// no larger request.
 pub(crate) const LIMIT_BYTES: u64 = 95 << 20;
 
-/// How many files are named where there is too much.
+/// How many files are named if there is too much.
 const NUM_NAMED: usize = 10;
 
 /// The right to execute of a file's owner.
 const OWNER_EXECUTES: u32 = 0o100;
 
-/// What travels of a directory.
+/// The files that travel of a directory.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) directory: PathBuf,
     /// Sorted by the bytes of their paths.
     pub(crate) entries: Vec<Entry>,
-    /// What would travel if it could, and lines of the ignore files without a meaning.
+    /// Files that should travel but cannot, and lines of the ignore files that have no meaning.
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// A thing that travels.
+/// A file, link or directory that travels.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Relative to the directory.
@@ -66,20 +69,20 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
 }
 
-/// What it is.
+/// The kind of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File {
         bytes: u64,
         is_executable: bool,
     },
-    /// A symlink that stays inside, and what it says.
+    /// A symlink that stays inside, and its content.
     Link(PathBuf),
     /// A directory in which nothing travels.
     Empty,
 }
 
-/// A thing that does not travel though nothing omits it.
+/// Something that does not travel although nothing omits it.
 #[derive(Debug)]
 pub(crate) struct Skipped {
     pub(crate) path: PathBuf,
@@ -97,11 +100,12 @@ impl Entry {
 }
 
 impl Definition {
-    /// Looks at a directory.
+    /// Lists a directory.
     ///
     /// # Errors
     ///
-    /// 64 where it is none, 65 where an ignore file cannot be used or there is more than [`LIMIT_BYTES`].
+    /// 64 if it is not a directory, 65 if an ignore file cannot be used or there is more than
+    /// [`LIMIT_BYTES`].
     pub(crate) fn read(directory: &Path) -> Result<Self, Failure> {
         check_directory(directory)?;
         let (ignored, skipped) = Ignored::read(directory)?;
@@ -158,7 +162,7 @@ impl Definition {
     }
 }
 
-/// Reads the ignore files of a directory, and asks them about a path.
+/// Reads the ignore files of a directory, and applies them to a path.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn try_ignored(directory: &Path, path: &Path) {
     if let Ok((ignored, _)) = Ignored::read(directory) {
@@ -181,14 +185,14 @@ fn check_directory(directory: &Path) -> Result<(), Failure> {
         .hint("name the directory of a model definition: `pedl package DIR`"))
 }
 
-/// The way through a directory.
+/// The walk through a directory.
 struct Walk {
     definition: Definition,
     ignored: Ignored,
 }
 
 impl Walk {
-    /// What is in a directory of the definition.
+    /// The entries of a directory of the definition.
     fn list(&self, directory: &Path) -> io::Result<Vec<DirEntry>> {
         fs::read_dir(self.definition.directory.join(directory))?.collect()
     }
@@ -215,7 +219,7 @@ impl Walk {
         self.definition.entries.push(Entry { path, kind });
     }
 
-    /// Takes what travels of one thing.
+    /// Adds one entry, if it travels.
     fn take(&mut self, full: &Path, path: &Path) -> io::Result<()> {
         let metadata = fs::symlink_metadata(full)?;
         if self.ignored.omits(path, metadata.is_dir()) {
@@ -272,7 +276,7 @@ fn bytes_of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// A path in one line, whatever characters are in it.
+/// A path in one line, whatever characters it has.
 pub(crate) fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.contains(char::is_control) {

@@ -1,16 +1,17 @@
-//! Patterns of `.gitignore` as the `ignore` crate has to be given them.
+//! Translates patterns of `.gitignore` for the `ignore` crate.
 //!
-//! The crate takes a pattern for one of `globset`, which knows a little more than git, and a little else:
+//! The crate reads a pattern as one of `globset`, which knows a little more than git, and partly
+//! differs:
 //!
 //! | pattern | git | `globset` | spelled |
 //! |---|---|---|---|
 //! | `{a,b}` | is itself | `a` or `b` | `\{a,b\}` |
 //! | `[a` | matches nothing | is itself | refused |
-//! | `[a\]]`, `[a-c-e]` | `\` escapes; `-` | `\` is itself; `a` to `e` | `{\a,\]}`, `{[a-c],\-,\e}` |
+//! | `[a\]]`, `[a-c-e]` | `\` escapes; `-` | `\` is itself; `a`..`e` | `{\a,\]}`, `{[a-c],\-,\e}` |
 //! | `a//b` | matches nothing | is `a/b` with `**` beside it | refused |
 //! | `***` | is `**` | is `**` and `*` | `**` |
 //!
-//! Where git departs from its manual (`a**/b` takes `ab` as well), the manual is followed.
+//! If git differs from its manual (`a**/b` also matches `ab`), the manual is followed.
 //!
 //! Source: gitignore(5); git 2.47, `wildmatch.c` and `dir.c`.
 
@@ -18,10 +19,10 @@ use std::fmt::Write as _;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Characters that mean something in a class of `globset`, by their place.
+/// Characters with a meaning in a class of `globset`, depending on their place.
 const SPECIAL: [char; 5] = ['!', '-', '[', ']', '^'];
 
-/// Spells a line.
+/// Translates a line.
 ///
 /// # Errors
 ///
@@ -54,7 +55,7 @@ pub(super) fn spell(line: &str) -> Result<String, String> {
     Ok(spelled)
 }
 
-/// What stands between `[` and `]`.
+/// The characters between `[` and `]`.
 #[derive(Default)]
 struct Class {
     is_negated: bool,
@@ -73,7 +74,7 @@ impl Class {
             is_negated: rest.next_if(|it| matches!(it, '!' | '^')).is_some(),
             ..Self::default()
         };
-        // A range may begin with it.
+        // The previous character: a range may begin with it.
         let mut previous = None;
         let mut is_first = true;
         loop {
@@ -107,7 +108,7 @@ impl Class {
         }
     }
 
-    /// Adds what lies between two characters; nothing does where they are in the wrong order.
+    /// Adds the characters between two characters; none if they are in the wrong order.
     fn add_range(&mut self, mut begin: char, mut end: char) {
         let near = |it: char, by: i32| char::from_u32(u32::from(it).wrapping_add_signed(by));
         while begin <= end && SPECIAL.contains(&begin) {
@@ -131,7 +132,7 @@ impl Class {
             (true, false) => self.spell_negated(spelled),
             (false, false) => {
                 let singles = self.singles.iter().map(|it| match it {
-                    // Which no class matches; the slash still binds the pattern to the top.
+                    // No class matches a slash; the slash still anchors the pattern at the top.
                     '/' => "[/]".to_owned(),
                     it => format!("\\{it}"),
                 });
@@ -144,7 +145,7 @@ impl Class {
         Ok(())
     }
 
-    /// As one class, in which each special character stands where it means itself.
+    /// As one class, with each special character at a place where it means itself.
     fn spell_negated(&mut self, spelled: &mut String) {
         self.singles.sort_unstable_by_key(|it| match it {
             ']' => 0,
@@ -169,7 +170,7 @@ impl Class {
     }
 }
 
-/// The name in `[:name:]`, behind its `[`; nothing is read where there is none.
+/// The name in `[:name:]`, after its `[`; reads nothing if there is none.
 fn class_name(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
     let mut ahead = rest.clone();
     ahead.next();

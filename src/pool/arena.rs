@@ -2,19 +2,21 @@
     unsafe_code,
     reason = "memory that processes share is reached by pointers"
 )]
-//! The memory of a pool: a sparse file in memory that every process of it maps.
+//! The memory of a pool: a sparse file in memory that all its processes map.
 //!
 //! ```text
-//! 0                   control: the words of the ring, what each place wants and since when it is built, sizes of slots
-//! (slot + 1) << 40    the batch in a slot, up to 1 TiB; pages are there once a worker has reserved them
+//! 0                 control: the words of the ring, the wanted item and its start at each place,
+//!                   sizes of slots
+//! (slot + 1) << 40  the batch in a slot, up to 1 TiB; pages exist once a worker has reserved them
 //! ```
 //!
-//! It is no file of `/dev/shm`, so no limit of that holds; it has no name, so nothing is left behind when the last of its
-//! processes ends, however that ends. Pages of a slot stay with it: a slot is as large as the largest batch that was in it.
+//! It is no file of `/dev/shm`, so the limit of `/dev/shm` does not apply; it has no name, so
+//! nothing is left behind when the last of its processes ends, however it ends. A slot keeps its
+//! pages: it is as large as the largest batch that was in it.
 //!
-//! **Invariants of the unsafe code.** The words are only ever used as atomics, in every process. The bytes of a slot are
-//! written by the worker that owns it and read by the consumer that leased it, which the ring keeps apart ([`crate::ring`]);
-//! who uses the pointer of [`Bytes`] says that it is the one.
+//! **Invariants of the unsafe code.** Every process uses the words only as atomics. The worker that
+//! owns a slot writes its bytes, and the consumer that leased it reads them; the ring keeps both
+//! apart ([`crate::ring`]). The user of the pointer of [`Bytes`] guarantees to be that one.
 
 use std::fs::File;
 use std::io;
@@ -29,28 +31,29 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ring::{Ring, Shape};
 use crate::room;
 
-/// Bytes between the beginnings of two slots in the file: what one batch can have at most.
+/// Bytes between the beginnings of two slots in the file: the largest possible batch.
 pub const SLOT_BYTES: u64 = 1 << 40;
 
-/// Memory is reserved and mapped in multiples of this.
+/// Memory is reserved and mapped in multiples of this size.
 const GRAIN: usize = 1 << 16;
 
-/// What is wanted at a place.
+/// The item to build at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Number of the pass over the data.
     pub epoch: i64,
     /// Index of the item.
     pub index: u64,
-    /// Number of the state of the data set in which it is to be built.
+    /// Number of the state of the data set in which the item must be built.
     pub state: u64,
 }
 
-/// Words of 64 bits for each place: the fields of [`Wanted`], and when it was claimed.
+/// Words of 64 bits for each place: the fields of [`Wanted`], and the time of the claim.
 const PLACE_WORDS: usize = 4;
 const CLAIMED: usize = 3;
 
-/// The shared memory of one pool, as one process sees it. A forked child may go on using its copy.
+/// The shared memory of one pool, as mapped in one process. A forked child may continue to use its
+/// copy.
 #[derive(Debug)]
 pub struct Arena {
     file: Arc<File>,
@@ -63,15 +66,15 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// The system has no memory, or no file descriptor, left for it, or limits the sizes of files (`ulimit -f`).
+    /// The system has no memory or file descriptor left, or limits file sizes (`ulimit -f`).
     pub fn create(shape: Shape) -> io::Result<Self> {
         let file = File::from(rustix::fs::memfd_create("pedl-pool", MemfdFlags::CLOEXEC)?);
-        // Nothing is reserved by this.
+        // This reserves no memory.
         file.set_len((u64::from(shape.slots()) + 1) * SLOT_BYTES)?;
         Self::open(Arc::new(file), shape)
     }
 
-    /// The memory that another process has made.
+    /// Opens the memory that another process has made.
     ///
     /// # Errors
     ///
@@ -87,12 +90,12 @@ impl Arena {
         })
     }
 
-    /// The file, for a process that is to [`open`](Arena::open) it.
+    /// The file, for a process that will [`open`](Arena::open) it.
     pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// How many places and slots there are.
+    /// The number of places and slots.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -102,7 +105,7 @@ impl Arena {
         Ring::new(self.words(0, self.shape.words()), self.shape)
     }
 
-    /// Writes down what is to be built at an empty place.
+    /// Sets the item to build at an empty place.
     pub fn want(&self, place: u32, wanted: Wanted) {
         let values = [wanted.epoch.cast_unsigned(), wanted.index, wanted.state, 0];
         for (word, value) in self.place_words(place).iter().zip(values) {
@@ -110,7 +113,7 @@ impl Arena {
         }
     }
 
-    /// What is to be built at a place that is not empty.
+    /// The item to build at a place that is not empty.
     pub fn wanted(&self, place: u32) -> Wanted {
         let words = self.place_words(place);
         Wanted {
@@ -120,19 +123,19 @@ impl Arena {
         }
     }
 
-    /// The worker that has claimed the task at a place begins with it now.
+    /// Notes that the worker that claimed the task at a place begins to build it now.
     pub fn begin(&self, place: u32) {
         let now = now().as_millis().try_into().unwrap_or(u64::MAX);
         self.place_words(place)[CLAIMED].store(now, Ordering::Relaxed);
     }
 
-    /// How long the task at a place is being built; nothing where that has not begun.
+    /// How long the task at a place has been in work; `None` if that has not begun.
     pub fn since_begun(&self, place: u32) -> Option<Duration> {
         let begun = self.place_words(place)[CLAIMED].load(Ordering::Relaxed);
         (begun > 0).then(|| now().saturating_sub(Duration::from_millis(begun)))
     }
 
-    /// How many bytes the batch in a slot has.
+    /// The number of bytes of the batch in a slot.
     pub(crate) fn filled(&self, slot: u32) -> &AtomicU64 {
         assert!(slot < self.shape.slots(), "there is no slot {slot}");
         self.word64(filled_at(self.shape) + slot as usize * size_of::<AtomicU64>())
@@ -147,12 +150,13 @@ impl Arena {
     fn word64(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(size_of::<AtomicU64>()));
         debug_assert!(at + size_of::<AtomicU64>() <= control_bytes(self.shape));
-        // SAFETY: it lies within the mapping, which lives as long as `self`, and is aligned, since a mapping begins
-        // with a page. All processes use these words as atomics only; zeros, which the file holds at first, are valid.
+        // SAFETY: the word lies within the mapping, which lives as long as `self`, and is aligned,
+        // since a mapping begins with a page. All processes use these words only as atomics; zeros,
+        // the initial content of the file, are valid.
         unsafe { AtomicU64::from_ptr(self.control.as_mut_ptr().wrapping_add(at).cast()) }
     }
 
-    /// How many grains of a slot are reserved.
+    /// The number of grains of a slot that are reserved.
     fn reserved(&self, slot: u32) -> &AtomicU32 {
         assert!(slot < self.shape.slots(), "there is no slot {slot}");
         let at = reserved_at(self.shape) + slot as usize * size_of::<AtomicU32>();
@@ -191,14 +195,15 @@ fn now() -> Duration {
     Duration::new(seconds, now.tv_nsec.try_into().unwrap_or_default())
 }
 
-/// The slots of a pool, mapped as far as this process has needed them.
+/// The slots of a pool. Each is mapped as far as this process has needed it.
 #[derive(Debug)]
 pub(crate) struct Slots {
     arena: Arc<Arena>,
     mapped: Vec<Option<Arc<MmapRaw>>>,
 }
 
-/// The first bytes of a slot: they stay mapped as long as this lives, also where the pool has mapped more meanwhile.
+/// The first bytes of a slot: they stay mapped as long as this lives, even if the pool has mapped
+/// more since.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     mapped: Arc<MmapRaw>,
@@ -206,34 +211,35 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Where they begin.
+    /// The beginning of the bytes.
     pub fn as_ptr(&self) -> *mut u8 {
         self.mapped.as_mut_ptr()
     }
 
-    /// How many there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 }
 
 impl Slots {
-    /// Those of an arena; nothing is mapped yet.
+    /// The slots of an arena; nothing is mapped yet.
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
         let mapped = vec![None; arena.shape.slots() as usize];
         Self { arena, mapped }
     }
 
-    /// Reserves memory for so many bytes of a slot that this process owns, unless it is reserved already.
+    /// Reserves memory for this many bytes of a slot that this process owns, unless it is reserved
+    /// already.
     ///
     /// # Errors
     ///
-    /// There is not so much memory, on the machine or in a control group (`room`).
+    /// There is not enough memory, on the machine or in a control group (`room`).
     pub(crate) fn reserve(&self, slot: u32, length: usize) -> io::Result<()> {
         let reserved = self.arena.reserved(slot);
         let grains = length.div_ceil(GRAIN);
@@ -245,7 +251,8 @@ impl Slots {
         if length as u64 > SLOT_BYTES {
             return Err(out_of_memory());
         }
-        // What grows a little each time is not reserved each time, where there is memory for more.
+        // Reserves more than needed, if there is memory, so that a slot that grows slowly does not
+        // reserve each time.
         let more = grains.max(before + before / 4);
         let available = room::available_bytes().unwrap_or(u64::MAX);
         let has_room = |grains: usize| (grains - before) as u64 * GRAIN as u64 <= available;
@@ -272,7 +279,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Has the first bytes of a slot mapped. They are reserved, or were when they were written.
+    /// Maps the first bytes of a slot. They are reserved now, or were when they were written.
     ///
     /// # Errors
     ///

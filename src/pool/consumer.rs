@@ -2,14 +2,15 @@
     unsafe_code,
     reason = "what a worker has written is read where it lies"
 )]
-//! The side of the process that trains: it publishes tasks, and takes what was built.
+//! The side of the training process: it publishes tasks, and takes the batches that were built.
 //!
-//! Tasks are numbered by the caller, from 0 on, each number once and in order; as many may be under way as there are places.
-//! Which task is at a place only the consumer knows: who speaks of one that is over, or is a forked child of the consumer,
-//! changes nothing.
+//! The caller numbers tasks from 0 on, each number once and in order; at most as many as there are
+//! places may be in progress. Only the consumer knows which task is at a place: a call for a task
+//! that is over, or from a forked child of the consumer, changes nothing.
 //!
-//! **Invariant of the unsafe code.** The bytes of a slot that is leased are the consumer's: no worker writes to it before
-//! it is released, which dropping the one [`Lease`] of it does ([`crate::ring`]).
+//! **Invariant of the unsafe code.** The bytes of a leased slot belong to the consumer: no worker
+//! writes to it before it is released, which happens when its only [`Lease`] is dropped
+//! ([`crate::ring`]).
 
 use std::io;
 use std::process;
@@ -21,19 +22,19 @@ use std::time::{Duration, Instant};
 use crate::arena::{Arena, Bytes, Slots, Wanted};
 use crate::ring::{Awaited, Task};
 
-/// What the process that trains does with a pool. May be used by several of its threads.
+/// The operations of the training process on a pool. Several of its threads may use it.
 #[derive(Debug)]
 pub struct Consumer {
     arena: Arc<Arena>,
     slots: Mutex<Slots>,
     kept: Arc<AtomicU32>,
-    /// One more than the number of the task at each place; 0 where there is none.
+    /// One more than the number of the task at each place; 0 if there is none.
     tasks: Box<[AtomicU64]>,
     process: u32,
 }
 
 impl Consumer {
-    /// The consumer of a pool; there is one.
+    /// The consumer of a pool; a pool has only one.
     pub fn new(arena: Arc<Arena>) -> Self {
         let slots = Mutex::new(Slots::new(Arc::clone(&arena)));
         let tasks = (0..arena.shape().window).map(|_| AtomicU64::new(0));
@@ -56,23 +57,23 @@ impl Consumer {
         u32::try_from(place).expect("it is less than the window, which has 32 bits")
     }
 
-    /// What stands at the place of a task: whose it is.
+    /// The entry for the place of a task: the task that owns it.
     fn owner(&self, task: u64) -> &AtomicU64 {
         &self.tasks[self.place(task) as usize]
     }
 
-    /// Whether this is no forked child of the process that made it.
+    /// Whether this is the process that made it, not a forked child.
     pub fn is_of_this_process(&self) -> bool {
         self.process == process::id()
     }
 
-    /// Whether a task was published, and is neither taken nor withdrawn.
+    /// Whether a task was published, and neither taken nor withdrawn.
     pub fn is_under_way(&self, task: u64) -> bool {
         self.is_of_this_process() && self.owner(task).load(Ordering::SeqCst) == task + 1
     }
 
-    /// Has tasks built, the first of which has this number. Returns how many: they end where a place is not empty, and no
-    /// more are asked for.
+    /// Publishes tasks, of which the first has this number. Returns how many: it stops at a place
+    /// that is not empty, or after the last of `wanted`.
     pub fn publish(&self, first: u64, wanted: impl IntoIterator<Item = Wanted>) -> u32 {
         let mut published = 0;
         let mut wanted = wanted.into_iter();
@@ -94,7 +95,8 @@ impl Consumer {
         published
     }
 
-    /// Takes back a task that is not under way, or with which no worker has begun yet. Returns whether it could.
+    /// Withdraws a task, unless a worker has begun it. Returns whether it is withdrawn, or was not
+    /// in progress.
     pub fn withdraw(&self, task: u64) -> bool {
         if !self.is_under_way(task) {
             return true;
@@ -106,12 +108,12 @@ impl Consumer {
         is_withdrawn
     }
 
-    /// What becomes of a task.
+    /// The state of a task.
     pub fn state(&self, task: u64) -> Task {
         self.arena.ring().task(self.place(task))
     }
 
-    /// What to give to [`Consumer::wait`]: asked for before anything that is looked at before the wait.
+    /// The value for [`Consumer::wait`]. Read it before any state that you check before the wait.
     pub fn bell(&self) -> u32 {
         self.arena.ring().bell()
     }
@@ -121,22 +123,22 @@ impl Consumer {
         self.arena.ring().wait_built(self.place(task), heard, until)
     }
 
-    /// Has who waits look again, whatever it waits for.
+    /// Makes a waiting consumer look again, whatever it waits for.
     pub fn ring_bell(&self) {
         self.arena.ring().ring_bell();
     }
 
-    /// How long a task is being built.
+    /// How long a task has been in work.
     pub fn since_begun(&self, task: u64) -> Option<Duration> {
         self.arena.since_begun(self.place(task))
     }
 
-    /// Leases what was built for a task.
+    /// Leases the batch that was built for a task.
     ///
     /// # Errors
     ///
-    /// The address space of this process has no room for it (`ulimit -v`): why, and how many bytes it has. The slot
-    /// is free again.
+    /// The address space of this process has no room for it (`ulimit -v`): the error, and the
+    /// number of bytes. The slot is free again.
     ///
     /// # Panics
     ///
@@ -145,7 +147,7 @@ impl Consumer {
         let mut lease = self.lease(task);
         let slot = lease.slot;
         let length = self.arena.filled(slot).load(Ordering::Relaxed);
-        // It was reserved by a process of this machine.
+        // A process of this machine has reserved it, so it fits.
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = slots.bytes(slot, length);
@@ -153,7 +155,7 @@ impl Consumer {
         Ok(lease)
     }
 
-    /// What was built for a task is not needed.
+    /// Discards the batch that was built for a task.
     ///
     /// # Panics
     ///
@@ -174,9 +176,10 @@ impl Consumer {
         }
     }
 
-    /// Whether a lease may be kept, beside those that are. One that may not has to be dropped before the next task is taken.
+    /// Whether a lease may be kept, in addition to those that are. If not, drop it before you take
+    /// the next task.
     pub fn may_keep(&self, lease: &mut Lease) -> bool {
-        // One is left for what is taken and dropped at once.
+        // One lease stays free for batches that are taken and dropped at once.
         let most = self.arena.shape().leases - 1;
         let may = self.kept.fetch_add(1, Ordering::Relaxed) < most;
         if may {
@@ -187,43 +190,46 @@ impl Consumer {
         may
     }
 
-    /// A worker is dead. What it held is free, and what it was building is to be built by another.
+    /// Recovers from the death of a worker: frees what it held, and makes its task available to
+    /// another worker.
     ///
-    /// Returns what that was.
+    /// Returns the item of that task.
     pub fn recover(&self, worker: u32) -> Option<Wanted> {
         let place = self.arena.ring().recover(worker);
         place.map(|place| self.arena.wanted(place))
     }
 
-    /// There will be no more tasks: workers end.
+    /// Closes the pool: there will be no more tasks, and workers end.
     pub fn close(&self) {
         self.arena.ring().close();
     }
 }
 
-/// A batch in the memory of the pool: it stays there until this is dropped, by whichever thread.
+/// A batch in the memory of the pool: it stays there until this is dropped, by any thread.
 #[derive(Debug)]
 pub struct Lease {
     arena: Arc<Arena>,
     slot: u32,
     bytes: Option<Bytes>,
     kept: Option<Arc<AtomicU32>>,
-    /// Who has leased it: a forked child has a copy of this, which means nothing.
+    /// The process that leased it: the copy in a forked child has no effect.
     process: u32,
 }
 
 impl Lease {
-    /// What the worker wrote.
+    /// The bytes that the worker wrote.
     pub fn bytes(&self) -> &[u8] {
         let Some(bytes) = &self.bytes else {
             return &[];
         };
-        // SAFETY: they are mapped as long as `bytes` lives, and were written: they are initialised. By the invariant
-        // above nobody writes to them but who holds `as_ptr`, and says so.
+        // SAFETY: the bytes are mapped as long as `bytes` lives, and were written, so they are
+        // initialised. By the invariant above, only the user of `as_ptr` writes to them, who
+        // guarantees that nobody reads them then.
         unsafe { slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Where it is. Who writes there sees to it that nobody looks at [`Lease::bytes`] meanwhile.
+    /// The beginning of the bytes. Who writes there must ensure that nobody uses [`Lease::bytes`]
+    /// at the same time.
     pub fn as_ptr(&self) -> *mut u8 {
         self.bytes
             .as_ref()

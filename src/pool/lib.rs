@@ -1,18 +1,19 @@
-//! The data plane of pedl-run: batches in shared memory, built by worker processes; knows no Python.
+//! The data plane of pedl-run: batches in shared memory, built by worker processes; knows no
+//! Python.
 //!
-//! A **task** is one batch that is to be built, a **slot** the memory for one. The **consumer** is the process that trains,
-//! a **worker** one that builds. Batches lie in slots as the worker wrote them, and the consumer reads them there: it
-//! **leases** the slot until nobody looks at the batch any more.
+//! A **task** is one batch to build, a **slot** the memory for one. The **consumer** is the process
+//! that trains, a **worker** one that builds. A batch stays in its slot as the worker wrote it, and
+//! the consumer reads it there: it **leases** the slot until the batch is no longer in use.
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`ring`] | which task is built by whom, and in which slot |
+//! | [`ring`] | which worker builds which task, and in which slot |
 //! | [`word`] | words that processes share and wait on |
 //! | [`arena`] | the memory: a sparse file that all processes of a pool map |
-//! | [`consumer`] | what the process that trains does: tasks are published, and batches taken |
-//! | [`worker`] | what a worker does: tasks are claimed, and batches written |
-//! | [`watch`] | which worker has ended |
-//! | `room` | how much memory there is left |
+//! | [`consumer`] | operations of the training process: publish tasks, and take batches |
+//! | [`worker`] | operations of a worker: claim tasks, and write batches |
+//! | [`watch`] | which workers have ended |
+//! | `room` | how much memory is left |
 //!
 //! Nothing here prints, starts a process or ends one.
 

@@ -1,36 +1,41 @@
-//! Which task is built by whom, and in which slot: states in shared words, and nothing else.
+//! Which worker builds which task, and in which slot: states in shared words, and nothing else.
 //!
-//! A **task** is one batch that is to be built. Tasks are numbered; task `n` has the **place** `n % window`, so that at most
-//! `window` of them are under way. A **slot** is memory for one batch. One process consumes; the others are workers.
+//! A **task** is one batch to build. Tasks are numbered; task `n` has the **place** `n % window`,
+//! so at most `window` tasks are in progress. A **slot** is memory for one batch. One process
+//! consumes; the others are workers.
 //!
 //! ```text
-//! place     empty --publish--> ready --claim--> building(worker) --finish--> built(slot) --take--> empty
-//!                                ^                     |
-//!                                +------ recover ------+          the worker died
+//! place     empty -publish-> ready -claim-> building(worker) -finish-> built(slot) -take-> empty
+//!                              ^                   |
+//!                              +----- recover -----+          the worker died
 //!
-//! slot      free --own--> owned(worker) --take--> leased --release--> free
-//!             ^               |
-//!             +---------------+     recover, unless a built task names it; disown
+//! slot      free -own-> owned(worker) -take-> leased -release-> free
+//!             ^             |
+//!             +-------------+     recover, unless a built task names it; disown
 //! ```
 //!
-//! Every step is one change of one word, so a worker may die between any two of them: what it held is told by the words
-//! themselves. That it died is for the consumer to learn elsewhere; then it calls [`Ring::recover`].
+//! Every step is one change of one word, so a worker may die between any two steps: the words
+//! themselves show what it held. The consumer learns elsewhere that a worker died; then it calls
+//! [`Ring::recover`].
 //!
-//! **There is always a free slot** for who has claimed a task: a place that is not empty accounts for one slot at most,
-//! and its own for none yet; so with `window + leases + workers` slots one is free, as long as no more than `leases`
-//! are leased, and no worker holds on to more than one besides.
+//! **There is always a free slot** for a worker that has claimed a task: a place that is not empty
+//! uses at most one slot, and the place of that worker uses none yet. So one is free if there are
+//! `window + leases + workers` slots, at most `leases` are leased, and no worker holds more than
+//! one additional slot.
 //!
-//! **Nobody sleeps through news.** Workers sleep on `work`, which changes with every task that becomes ready; the
-//! consumer on `bell`, which changes when the task it awaits is built. Who sleeps announces it first and looks again then;
-//! who has news changes the state first and looks for sleepers then.
+//! **No process sleeps through a change.** Workers sleep on `work`, which changes with every task
+//! that becomes ready; the consumer sleeps on `bell`, which changes when the task that it awaits is
+//! built. To sleep, announce it first, and then look again; to make a change, change the state
+//! first, and then look for sleepers.
 //!
-//! `tests.rs` has a model checker go through what several processes can do to each other here.
+//! In `tests.rs`, a model checker runs the orders of what several processes can do to each other
+//! here.
 
 use std::time::Instant;
 
 use crate::word::{Woken, Word};
 
-/// Words that are written often by different processes are a cache line apart.
+/// Words that different processes write often are a cache line apart.
 const LINE: usize = 16;
 const WORK: usize = 0;
 const BELL: usize = LINE;
@@ -40,33 +45,33 @@ const CLOSED: usize = 4 * LINE;
 const HEAD: usize = 5 * LINE;
 const TASKS: usize = 6 * LINE;
 
-/// How many places and slots a ring has.
+/// The number of places and slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many tasks may be under way: published, and not taken.
+    /// How many tasks may be in progress: published, but not taken.
     pub window: u32,
-    /// How many batches the consumer may hold on to.
+    /// How many batches the consumer may hold.
     pub leases: u32,
-    /// How many workers there are, each of which may hold on to a slot beside the one that it builds in.
+    /// The number of workers, each of which may hold one slot besides the one in which it builds.
     pub workers: u32,
 }
 
 impl Shape {
-    /// How many slots there are.
+    /// The number of slots.
     pub fn slots(self) -> u32 {
         self.window + self.leases + self.workers
     }
 
-    /// How many words a ring of this shape consists of, all of them zero at first.
+    /// The number of words of a ring of this shape, all of them zero at first.
     pub fn words(self) -> usize {
         TASKS + (self.window + self.slots()) as usize
     }
 }
 
-/// What becomes of a task.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// There is none at this place.
+    /// There is no task at this place.
     Empty,
     /// It waits for a worker.
     Ready,
@@ -76,10 +81,10 @@ pub enum Task {
     Built(u32),
 }
 
-/// What a slot is used for.
+/// The use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Nothing.
+    /// None.
     Free,
     /// This worker writes to it, or has written to it.
     Owned(u32),
@@ -140,27 +145,27 @@ impl Slot {
     }
 }
 
-/// What a worker got when it asked for a task.
+/// The result of a request for a task by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// The task at this place.
     Place(u32),
-    /// There will be no more.
+    /// There will be no more tasks.
     Closed,
-    /// None: a signal arrived while it waited.
+    /// No task: a signal arrived during the wait.
     BySignal,
 }
 
-/// What the consumer got when it waited for a task.
+/// The result of a wait of the consumer for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// It is built, in this slot.
     Built(u32),
-    /// It is not, and why the wait is over.
+    /// It is not built; why the wait ended.
     Not(Woken),
 }
 
-/// The states of all places and slots, over words that all processes of a pool share.
+/// The states of all places and slots, in words that all processes of a pool share.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a, W> {
     words: &'a [W],
@@ -168,11 +173,11 @@ pub struct Ring<'a, W> {
 }
 
 impl<'a, W: Word> Ring<'a, W> {
-    /// The ring that these words are.
+    /// The ring in these words.
     ///
     /// # Panics
     ///
-    /// There are not [`Shape::words`] of them.
+    /// Their number is not [`Shape::words`].
     pub fn new(words: &'a [W], shape: Shape) -> Self {
         assert_eq!(words.len(), shape.words(), "a ring of another shape");
         Self { words, shape }
@@ -188,27 +193,27 @@ impl<'a, W: Word> Ring<'a, W> {
         &self.words[TASKS + (self.shape.window + slot) as usize]
     }
 
-    /// What becomes of the task at a place.
+    /// The state of the task at a place.
     pub fn task(&self, place: u32) -> Task {
         Task::of(self.task_word(place).load())
     }
 
-    /// What a slot is used for.
+    /// The use of a slot.
     pub fn slot(&self, slot: u32) -> Slot {
         Slot::of(self.slot_word(slot).load())
     }
 
-    // -- the consumer --------------------------------------------------------------------------------------------------
+    // -- the consumer -----------------------------------------------------------------------
 
-    /// A task may be built now. Its place is empty; what is to be built was written down before.
+    /// Publishes a task. Its place is empty, and the item to build is set already.
     ///
-    /// Workers that sleep are told by [`Ring::announce`].
+    /// [`Ring::announce`] wakes workers that sleep.
     pub fn publish(&self, place: u32) {
         debug_assert_eq!(self.task(place), Task::Empty);
         self.task_word(place).store(Task::Ready.word());
     }
 
-    /// So many tasks were published: wakes workers for them.
+    /// Announces that this many tasks were published: wakes workers for them.
     pub fn announce(&self, count: u32) {
         self.words[WORK].add(1);
         if self.words[IDLE].load() > 0 {
@@ -216,18 +221,18 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    /// Takes back a task that no worker has claimed yet; returns whether it could.
+    /// Withdraws a task that no worker has claimed yet; returns whether that succeeded.
     pub fn withdraw(&self, place: u32) -> bool {
         self.task_word(place)
             .replace(Task::Ready.word(), Task::Empty.word())
     }
 
-    /// What to give to [`Ring::wait_built`]: asked for before anything that is looked at before the wait.
+    /// The value for [`Ring::wait_built`]. Read it before any state that you check before the wait.
     pub fn bell(&self) -> u32 {
         self.words[BELL].load()
     }
 
-    /// Has the consumer look again, whatever it waits for.
+    /// Makes the consumer look again, whatever it waits for.
     pub fn ring_bell(&self) {
         self.words[BELL].add(1);
         self.words[BELL].wake(1);
@@ -251,7 +256,8 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    /// Leases the slot of a task that is built, and empties its place; the oldest task is at `head` then.
+    /// Leases the slot of a built task, and empties its place; after that, the oldest task is at
+    /// `head`.
     ///
     /// # Panics
     ///
@@ -266,13 +272,14 @@ impl<'a, W: Word> Ring<'a, W> {
         slot
     }
 
-    /// A leased slot is not read any more.
+    /// Releases a leased slot, which is no longer read.
     pub fn release(&self, slot: u32) {
         debug_assert_eq!(self.slot(slot), Slot::Leased);
         self.slot_word(slot).store(Slot::Free.word());
     }
 
-    /// A worker died, and what it held is free again. Returns the place of the task that it was building.
+    /// Recovers from the death of a worker: frees what it held. Returns the place of the task that
+    /// it was building.
     pub fn recover(&self, worker: u32) -> Option<u32> {
         let (mut building, mut built) = (None, Vec::new());
         for place in 0..self.shape.window {
@@ -290,22 +297,22 @@ impl<'a, W: Word> Ring<'a, W> {
         if let Some(place) = building {
             self.task_word(place).store(Task::Ready.word());
         }
-        // Also without a task: it may have been woken for one that it did not get to claim.
+        // Also if it had no task: it may have been woken for one that it did not claim.
         self.words[WORK].add(1);
         self.words[WORK].wake(u32::MAX);
         building
     }
 
-    /// There will be no more tasks: workers end.
+    /// Closes the ring: there will be no more tasks, and workers end.
     pub fn close(&self) {
         self.words[CLOSED].store(1);
         self.words[WORK].add(1);
         self.words[WORK].wake(u32::MAX);
     }
 
-    // -- a worker ------------------------------------------------------------------------------------------------------
+    // -- a worker ---------------------------------------------------------------------------
 
-    /// Claims the oldest task that is ready; waits for one where there is none.
+    /// Claims the oldest ready task; waits if there is none.
     pub fn claim(&self, worker: u32) -> Claimed {
         loop {
             if let Some(claimed) = self.claim_now(worker) {
@@ -328,14 +335,14 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    /// As [`Ring::claim`], but does not wait: nothing where no task is ready.
+    /// Like [`Ring::claim`], but does not wait: `None` if no task is ready.
     pub fn claim_now(&self, worker: u32) -> Option<Claimed> {
         if self.words[CLOSED].load() != 0 {
             return Some(Claimed::Closed);
         }
         let (head, window) = (self.words[HEAD].load(), self.shape.window);
         (head..window).chain(0..head.min(window)).find_map(|place| {
-            // A look costs less than an attempt.
+            // A load costs less than an attempt to claim.
             let claimed = self.task(place) == Task::Ready
                 && self
                     .task_word(place)
@@ -344,9 +351,10 @@ impl<'a, W: Word> Ring<'a, W> {
         })
     }
 
-    /// Owns a free slot; `None` where others were faster each time, which may be tried again at once.
+    /// Owns a free slot; `None` if others were faster each time. The caller may try again at once.
     pub fn own(&self, worker: u32) -> Option<u32> {
-        // From one on that is each worker's own, so that few are in use, and those are in the worker's caches.
+        // Each worker starts at a different slot, so that few slots are in use, and those are in
+        // its caches.
         let (slots, workers) = (self.shape.slots(), self.shape.workers.max(1));
         let first = slots * (worker % workers) / workers;
         (first..slots).chain(0..first).find(|&slot| {
@@ -357,19 +365,19 @@ impl<'a, W: Word> Ring<'a, W> {
         })
     }
 
-    /// A slot that a worker owns is not needed.
+    /// Gives up a slot that a worker owns and does not need.
     pub fn disown(&self, slot: u32) {
         debug_assert!(matches!(self.slot(slot), Slot::Owned(_)));
         self.slot_word(slot).store(Slot::Free.word());
     }
 
-    /// A task is built, in a slot that the worker owns.
+    /// Finishes a task, which is built in a slot that the worker owns.
     pub fn finish(&self, worker: u32, place: u32, slot: u32) {
         self.commit(worker, place, slot);
         self.tell(place);
     }
 
-    /// The first half of [`Ring::finish`]: from here on it is built.
+    /// The first half of [`Ring::finish`]: from here on the task is built.
     pub(crate) fn commit(&self, worker: u32, place: u32, slot: u32) {
         let is_mine = self
             .task_word(place)

@@ -1,14 +1,15 @@
-//! How much memory there is left: for the machine, and for the control groups that this process is in.
+//! The memory that is left: on the machine, and in the control groups of this process.
 //!
-//! Pages of shared memory that are reserved beyond that do not fail: the kernel kills some process for them. So who
-//! reserves much asks before.
+//! If a process reserves more pages of shared memory than that, the reservation does not fail: the
+//! kernel kills some process. So check before a large reservation.
 //!
-//! Source: `proc_meminfo(5)`, `cgroups(7)`; memory.txt and cgroup-v2.rst in the kernel's documentation.
+//! Source: `proc_meminfo(5)`, `cgroups(7)`; memory.txt and cgroup-v2.rst in the documentation of
+//! the kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes that may be reserved before the kernel has to kill somebody; nothing where that cannot be told.
+/// Bytes that may be reserved before the kernel must kill a process; `None` if that is unknown.
 pub(crate) fn available_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let machine = fs::read_to_string("/proc/meminfo")
@@ -20,29 +21,30 @@ pub(crate) fn available_bytes() -> Option<u64> {
     machine.into_iter().chain(groups).min()
 }
 
-/// What `/proc/meminfo` says.
+/// Free memory according to `/proc/meminfo`.
 fn left_on_machine(text: &str) -> Option<u64> {
     let field = |name| number_after(text, name).map(|kilobytes| kilobytes * 1024);
     Some(field("MemAvailable:")? + field("SwapFree:").unwrap_or(0))
 }
 
-/// What is left in a group, and in those that it is in.
+/// The memory that is left in a group, and in the groups that contain it.
 ///
 /// Args:
 ///     `line`: of `/proc/self/cgroup`.
-///     `root`: where groups are mounted.
+///     `root`: the mount point of groups.
 fn left_in(line: &str, root: &Path) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = (fields.next()?, fields.next()?.trim_start_matches('/'));
     let (root, names) = if controllers.is_empty() {
-        // Version 2; beside version 1 it is mounted elsewhere, but has no memory then.
+        // Version 2; if version 1 exists too, it is mounted elsewhere, but does not control memory.
         (root.to_owned(), &V2)
     } else if controllers.split(',').any(|name| name == "memory") {
         (root.join("memory"), &V1)
     } else {
         return None;
     };
-    // In a container the path may be that of the host, whose groups are not there; its own is the root then.
+    // In a container the path may be that of the host, whose groups do not exist there; then the
+    // root is the group of the container.
     let own = root.join(path);
     let own = if own.is_dir() { own } else { root.clone() };
     let mut groups: Vec<PathBuf> = own.ancestors().map(Path::to_owned).collect();
@@ -50,11 +52,11 @@ fn left_in(line: &str, root: &Path) -> Option<u64> {
     groups.iter().filter_map(|group| names.left(group)).min()
 }
 
-/// How the files of a group are called.
+/// The names of the files of a group.
 struct Names {
     limit: &'static str,
     usage: &'static str,
-    /// In `memory.stat`: what is in files that are read again when they are needed.
+    /// In `memory.stat`: file contents in memory, which are read again when they are needed.
     cache: [&'static str; 2],
 }
 
@@ -89,7 +91,7 @@ impl Names {
     }
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number after a name at the beginning of a line.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut words| {

@@ -1,7 +1,7 @@
-//! Who of the workers has ended: one thread that sleeps until the kernel says so.
+//! Detects which workers have ended: one thread that sleeps until the kernel reports it.
 //!
-//! It tells the consumer by the bell that it sleeps on. It needs nothing of Python, so it works while the consumer
-//! computes; no signals are delivered to it.
+//! It wakes the consumer by the bell on which the consumer sleeps. It needs nothing from Python, so
+//! it works while the consumer computes; it receives no signals.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::arena::Arena;
 
-/// What stands for the end of the watch in the place of a worker's number.
+/// Marks the end of the watch, in place of the number of a worker.
 const CLOSE: u64 = u64::MAX;
 
 /// Watches the workers of one pool.
@@ -47,11 +47,11 @@ struct Workers {
 }
 
 impl Watch {
-    /// Begins to watch, nobody as yet.
+    /// Starts the watch, without any workers yet.
     ///
     /// # Errors
     ///
-    /// There is no file descriptor, or no thread, left for it.
+    /// There is no file descriptor or thread left for it.
     pub fn start(arena: Arc<Arena>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let close = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -85,8 +85,9 @@ impl Watch {
     ///
     /// Args:
     ///     `worker`: its number.
-    ///     `process`: its process, which nobody has waited for yet.
-    ///     `fallback`: gives what becomes readable when it ends, where the kernel has no file descriptors of processes.
+    ///     `process`: its process, for which nobody has waited yet.
+    ///     `fallback`: returns a file descriptor that becomes readable when it ends, if the kernel
+    ///         has no file descriptors of processes.
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl Watch {
         fallback: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> io::Result<()> {
         let end = match pidfd_open(process, PidfdFlags::empty()) {
-            // Linux before 5.3, and containers that refuse what they do not know.
+            // Linux before 5.3, and containers that refuse unknown system calls.
             Err(Errno::NOSYS | Errno::PERM) => fallback()?,
             opened => opened?,
         };
@@ -113,12 +114,12 @@ impl Watch {
         Ok(())
     }
 
-    /// Whether there is something to ask [`Watch::ended`] for. Costs nothing.
+    /// Whether [`Watch::ended`] has something to return. Costs nothing.
     pub fn has_news(&self) -> bool {
         self.shared.has_news.load(Ordering::SeqCst)
     }
 
-    /// Those who have ended since this was asked last.
+    /// The workers that have ended since the last call.
     pub fn ended(&self) -> Vec<u32> {
         if !self.shared.has_news.swap(false, Ordering::SeqCst) {
             return Vec::new();
@@ -138,7 +139,7 @@ impl Shared {
             let buffer = rustix::buffer::spare_capacity(&mut events);
             match epoll::wait(&self.epoll, buffer, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // It was checked when it was made: nothing else can be wrong with it.
+                // The descriptor was valid when it was made, so no other error is possible.
                 Err(_) => return,
             }
             for event in events.drain(..) {
@@ -153,7 +154,7 @@ impl Shared {
     fn end(&self, worker: u32) {
         let mut workers = self.workers();
         if let Some(end) = workers.watched.remove(&worker) {
-            // It may be open in a forked child, so that closing it would not be enough.
+            // A forked child may have it open, so closing it would not be enough.
             let _ = epoll::delete(&self.epoll, &end);
             workers.ended.push(worker);
         }

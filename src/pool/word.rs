@@ -1,4 +1,4 @@
-//! A word that several processes share, and wait on.
+//! A word that several processes share and can wait on.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,9 +8,9 @@ use rustix::thread::futex;
 
 /// A 32-bit word in memory that several processes share.
 ///
-/// All operations are in one order that everybody sees (`SeqCst`): who writes one word and then reads another relies on
-/// it. [`Ring`](crate::Ring) is written for any such word, so that a model checker can put its own in the place of
-/// [`AtomicU32`].
+/// All operations are in one order that all processes see (`SeqCst`): a process that writes one
+/// word and then reads another relies on it. [`Ring`](crate::Ring) works with any such word, so
+/// that a model checker can use its words in place of [`AtomicU32`].
 pub trait Word {
     /// The value.
     fn load(&self) -> u32;
@@ -18,27 +18,28 @@ pub trait Word {
     /// Sets the value.
     fn store(&self, value: u32);
 
-    /// Adds, and returns the value before; wraps around.
+    /// Adds, and returns the previous value; wraps around.
     fn add(&self, value: u32) -> u32;
 
     /// Sets the value to `new` if it is `expected`; returns whether it was.
     fn replace(&self, expected: u32, new: u32) -> bool;
 
-    /// Waits while the value is `expected`. May return for no reason, and does when a signal arrives.
+    /// Waits while the value is `expected`. May return without a reason, and returns when a signal
+    /// arrives.
     fn wait(&self, expected: u32, until: Option<Instant>) -> Woken;
 
-    /// Wakes up to so many of those who wait.
+    /// Wakes at most this many of the waiting processes.
     fn wake(&self, count: u32);
 }
 
-/// Why a [`Word::wait`] is over.
+/// Why a [`Word::wait`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The value may be another one now.
+    /// The value may have changed.
     Perhaps,
     /// A signal arrived.
     BySignal,
-    /// It is as late as was said.
+    /// The time `until` has come.
     TooLate,
 }
 
@@ -66,20 +67,21 @@ impl Word for AtomicU32 {
             return Woken::TooLate;
         }
         let left = left.and_then(|left| left.try_into().ok());
-        // Not private to this process.
+        // The futex is shared with other processes.
         match futex::wait(self, futex::Flags::empty(), expected, left.as_ref()) {
             Ok(()) => Woken::Perhaps,
             Err(error) => match io::Error::from(error).kind() {
                 io::ErrorKind::Interrupted => Woken::BySignal,
                 io::ErrorKind::TimedOut => Woken::TooLate,
-                // It had another value already.
+                // It already had another value.
                 _ => Woken::Perhaps,
             },
         }
     }
 
     fn wake(&self, count: u32) {
-        // The kernel takes a signed number, and wakes one for a negative. It only fails for an address that is none.
+        // The kernel takes a signed number, and wakes one for a negative number. It fails only for
+        // an invalid address.
         let _ = futex::wake(
             self,
             futex::Flags::empty(),

@@ -1,8 +1,8 @@
 #![expect(unsafe_code, reason = "what is built is written where it is read")]
-//! The side of a worker: it claims tasks, and writes what it has built.
+//! The side of a worker: it claims tasks, and writes the batches that it has built.
 //!
-//! **Invariant of the unsafe code.** The bytes of a slot that a worker owns are the worker's: nobody else looks at them
-//! before the task that names the slot is built ([`crate::ring`]).
+//! **Invariant of the unsafe code.** The bytes of a slot that a worker owns belong to the worker:
+//! nobody else reads them before the task that names the slot is built ([`crate::ring`]).
 
 use std::io;
 use std::ptr;
@@ -13,15 +13,15 @@ use std::sync::atomic::Ordering;
 use crate::arena::{Arena, Bytes, Slots, Wanted};
 use crate::ring::Claimed;
 
-/// What a worker process does with a pool.
+/// The operations of a worker process on a pool.
 #[derive(Debug)]
 pub struct Worker {
     arena: Arc<Arena>,
     slots: Slots,
     number: u32,
-    /// A slot that it owns, and has not handed over.
+    /// A slot that it owns, and has not passed on.
     held: Option<u32>,
-    /// Another, which it cannot hand over.
+    /// Another one, which it cannot pass on.
     aside: Option<u32>,
 }
 
@@ -29,18 +29,18 @@ pub struct Worker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     place: u32,
-    /// What is to be built.
+    /// The item to build.
     pub wanted: Wanted,
 }
 
-/// What a worker got when it asked for a task.
+/// The result of a request for a task by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// A task.
     Claim(Claim),
-    /// There will be no more.
+    /// There will be no more tasks.
     Closed,
-    /// None: a signal arrived while it waited.
+    /// No task: a signal arrived during the wait.
     BySignal,
 }
 
@@ -60,13 +60,13 @@ impl Worker {
         }
     }
 
-    /// Claims the oldest task that is ready; waits for one where there is none.
+    /// Claims the oldest ready task; waits if there is none.
     pub fn claim(&mut self) -> Asked {
         let claimed = self.arena.ring().claim(self.number);
         self.asked(claimed)
     }
 
-    /// As [`Worker::claim`], but does not wait: nothing where there is no task.
+    /// Like [`Worker::claim`], but does not wait: `None` if there is no task.
     pub fn claim_now(&mut self) -> Option<Asked> {
         let claimed = self.arena.ring().claim_now(self.number)?;
         Some(self.asked(claimed))
@@ -84,9 +84,10 @@ impl Worker {
         }
     }
 
-    /// Has a slot with room for so many bytes, in which something may be built before it is finished.
+    /// Returns a slot with room for this many bytes, in which a batch may be built before it is
+    /// finished.
     ///
-    /// They are this worker's alone until [`Worker::finish`].
+    /// Only this worker uses them until [`Worker::finish`].
     ///
     /// # Errors
     ///
@@ -97,24 +98,26 @@ impl Worker {
         self.slots.bytes(slot, length)
     }
 
-    /// The slot in which was written cannot be handed over yet: what is there is copied to another, which is.
+    /// Copies a slot that cannot be passed on yet to another one, which can.
     ///
-    /// It is this worker's until [`Worker::take_back`]; one slot may be set aside.
+    /// The first slot belongs to this worker until [`Worker::take_back`]; at most one slot may be
+    /// set aside.
     ///
     /// # Errors
     ///
-    /// There is no memory for another: nothing is written now.
+    /// There is no memory for another slot: nothing is written.
     pub fn set_aside(&mut self, length: usize) -> io::Result<()> {
         debug_assert!(self.aside.is_none(), "two slots are set aside");
         let before = self.prepare(length)?;
         self.aside = self.held.take();
         let after = self.prepare(length)?;
-        // SAFETY: both are mapped, and reserved, and this worker's alone; they are different slots.
+        // SAFETY: both are mapped and reserved, and belong to this worker alone; they are different
+        // slots.
         unsafe { ptr::copy_nonoverlapping(before.as_ptr(), after.as_ptr(), length) };
         Ok(())
     }
 
-    /// The slot that was set aside is like others again.
+    /// Gives up the slot that was set aside.
     pub fn take_back(&mut self) {
         if let Some(slot) = self.aside.take() {
             self.arena.ring().disown(slot);
@@ -130,30 +133,30 @@ impl Worker {
         }
     }
 
-    /// Writes what was built, or the rest of it, into the slot that was prepared, or into any.
+    /// Writes a batch, or the rest of it, into the prepared slot, or into any.
     ///
     /// Args:
-    ///     `length`: bytes of it.
-    ///     `write`: writes them; what is there before is undefined, but initialised.
+    ///     `length`: its number of bytes.
+    ///     `write`: writes them; their content before is undefined, but initialised.
     ///
     /// # Errors
     ///
-    /// There is no memory, or `write` failed: the task is still this worker's to finish.
+    /// There is no memory, or `write` failed: the task still belongs to this worker.
     pub fn write<E: From<io::Error>>(
         &mut self,
         length: usize,
         write: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let bytes = self.prepare(length)?;
-        // SAFETY: they are mapped as long as `bytes` lives, reserved, and initialised by zeros or by who had the slot
-        // before; by the invariant above nobody else looks at them.
+        // SAFETY: the bytes are mapped as long as `bytes` lives, reserved, and initialised by zeros
+        // or by a former owner of the slot; by the invariant above nobody else uses them.
         write(unsafe { slice::from_raw_parts_mut(bytes.as_ptr(), bytes.len()) })
     }
 
-    /// Tells the consumer that what was written is what was asked for.
+    /// Reports to the consumer that the batch is complete.
     ///
     /// Args:
-    ///     `length`: bytes that were written.
+    ///     `length`: number of bytes that were written.
     pub fn finish(&mut self, claim: Claim, length: usize) {
         let slot = self.slot();
         self.arena

@@ -19,32 +19,32 @@ use crate::interpreter::Interpreter;
 use crate::library::Library;
 use crate::trial_process::{START_VARIABLE, Start};
 
-/// This very executable, also where its file was replaced meanwhile.
+/// This very executable, even if its file was replaced meanwhile.
 const THIS_EXECUTABLE: &str = "/proc/self/exe";
 
-/// The environment variable from which `pedl` answers the script, in the trial process and in every
+/// The environment variable with which `pedl` answers the script, in the trial process and in every
 /// process below it.
 const CONTEXT_VARIABLE: &str = "PEDL_CONTEXT";
 
-/// From which Python seeds the hashes of texts, and with it the order of sets.
+/// Python seeds the hashes of texts, and therefore the order of sets, from it.
 const HASH_SEED_VARIABLE: &str = "PYTHONHASHSEED";
 
-/// What the user has in the place of that, if it is no seed: `random`, nothing, or [`UNSET`].
+/// The value of the user in its place, if that is no seed: `random`, empty, or [`UNSET`].
 const USER_HASH_SEED_VARIABLE: &str = "PEDL_USER_HASH_SEED";
 
-/// No such variable.
+/// The user has no such variable.
 const UNSET: &str = "unset";
 
 /// `MAX_ARG_STRLEN` of Linux, on machines with pages of 4 KiB.
 const LONGEST_VARIABLE_BYTES: usize = 32 * 4096;
 
-/// What a worker server runs, behind the options of Python.
+/// What a worker server runs, after the options of Python.
 pub(crate) const SERVE: [&str; 2] = ["-c", "from py_hooks import boot; boot.serve()"];
 
 /// A running trial process.
 pub(super) struct Child {
     pid: Pid,
-    /// Starts a process beside it that starts worker processes for it.
+    /// Starts a second process, which starts worker processes for it.
     server: Command,
 }
 
@@ -87,9 +87,9 @@ impl Child {
         Ok(Self { pid, server })
     }
 
-    /// Waits for the end and forwards signals meanwhile. Where the time after SIGTERM is over, and `may_kill`
-    /// says so, the process is killed. Reaps every other child as well: those of
-    /// whoever `exec`ed us, and as process 1 all orphans.
+    /// Waits for the end and forwards signals meanwhile. If the time after SIGTERM is over, and
+    /// `may_kill` says so, kills the process. Reaps every other child as well: those of the program
+    /// that `exec`ed us, and as process 1 all orphans.
     pub(super) fn watch(
         &mut self,
         signals: &mut Signals,
@@ -104,7 +104,7 @@ impl Child {
             if signals.take_wish_for_server()
                 && let Err(error) = self.server.spawn()
             {
-                // Whoever asked for it waits a while, and forks its workers.
+                // The process that requested it waits a while, and then forks its workers.
                 tracing::debug!("no worker server was started: {error}");
             }
             if signals.is_time_over() && !self.ignores(Signal::TERM) && may_kill() {
@@ -113,13 +113,13 @@ impl Child {
                     signals.patience().as_secs(),
                     preemption::MARGIN.as_secs()
                 );
-                // It fails only where the process has ended meanwhile, which SIGCHLD tells next.
+                // It fails only if the process has ended meanwhile, which SIGCHLD reports next.
                 let _ = kill_process(self.pid, Signal::KILL);
             }
         }
     }
 
-    /// Whether the process ignores a signal: it lives on because it wants to.
+    /// Whether the process ignores a signal: then it lives on deliberately.
     fn ignores(&self, signal: Signal) -> bool {
         let process = self.pid.as_raw_nonzero().to_string();
         signals::ignored(&process) & (1 << (signal.as_raw() - 1)) != 0
@@ -145,7 +145,8 @@ impl Child {
     }
 }
 
-/// A process of this executable that becomes the Python of a trial, with arguments that the caller adds.
+/// A process of this executable that becomes the Python of a trial, with arguments that the caller
+/// adds.
 fn python(
     interpreter: &Interpreter,
     library: &Library,
@@ -180,10 +181,11 @@ fn python(
     if let Some(directory) = &prepared.working_directory {
         command.current_dir(directory);
     }
-    // Below the script the number stands for another file, or none.
+    // Below the script, the number belongs to another file, or none.
     command.env_remove("PEDL_EVENTS_FD");
     if !user_set_hash_seed() {
-        // The script finds its own, and so do processes that it starts (`py_hooks/boot.py`).
+        // The script finds the user's value, and so do processes that it starts
+        // (`py_hooks/boot.py`).
         let user = env::var_os(HASH_SEED_VARIABLE);
         command
             .env(
@@ -195,13 +197,13 @@ fn python(
     Ok(command)
 }
 
-/// The user's own value wins; `random` is what Python does without one.
+/// The user's value takes precedence; `random` is what Python does without one.
 pub(super) fn user_set_hash_seed() -> bool {
     env::var_os(HASH_SEED_VARIABLE).is_some_and(|value| !value.is_empty() && value != "random")
 }
 
-/// The user's `PYTHONPATH` with our library behind it, for every process below the trial; and in
-/// front of it, where needed, the boot site, which takes itself out again.
+/// The user's `PYTHONPATH` with our library after it, for every process below the trial; and before
+/// it, if needed, the boot site, which removes itself again.
 fn python_path(interpreter: &Interpreter, library: &Library, prepared: &Prepared) -> OsString {
     let configured = prepared.environment.iter().rev();
     let configured = configured.filter(|(name, _)| name == "PYTHONPATH");
@@ -214,7 +216,7 @@ fn python_path(interpreter: &Interpreter, library: &Library, prepared: &Prepared
         .boots_from_path()
         .then(|| library.boot_site().into_os_string());
     let ours = library.directory.clone().into_os_string();
-    // A run below another run has it already.
+    // A run below another run already has it.
     let ours = Some(ours).filter(|ours| {
         !user
             .as_ref()
@@ -239,7 +241,7 @@ fn context(prepared: &Prepared) -> Value {
     })
 }
 
-/// A message as the value of a variable, which the kernel limits in length.
+/// A message as the value of a variable, whose length the kernel limits.
 fn to_variable(name: &str, message: &impl serde::Serialize) -> Result<String, Failure> {
     let text = to_json(message)?;
     if name.len() + text.len() + 2 <= LONGEST_VARIABLE_BYTES {
@@ -256,7 +258,7 @@ fn to_variable(name: &str, message: &impl serde::Serialize) -> Result<String, Fa
         .hint("name a directory instead of many files, and keep what is long in a file of its own"))
 }
 
-/// JSON of ASCII alone: Python decodes the environment by the locale, which may know nothing else.
+/// JSON in ASCII: Python decodes the environment by the locale, which may support nothing else.
 fn to_json(message: &impl serde::Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(message)
         .map_err(|error| Failure::bug("a message cannot be written").detail(error.to_string()))?;
@@ -265,9 +267,9 @@ fn to_json(message: &impl serde::Serialize) -> Result<String, Failure> {
         if character.is_ascii() {
             ascii.push(character);
         } else {
-            // Outside of strings JSON is ASCII already; there `\u` stands for a unit of UTF-16.
+            // Outside of strings JSON is already ASCII; in strings `\u` denotes a unit of UTF-16.
             for unit in character.encode_utf16(&mut [0; 2]) {
-                // A string takes everything.
+                // Writing to a string never fails.
                 let _ = write!(ascii, "\\u{unit:04x}");
             }
         }

@@ -1,9 +1,9 @@
 //! Decides which trial a command line means, and writes the launch message.
 //!
-//! The same command continues its trial, and another one is refused. A trial that had ended with 0, or
-//! that `--fresh` gives up, is moved aside when the script begins to train. Values that make a run what
-//! it is (the seeds, the size of thread pools) are drawn once, recorded by the trial in `trial.json`, and
-//! read from there ever after.
+//! The same command continues its trial, and another one is refused. A trial that had ended with 0,
+//! or that `--fresh` replaces, is moved aside when the script begins to train. Values that define a
+//! run (the seeds, the size of thread pools) are drawn once, recorded by the trial in `trial.json`,
+//! and read from there afterwards.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -30,13 +30,13 @@ use crate::failure::{Exit, Failure};
 use crate::interpreter::Interpreter;
 use crate::library::Library;
 
-/// Where trials are kept if `--trial-dir` does not say.
+/// The directory of trials, if `--trial-dir` does not say.
 pub(crate) const TRIALS: &str = ".pedl";
 
-/// Batches in a step if nobody says how many.
+/// Batches in a step, if nobody sets the number.
 const BATCHES_PER_STEP: u64 = 100;
 
-/// The one experiment and trial of a script that is run by itself.
+/// The single experiment and trial of a script that is run without a configuration.
 const ONLY: u64 = 1;
 
 /// What every start of a trial has in common.
@@ -46,17 +46,17 @@ pub(super) struct Prepared {
     pub(super) directory: TrialDir,
     /// The whole experiment configuration; null without one.
     pub(super) configuration: Value,
-    /// What the program of a model definition has to know of it; null where a script is run.
+    /// What the program of a model definition must know of it; null if a script is run.
     pub(super) definition: Value,
-    /// Which of several processes this one is, for that program; null where there is one.
+    /// The rank of this process, for that program; null if there is only one process.
     pub(super) ranks: Value,
     /// Variables for the script, to be set in this order.
     pub(super) environment: Vec<(String, String)>,
-    /// Where the script runs; `None`: here.
+    /// The working directory of the script; `None`: the current one.
     pub(super) working_directory: Option<PathBuf>,
 }
 
-/// Decides all of it from what was typed, and from what the trial directory holds.
+/// Decides all of it from the command line and the contents of the trial directory.
 pub(super) fn prepare(
     line: &CommandLine,
     configuration: Option<&Configuration>,
@@ -83,10 +83,11 @@ pub(super) fn prepare(
     let directory = TrialDir::new(path, stream);
     let there = directory.inode();
     if there.is_some() {
-        // Now, and not when the script first trains: it would write over the files of the other.
+        // Now, and not when the script first trains: it would overwrite the files of the other
+        // process.
         directory.check_not_in_use()?;
     }
-    // What is moved aside anyway need not be understood.
+    // A trial that is moved aside anyway need not be understood.
     let is_over = || match &ranks {
         Some(ranks) => ranks.are_over(&base),
         None => directory.is_over(),
@@ -114,7 +115,7 @@ pub(super) fn prepare(
         .or_else(|| env::current_dir().ok());
     let mut asked = asked(line, configuration, fingerprint, recorded.as_ref())?;
     if ranks.is_some() && !user_set_hash_seed() {
-        // All ranks make the same of a set.
+        // So that sets have the same order in all ranks.
         asked.hash_seed = asked.trial_seed.max(1);
     }
     asked.started_in = started_in
@@ -123,7 +124,7 @@ pub(super) fn prepare(
     let identity = match recorded {
         Some(identity) => {
             identity.check(&directory, &asked)?;
-            // As they were typed: of the record credentials are left out.
+            // As they were typed: the record contains no credentials.
             Identity {
                 command: asked.command,
                 hyperparameters: asked.hyperparameters,
@@ -138,7 +139,7 @@ pub(super) fn prepare(
     {
         ranks.go_back(&base)?;
     }
-    // The first tells how training goes.
+    // The first rank reports the progress of the training.
     let is_told = options.verbose || ranks.as_ref().is_none_or(Ranks::is_first);
     let launch = Launch {
         schema: LAUNCH_SCHEMA,
@@ -193,8 +194,9 @@ pub(super) fn prepare(
     })
 }
 
-/// The file that gets the events as well: what the trial process is told of it, and our own stream. Nothing
-/// of ours is open yet, so what is there is what we were started with.
+/// The file that receives the events as well: what the trial process needs to open it, and our own
+/// stream. We have opened no files yet, so the descriptor is one that this process was started
+/// with.
 fn open_stream(descriptor: u32) -> Result<(Target, Stream), Failure> {
     Target::of(descriptor)
         .and_then(|target| Ok((target, Stream::open(target)?)))
@@ -230,8 +232,8 @@ fn trial_dir(
     Ok(absolute)
 }
 
-/// An absolute path. Python also runs where the current directory was removed: there it is the path that
-/// would be absolute if the directory still stood.
+/// An absolute path. Python also runs if the current directory was removed: then it is the path
+/// that would be absolute if the directory still existed.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path).or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
@@ -244,7 +246,7 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// What a trial is called after: the script, the module, or where the program came from.
+/// The name of a trial: that of the script, of the module, or of the source of the program.
 fn trial_name(program: &Program) -> String {
     let name = match program {
         Program::Script(script) => Path::new(script)
@@ -257,8 +259,9 @@ fn trial_name(program: &Program) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Who the trial is that the command line asks for: what was drawn before is taken from the record, if
-/// there is one, and drawn now otherwise. A run is as random as under Python.
+/// The identity of the trial that the command line requests. Values that were drawn before are
+/// taken from the record, if there is one, and drawn now otherwise. A run is as random as under
+/// Python.
 fn asked(
     line: &CommandLine,
     configuration: Option<&Configuration>,
@@ -288,7 +291,7 @@ fn asked(
         trial_id: configuration.map_or(ONLY, Configuration::trial_id),
         experiment_id: ONLY,
         trial_seed,
-        // With 0 Python would not randomise hashes at all. What is not a number Python refuses.
+        // With 0 Python would not randomise hashes at all. Python refuses what is not a number.
         hash_seed: match user.and_then(|seed| seed.parse().ok()) {
             Some(seed) => seed,
             None => random()?.max(1),
@@ -325,7 +328,7 @@ fn unix_time() -> u32 {
 
 fn random() -> Result<u32, Failure> {
     let mut bytes = [0; 4];
-    // Up to 256 bytes are always filled at once.
+    // Up to 256 bytes are always returned at once.
     getrandom(&mut bytes, GetRandomFlags::empty())
         .map_err(|error| unexpected("getrandom", error))?;
     Ok(u32::from_le_bytes(bytes))

@@ -1,34 +1,38 @@
-//! The supervisor: what stands between whoever started `pedl-run` and the process that trains.
+//! The supervisor: the process between the caller of `pedl-run` and the process that trains.
 //!
-//! It has no thread but its first and no line of Python in it, and nearly all of its life it sleeps
-//! in one `read`. It
+//! It has a single thread and no line of Python in it, and nearly all of its life it sleeps in one
+//! `read`. It
 //!
 //! 1. decides which trial this is (`launch`, `trial_dir`);
-//! 2. starts the trial process (`child`) and forwards the signals that are meant for it (`signals`);
-//! 3. starts a worker server beside it, when that rings for one (`child`; `py_hooks/advice/worker_server.py`);
+//! 2. starts the trial process (`child`) and forwards the signals that are meant for it
+//!    (`signals`);
+//! 3. starts a worker server beside it, if that requests one (`child`;
+//!    `py_hooks/advice/worker_server.py`);
 //! 4. reaps it, and as process 1 of a container every orphan as well;
 //! 5. starts it again after a crash, as long as the last start made progress;
 //! 6. otherwise ends as it ended: with its exit code, or by the same signal (`ending`).
 //!
 //! **The restart rule.** A death by a signal that nobody sent through the supervisor is a crash: a
-//! segmentation fault, the kernel out of memory, `kill -9`. The trial is started again if the symlink
-//! there is another newest checkpoint than when that start began; without progress the same crash
-//! would come again, for ever. With a `max_restarts` of 0 it is not. Two signals are a script's own
-//! doing and no crash: SIGINT, by which Python ends after an unhandled `KeyboardInterrupt`, and
-//! SIGPIPE, of a script that wants to die with its reader.
+//! segmentation fault, the kernel out of memory, `kill -9`. The trial is started again if the
+//! newest checkpoint is another one than when that start began; without progress the same crash
+//! would come again, forever. With a `max_restarts` of 0 it is not. Two signals come from the
+//! script itself and are no crash: SIGINT, by which Python ends after an unhandled
+//! `KeyboardInterrupt`, and SIGPIPE, of a script that wants to die with its reader.
 //!
-//! **Preemption.** A death by SIGTERM or SIGUSR1, whoever sent it, is no crash either, once the trial has begun: a
-//! scheduler wants the machine back (`preemption`). The trial is not started again here, none of its restarts is
-//! counted, and the run ends by that signal, or with `--preempt-exit-code`. A trial process that does not end within
-//! `--grace` seconds of SIGTERM, and a few more, is killed.
+//! **Preemption.** A death by SIGTERM or SIGUSR1, whoever sent it, is no crash either, once the
+//! trial has begun: a scheduler wants the machine back (`preemption`). The trial is not started
+//! again here, none of its restarts is counted, and the run ends by that signal, or with
+//! `--preempt-exit-code`. A trial process that does not end within `--grace` seconds of SIGTERM,
+//! and a few more, is killed.
 //!
-//! **Ranks** (`ranks`). One of several processes that train one model is not started again here: without it the others
-//! end as well, and whoever started all of them starts all of them again.
+//! **Ranks** (`ranks`). One of several processes that train one model is not started again here:
+//! without it the others end as well, and the process that started all of them starts all of them
+//! again.
 //!
-//! An exit code is the script's answer and passed on. But with `--max-restarts`, or under an experiment
-//! configuration, whose `max_restarts` is 5 by default, a script that fails after its training has
-//! begun is started again so often, unless the fault is one that comes again for certain: the codes of
-//! ours (64 to 77), and storage (201).
+//! An exit code is the answer of the script and passed on. But with `--max-restarts`, or under an
+//! experiment configuration, whose `max_restarts` is 5 by default, a script that fails after its
+//! training has begun is started again up to that number of times. The exceptions are faults that
+//! are certain to come again: our exit codes (64 to 77), and storage (201).
 
 mod child;
 mod ending;
@@ -58,7 +62,7 @@ pub(crate) use launch::TRIALS;
 use preemption::Preemption;
 use signals::Signals;
 
-/// With what scripts end that do not understand their command line (argparse, click).
+/// The exit code of scripts that do not understand their command line (argparse, click).
 const USAGE_OF_SCRIPTS: i32 = 2;
 
 /// Runs the script of a command line to its end and returns the exit code.
@@ -87,7 +91,7 @@ pub(crate) fn run(
         prepared.launch.resume = before.inode.is_some() && before.inode != prepared.launch.replaces;
         let arguments = &line.python_arguments;
         let mut child = Child::start(&interpreter, &library, &prepared, arguments, &signals)?;
-        // A script that trains nothing, or trains on, does with signals what it wants.
+        // A script that trains nothing, or trains on, handles signals as it wants.
         let may_kill = || {
             let events = prepared.directory.events_since(&before);
             prepared.directory.has_new_events_since(&before) && !preemption::has_trained_on(&events)
@@ -104,7 +108,7 @@ pub(crate) fn run(
             .flatten();
         let again = match end {
             _ if preempted.is_some() => false,
-            // One alone finds no others: they have ended too, and all are started together.
+            // One rank alone finds no others: they have ended too, and all are started together.
             _ if !prepared.ranks.is_null() => false,
             End::Signal(signal) => {
                 is_crash(signal)
@@ -170,12 +174,13 @@ pub(crate) fn run(
     }
 }
 
-/// The exit code of the run; it may not return, but end by the signal that ended the trial process.
+/// The exit code of the run; it may not return, but end the process by the signal that ended the
+/// trial process.
 fn exit_code(line: &CommandLine, end: End, preempted: Option<Preemption>) -> i32 {
     let chosen = line.options.preempt_exit_code.map(i32::from);
     let continues = preempted.filter(|preempted| preempted.checkpoint.is_some());
     match (end, chosen, preempted) {
-        // The script's own answer, but for 0: who reads that takes the trial to be over.
+        // The answer of the script, except 0: a reader of 0 takes the trial to be over.
         (End::Code(code), Some(_), _) if code != 0 => code,
         (_, Some(chosen), Some(_)) if continues.is_some() => chosen,
         (End::Code(code), _, _) => code,
@@ -185,7 +190,7 @@ fn exit_code(line: &CommandLine, end: End, preempted: Option<Preemption>) -> i32
     }
 }
 
-/// Whether an exit code is an error of the script, which another start may be spared.
+/// Whether an exit code is an error of the script, which another start may avoid.
 fn is_error(code: i32) -> bool {
     !matches!(
         code,
@@ -199,9 +204,9 @@ fn is_crash(signal: i32) -> bool {
         .contains(&signal)
 }
 
-/// Makes sure that no file of ours gets a number below 3, where a closed standard stream leaves a
-/// gap: our messages would be written into it. The placeholders are closed on `exec`, so the script
-/// finds the gaps that its starter left.
+/// Ensures that none of our files gets a number below 3, if a standard stream is closed: our
+/// messages would be written into it. The placeholders are closed on `exec`, so the script finds
+/// the closed streams that its parent left.
 fn hold_standard_descriptors() {
     let mut options = OpenOptions::new();
     options.read(true).write(true);

@@ -1,8 +1,9 @@
-//! What is made of a run that a scheduler ends by SIGTERM, or by SIGUSR1 where that is its notice.
+//! The handling of a run that a scheduler ends by SIGTERM, or by SIGUSR1 as its notice.
 //!
-//! The trial process does the work: it takes a checkpoint at the end of the running batch, writes the event
-//! `preempted`, and lets the signal act (`src/native/preemption.rs`). Here is told what came of it, also where
-//! the process had no time to write anything. A death by another signal is told here too, in the same words.
+//! The trial process does the work: it takes a checkpoint at the end of the running batch, writes
+//! the event `preempted`, and lets the signal act (`src/native/preemption.rs`). This module reports
+//! the result, also if the process had no time to write anything. It reports a death by another
+//! signal in the same words.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use signal_hook::consts::signal::{SIGINT, SIGKILL, SIGTERM, SIGUSR1};
 use super::child::End;
 use super::trial_dir::{Progress, TrialDir};
 
-/// How long after the grace the trial process is killed: it ends by itself then, if it can.
+/// The time after the grace period at which the trial process is killed: before that it ends by
+/// itself, if it can.
 pub(super) const MARGIN: Duration = Duration::from_secs(3);
 
 /// The signals that preempt a run.
@@ -27,16 +29,16 @@ pub(super) struct Preemption {
     pub(super) checkpoint: Option<u64>,
     /// Whether that was taken for this.
     is_new: bool,
-    /// Whether the trial process has written it into the journal.
+    /// Whether the trial process has written the preemption into the journal.
     is_recorded: bool,
 }
 
 impl Preemption {
-    /// What became of a start that has ended so. `None`: nobody preempted it.
+    /// The result of a start that has ended so. `None`: nobody preempted it.
     ///
     /// Args:
-    ///     `before`: where training stood at the beginning of this start.
-    ///     `requested_by`: the signal that we were asked by to end the run.
+    ///     `before`: the progress of training at the beginning of this start.
+    ///     `requested_by`: the signal that asked us to end the run.
     pub(super) fn of(
         directory: &TrialDir,
         before: &Progress,
@@ -57,7 +59,7 @@ impl Preemption {
         }
         let signal = match end {
             End::Signal(signal) if SIGNALS.contains(&signal) => signal,
-            // We did that.
+            // We sent that signal.
             End::Signal(SIGKILL) => requested_by.filter(|signal| *signal == SIGTERM)?,
             _ => return None,
         };
@@ -69,7 +71,7 @@ impl Preemption {
         })
     }
 
-    /// Writes it into the journal, where the trial process had no time to.
+    /// Writes the preemption into the journal, if the trial process had no time to.
     pub(super) fn record(&self, directory: &TrialDir) {
         if self.is_recorded {
             return;
@@ -105,9 +107,10 @@ impl Preemption {
     }
 }
 
-/// Says what the same command will do after a death by a signal that is no preemption, and that nothing was started again for.
+/// Says what the same command will do after a death by a signal that is no preemption, and that
+/// caused no restart.
 ///
-/// Ctrl-C ends a script at once, as it does under python.
+/// Ctrl-C ends a script at once, as it does under Python.
 pub(super) fn tell_of_death(signal: i32, checkpoint: Option<u64>) {
     let what = if signal == SIGINT {
         "interrupted".to_owned()
@@ -123,12 +126,12 @@ pub(super) fn tell_of_death(signal: i32, checkpoint: Option<u64>) {
     tracing::warn!("{what}{next}");
 }
 
-/// Whether the script came to its own end, which the signal had no part in.
+/// Whether the script ended by itself, without any effect of the signal.
 pub(super) fn has_outlived(events: &[Value]) -> bool {
     events.iter().any(|event| event["event"] == OUTLIVED)
 }
 
-/// Whether the script has handled a signal by itself, and trained on.
+/// Whether the script has handled a signal by itself, and continued to train.
 pub(super) fn has_trained_on(events: &[Value]) -> bool {
     events.iter().any(|event| event["event"] == TRAINED_ON)
 }

@@ -1,10 +1,11 @@
-//! One of several processes that train one model: what `torchrun`, or `TF_CONFIG`, tells each in its environment.
+//! One of several processes that train one model, as `torchrun`, or `TF_CONFIG`, describes it in
+//! the environment.
 //!
-//! Each rank is a pedl-run with a trial directory of its own: rank 0 has that of the trial, and rank N the one
-//! beside it whose name ends in `-rank-N`. All checkpoints are taken at the same moments of training. Of a run
-//! that was killed one rank may have a checkpoint more than another, so each looks into the directories of all
-//! and goes back to the newest moment of which every one has a checkpoint. Only once all have come so far does
-//! any of them begin.
+//! Each rank is a pedl-run with a separate trial directory: rank 0 has that of the trial, and rank
+//! N the one beside it whose name ends in `-rank-N`. All ranks take checkpoints at the same moments
+//! of training. After a kill one rank may have one checkpoint more than another, so each rank looks
+//! into the directories of all and goes back to the newest moment of which every one has a
+//! checkpoint. None of them begins before all have reached that moment.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,11 @@ use super::trial_dir::TrialDir;
 use super::unexpected;
 use crate::failure::{Exit, Failure};
 
-/// The most ranks that are believed.
+/// The largest number of ranks that is accepted.
 const MOST: u64 = 1 << 16;
 
-/// Where TensorFlow looks for the processes that train one model, and their kinds: the first of all is the chief.
+/// The variable in which TensorFlow looks for the processes that train one model, and their kinds:
+/// the first of all is the chief.
 const TF_CONFIG: &str = "TF_CONFIG";
 const TRAINERS: [&str; 2] = ["chief", "worker"];
 
@@ -37,7 +39,7 @@ pub(super) struct Ranks {
     told: Told,
 }
 
-/// Who told of them, and what else.
+/// The source of that information, and its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
     /// `torchrun`: the number among the ranks of this machine.
@@ -47,7 +49,7 @@ enum Told {
 }
 
 impl Ranks {
-    /// What the environment says; `None` where there is one process, or nobody says.
+    /// What the environment says; `None` if there is one process, or the environment says nothing.
     pub(super) fn of_environment() -> Result<Option<Self>, Failure> {
         Self::of(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -93,7 +95,7 @@ impl Ranks {
         }))
     }
 
-    /// What a text of JSON says, the value of `TF_CONFIG`.
+    /// The ranks in a JSON text, the value of `TF_CONFIG`.
     fn of_cluster(text: &str) -> Result<Option<Self>, Failure> {
         let wrong = |what: String, expected: &str| {
             Failure::new(Exit::Configuration, what)
@@ -154,7 +156,7 @@ impl Ranks {
         }))
     }
 
-    /// Whether this is the one that others go by.
+    /// Whether this is the rank that reports for all.
     pub(super) fn is_first(&self) -> bool {
         self.rank == 0
     }
@@ -164,12 +166,12 @@ impl Ranks {
         format!("{} of {}", self.rank, self.size)
     }
 
-    /// The trial directory of this rank, where that of the trial is `base`.
+    /// The trial directory of this rank, if that of the trial is `base`.
     pub(super) fn directory(&self, base: &Path) -> PathBuf {
         directory(base, self.rank)
     }
 
-    /// What the program of a model definition is told.
+    /// The description of the ranks for the program of a model definition.
     pub(super) fn value(&self, base: &Path) -> Value {
         let mut value = json!({
             "rank": self.rank,
@@ -189,13 +191,14 @@ impl Ranks {
         value
     }
 
-    /// Whether the trials of all ranks have ended. Where only some have, these go on from their last checkpoint.
+    /// Whether the trials of all ranks have ended. If only some have, these continue from their
+    /// last checkpoint.
     pub(super) fn are_over(&self, base: &Path) -> bool {
         self.all(base)
             .all(|path| TrialDir::new(path, None).is_over())
     }
 
-    /// Takes out of this rank's way what another has no checkpoint of.
+    /// Sets aside the checkpoints of this rank that another rank does not have.
     pub(super) fn go_back(&self, base: &Path) -> Result<(), Failure> {
         let mut common: Option<Vec<(u64, u64)>> = None;
         let (mut has_some, mut missing) = (false, None);

@@ -1,15 +1,15 @@
 //! Which signals are received, and which of them are meant for the trial process.
 //!
 //! A signal from the terminal (Ctrl-C) goes to the whole foreground process group, and the trial
-//! process is in it: it has its own copy already. One sent with `kill` to our process number has
-//! reached only us and is forwarded. The kernel says which it was (`si_code`). What cannot be told
-//! apart is `kill` to the whole group: the trial process gets that twice.
+//! process is in it: it already has its own copy. One sent with `kill` to our process number has
+//! reached only us and is forwarded. The kernel reports which case it is (`si_code`). `kill` to the
+//! whole group cannot be distinguished: the trial process gets that twice.
 //!
-//! SIGURG from the trial process is no signal for it: it asks for a worker server.
+//! SIGURG from the trial process is not forwarded: it requests a worker server.
 //!
-//! What our starter ignores (`nohup`, background jobs of a shell without job control) is received and
-//! forwarded too: the trial process begins by ignoring it, as Python would, and a script may have a
-//! handler for it nevertheless.
+//! A signal that our parent ignores (`nohup`, background jobs of a shell without job control) is
+//! received and forwarded too: the trial process begins by ignoring it, as Python would, and a
+//! script may have a handler for it nevertheless.
 
 #![allow(
     unsafe_code,
@@ -32,7 +32,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-/// Signals for the trial process, with the value by which `kill` sends each on.
+/// Signals for the trial process, with the value with which `kill` forwards each.
 const FORWARDED: [(i32, Signal); 8] = [
     (SIGTERM, Signal::TERM),
     (SIGINT, Signal::INT),
@@ -47,18 +47,19 @@ const FORWARDED: [(i32, Signal); 8] = [
 /// Signals by which somebody wants the run to end, whatever the script does about them.
 const REQUESTS_TO_END: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
-/// Signals that are for the supervisor itself: a child has ended, a time is over, and the bell by which the trial
-/// process asks for a worker server. From anybody else that one is ignored, as it is by default.
+/// Signals that are for the supervisor itself: a child has ended, a time is over, and the request
+/// of the trial process for a worker server. From any other sender the last is ignored, as it is by
+/// default.
 const OWN: [i32; 3] = [SIGCHLD, SIGALRM, SIGURG];
 
-/// The signals of this process, and what has come so far.
+/// The signals of this process, and those received so far.
 pub(super) struct Signals {
     info: SignalsInfo<WithOrigin>,
     received: Vec<i32>,
-    /// What our starter ignores, a bit for each.
+    /// The signals that our parent ignores, a bit for each.
     ignored: u64,
-    /// Whether this is the first process of its session, to which alone the kernel reports that the
-    /// terminal is gone.
+    /// Whether this is the first process of its session, the only one to which the kernel reports
+    /// that the terminal is gone.
     leads_session: bool,
     /// How long the trial process may take to end after SIGTERM; and when that is over.
     patience: Duration,
@@ -68,7 +69,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Receives signals from now on. `patience` is how long the trial process may take to end after SIGTERM.
+    /// Receives signals from now on. `patience` is how long the trial process may take to end after
+    /// SIGTERM.
     pub(super) fn catch(patience: Duration) -> io::Result<Self> {
         let ignored = ignored("self");
         let wanted = FORWARDED.iter().map(|(number, _)| *number);
@@ -83,8 +85,8 @@ impl Signals {
         })
     }
 
-    /// Has a process that is about to be started ignore what our starter ignores, which it would not
-    /// inherit: we have handlers for that.
+    /// Makes a process that is about to be started ignore the signals that our parent ignores. It
+    /// would not inherit that: we have handlers for them.
     pub(super) fn keep_ignored(&self, command: &mut Command) {
         let ignored: Vec<_> = FORWARDED
             .iter()
@@ -96,12 +98,13 @@ impl Signals {
         }
         let ignore = move || {
             for &number in &ignored {
-                // SAFETY: To ignore a signal installs no handler, so none of ours can be unfit for it.
+                // SAFETY: To ignore a signal installs no handler, so none of ours can be unfit for
+                // it.
                 unsafe { signal(number, SigHandler::SigIgn) }?;
             }
             Ok(())
         };
-        // SAFETY: Between fork and exec only what is async-signal-safe may be done: the closure calls
+        // SAFETY: Between fork and exec only async-signal-safe calls are allowed: the closure calls
         // `signal`, and neither allocates nor takes a lock.
         unsafe { command.pre_exec(ignore) };
     }
@@ -125,7 +128,8 @@ impl Signals {
         }
     }
 
-    /// Whether the trial process has had its time since the first SIGTERM, or a part of a second less.
+    /// Whether the trial process has used up its time since the first SIGTERM, to within a fraction
+    /// of a second.
     pub(super) fn is_time_over(&mut self) -> bool {
         let is_over = self.limit.is_some_and(|limit| Instant::now() >= limit);
         if is_over {
@@ -134,7 +138,7 @@ impl Signals {
         is_over
     }
 
-    /// Whether the trial process has asked for a worker server since this was asked last.
+    /// Whether the trial process has requested a worker server since the last call of this.
     pub(super) fn take_wish_for_server(&mut self) -> bool {
         mem::take(&mut self.server_wanted)
     }
@@ -147,22 +151,22 @@ impl Signals {
     fn note(&mut self, signal: i32) {
         let is_first = signal == SIGTERM && !self.received.contains(&SIGTERM);
         self.received.push(signal);
-        // Where no alarm can be received it would end us.
+        // If the alarm cannot be received, it would end us.
         if is_first && !self.is_ignored(SIGTERM) && self.info.add_signal(SIGALRM).is_ok() {
             self.limit = Instant::now().checked_add(self.patience);
-            // Whole seconds, so that it does not come before the limit.
+            // Whole seconds, so that the alarm does not come before the limit.
             let seconds = self.patience.as_secs().saturating_add(1);
             alarm::set(u32::try_from(seconds).unwrap_or(u32::MAX));
         }
     }
 
-    /// Whether the terminal is gone, which the kernel tells the first process of its session alone. A SIGHUP
-    /// that the script sends to its group is another.
+    /// Whether the terminal is gone, which the kernel reports only to the first process of its
+    /// session. A SIGHUP that the script sends to its group is another.
     fn is_loss_of_terminal(&self, origin: &Origin) -> bool {
         self.leads_session && origin.signal == SIGHUP && matches!(origin.cause, Cause::Kernel)
     }
 
-    /// Forwards what came while there was no trial process to forward it to.
+    /// Forwards what came while there was no trial process.
     pub(super) fn forward_pending(&mut self, trial: Pid) {
         let origins: Vec<_> = self.info.pending().collect();
         for origin in origins {
@@ -173,12 +177,12 @@ impl Signals {
         }
     }
 
-    /// Whether a death by this signal, or any death by now, is what somebody asked us for.
+    /// Whether a death by this signal, or any death by now, is what somebody requested of us.
     pub(super) fn ended_by(&mut self, signal: i32) -> bool {
         self.request_to_end().is_some() || self.received.contains(&signal)
     }
 
-    /// The first signal that asked us for the end of the run.
+    /// The first signal that asked us to end the run.
     pub(super) fn request_to_end(&mut self) -> Option<i32> {
         self.received
             .extend(self.info.pending().map(|origin| origin.signal));
@@ -188,7 +192,8 @@ impl Signals {
     }
 }
 
-/// Whether the trial process has its own copy of a signal: one of the terminal's, or of its own.
+/// Whether the trial process has its own copy of a signal: it came from the terminal, or from the
+/// process itself.
 fn reached(origin: &Origin, trial: Pid) -> bool {
     match origin.cause {
         Cause::Kernel => true,
@@ -200,12 +205,12 @@ fn reached(origin: &Origin, trial: Pid) -> bool {
 
 fn forward(number: i32, trial: Pid) {
     if let Some((_, signal)) = FORWARDED.iter().find(|(forwarded, _)| *forwarded == number) {
-        // It fails only where the process has ended meanwhile, which SIGCHLD tells next.
+        // It fails only if the process has ended meanwhile, which SIGCHLD reports next.
         let _ = kill_process(trial, *signal);
     }
 }
 
-/// The set of signals that a process (its number, or `self`) ignores. There is no safe way to ask
+/// The set of signals that a process (its number, or `self`) ignores. There is no safe way to call
 /// `sigaction`, and the kernel shows the set in `/proc` as well.
 pub(super) fn ignored(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
@@ -216,10 +221,11 @@ pub(super) fn ignored(process: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether this is the first process of its session. `getsid` says 0 for a session outside of our
-/// process namespace, which rustix has no value for; so the kernel's own line is read.
+/// Whether this is the first process of its session. `getsid` returns 0 for a session outside of
+/// our process namespace, which rustix has no value for; so we read the kernel's line.
 fn leads_session() -> bool {
-    // The name of the program, in parentheses, may hold anything; then state, parent, group, session.
+    // The name of the program, in parentheses, may hold anything; then state, parent, group,
+    // session.
     const SESSION: usize = 3;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(") ").next().unwrap_or_default();

@@ -1,7 +1,8 @@
-//! The trial directory as the supervisor sees it: it reads what the trial process wrote, and appends the
-//! events that a dead process cannot write.
+//! The trial directory as the supervisor sees it. It reads what the trial process wrote, and
+//! appends the events that a dead process cannot write.
 //!
-//! It never creates the directory, and never moves it: a script that trains nothing leaves no trace.
+//! It never creates the directory, and never moves it: a script that trains nothing leaves no
+//! trace.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,23 +28,23 @@ use crate::failure::{Exit, Failure};
 /// The version of `trial.json` that this program reads.
 const SCHEMA: u64 = 1;
 
-/// A process that was killed holds its lock until the kernel has taken it down, memory and all.
+/// A process that was killed holds its lock until the kernel has freed it, including its memory.
 const LONGEST_DEATH: Duration = Duration::from_secs(2);
 
 /// The last event of a trial.
 const ENDED: &str = "trial_ended";
 
-/// What the script made and changed on disk (`py_hooks/advice/ledger.py`).
+/// The files that the script made and changed on disk (`py_hooks/advice/ledger.py`).
 const LEDGER: &str = "files.jsonl";
 
-/// How far back the last event is looked for. One that is longer is not found, and the trial counts
-/// as not ended.
+/// How many bytes from the end the last event is searched for. A longer event is not found, and the
+/// trial counts as not ended.
 const LONGEST_EVENT_BYTES: u64 = 1 << 20;
 
-/// What was done about it, in every message of this module.
+/// What was done, in every message of this module.
 const NOT_STARTED: &str = "nothing was changed, and the script was not started";
 
-/// What makes a trial the one it is; the part of `trial.json` that the supervisor needs.
+/// The identity of a trial; the part of `trial.json` that the supervisor needs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Identity {
     pub(super) trial_id: u64,
@@ -52,7 +53,7 @@ pub(super) struct Identity {
     pub(super) hash_seed: u32,
     pub(super) threads: u32,
     pub(super) command: Vec<String>,
-    /// Of a recorded one, if credentials were left out of it.
+    /// Of a recorded identity, if credentials were left out of it.
     #[serde(default)]
     pub(super) command_hash: Option<CommandHash>,
     #[serde(default)]
@@ -61,15 +62,16 @@ pub(super) struct Identity {
     pub(super) configuration: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) experiment_seed: Option<u32>,
-    /// As the trial directory sees it; `None` where that is not known.
+    /// Relative to the trial directory; `None` if it is not known.
     #[serde(default)]
     pub(super) started_in: Option<PathBuf>,
 }
 
-/// Where training stands, as far as files tell.
+/// The progress of training, as far as files show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Which trial it is: the next one in the same directory has another. `None` where there is none.
+    /// Identifies the trial: the next one in the same directory has another. `None` if there is
+    /// none.
     pub(super) inode: Option<u64>,
     /// The batch of the newest checkpoint.
     checkpoint: Option<u64>,
@@ -98,7 +100,7 @@ impl Progress {
 /// A trial directory, which may not exist.
 pub(super) struct TrialDir {
     path: PathBuf,
-    /// Where the events go as well.
+    /// Events are also written to it.
     stream: Cell<Option<Stream>>,
 }
 
@@ -114,7 +116,7 @@ impl TrialDir {
         &self.path
     }
 
-    /// Who the trial is; `None` where it was not begun yet.
+    /// The identity of the trial; `None` if it was not begun yet.
     pub(super) fn identity(&self) -> Result<Option<Identity>, Failure> {
         let path = self.path.join("trial.json");
         let text = match fs::read_to_string(&path) {
@@ -145,13 +147,13 @@ impl TrialDir {
             .map_err(|error| not_ours(&format!("{error}")))
     }
 
-    /// Whether the script has made files, or changed some.
+    /// Whether the script has made or changed files.
     fn names_files(&self) -> bool {
         let ledger = fs::metadata(self.path.join(LEDGER));
         ledger.is_ok_and(|found| found.len() > 0)
     }
 
-    /// Whether the trial has ended with 0, of its own accord: a script that answers SIGTERM with an
+    /// Whether the trial has ended with 0, without a request: a script that answers SIGTERM with an
     /// orderly exit wants to be continued.
     pub(super) fn is_over(&self) -> bool {
         self.last_event().is_some_and(|event| {
@@ -159,15 +161,15 @@ impl TrialDir {
         })
     }
 
-    /// Refuses where a process holds the lock of the trial. One whose supervisor was just killed is
-    /// given time to go.
+    /// Fails if a process holds the lock of the trial. One whose supervisor was just killed is
+    /// given time to end.
     pub(super) fn check_not_in_use(&self) -> Result<(), Failure> {
         let path = self.path.join("lock");
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else {
             return Ok(());
         };
         let deadline = Instant::now() + LONGEST_DEATH;
-        // Closing the file gives the lock back.
+        // Closing the file releases the lock.
         while fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() > deadline {
                 let what = format!("`{}` is in use", self.path.display());
@@ -184,7 +186,7 @@ impl TrialDir {
         Ok(())
     }
 
-    /// Tells the trial that is in the directory now from the next one; `None` where there is none.
+    /// Distinguishes the current trial in the directory from the next one; `None` if there is none.
     pub(super) fn inode(&self) -> Option<u64> {
         pedl_core::directory::inode(&self.path)
     }
@@ -205,7 +207,7 @@ impl TrialDir {
         self.progress().has_new_events_since(before)
     }
 
-    /// Records that the trial process ended before its time and is started again.
+    /// Records that the trial process ended early and is started again.
     pub(super) fn record_restart(&self, end: End, attempt: u32) {
         let mut members = Map::new();
         match end {
@@ -218,12 +220,12 @@ impl TrialDir {
         self.record("restart", members);
     }
 
-    /// Records how the trial ended, unless its process did so itself, or never came to train.
+    /// Records how the trial ended, unless its process did so itself, or never began to train.
     pub(super) fn record_end(&self, before: &Progress, end: End, requested_by: Option<i32>) {
         if !self.has_new_events_since(before) {
             return;
         }
-        // What ended is no trial, but a start that was refused: the events are those of whoever runs it.
+        // A refused start has ended, not the trial: the events belong to the process that runs it.
         if end == End::Code(Exit::InUse as i32) && self.check_not_in_use().is_err() {
             return;
         }
@@ -247,7 +249,7 @@ impl TrialDir {
         self.record(ENDED, members);
     }
 
-    /// The events since then that are whole, oldest first; of very many the last.
+    /// The complete events since then, oldest first; if there are very many, only the last.
     pub(super) fn events_since(&self, before: &Progress) -> Vec<Value> {
         self.read_events_since(before).unwrap_or_default()
     }
@@ -303,7 +305,7 @@ impl TrialDir {
     }
 }
 
-/// The process that holds the lock of a file, where it can be told.
+/// The process that holds the lock of a file, if that can be determined.
 fn holder(file: &File) -> Option<i32> {
     let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??;
     Some(lock.pid?.as_raw_nonzero().get())
@@ -327,7 +329,7 @@ fn unreadable(path: &Path, reason: &str) -> Failure {
 }
 
 impl Identity {
-    /// Refuses what is not the trial that was begun.
+    /// Refuses a command that does not belong to the trial that was begun.
     pub(super) fn check(&self, directory: &TrialDir, asked: &Self) -> Result<(), Failure> {
         let path = directory.path().display();
         let refusal = |what: &str| {
@@ -360,7 +362,7 @@ impl Identity {
             && then != now
             && directory.names_files()
         {
-            // The files that the script makes, by relative paths, would not be those of the trial.
+            // The script makes files by relative paths, which would not be those of the trial.
             let [then, now] = [then, now].map(|seen| shown(&directory.path().join(seen)));
             return Err(refusal("working directory")
                 .detail(format!("begun in: {then}"))
@@ -372,7 +374,7 @@ impl Identity {
     }
 }
 
-/// A path without its `..`: nothing on it is a link that leads elsewhere.
+/// A path without its `..`: no part of it is a link that leads elsewhere.
 fn shown(path: &Path) -> String {
     let mut shown = PathBuf::new();
     for component in path.components() {

@@ -1,39 +1,39 @@
-//! The probable cause of a difference, from where it shows first.
+//! The probable cause of a difference, from the place where it first appears.
 //!
-//! A resume puts in a state; the first batch after it is computed from that state and from data. So what differs
-//! after that batch, and whether its loss does, tells what was not put in:
+//! A resume restores a state; the first batch after it is computed from that state and from data.
+//! So the differences after that batch, and whether its loss differs, show what was not restored:
 //!
 //! | after the first batch | its loss | cause |
 //! |---|---|---|
 //! | a random stream differs | - | the stream is at another position |
 //! | a count of batches differs | - | the counter was not restored |
-//! | slots of the optimizer differ | equal: weights and data were right | those slots were not restored |
+//! | optimizer slots differ | equal: weights and data were right | those slots were not restored |
 //! | weights, and with them slots, differ | differs | other data, or other weights |
 
 use super::compare::calls::{CallDifference, Part};
 use super::compare::state::{Class, StateDifference, TensorDifference};
 use pedl_core::calls::kind;
 
-/// So many names are told of many.
+/// The number of names that are shown of a long list.
 const SHOWN: usize = 3;
 
-/// A resume, and what is known of the states around it.
+/// A resume, and the known states around it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resume {
-    /// After which batch it went on.
+    /// The batch after which it continued.
     pub(super) batch: u64,
-    /// The checkpoint as it lay on the disk, against the undisturbed state.
+    /// The checkpoint as it was on the disk, compared with the undisturbed state.
     pub(super) stored: Option<StateDifference>,
     /// The first state that was saved after it.
     pub(super) after: Option<StateDifference>,
 }
 
-/// Where a run differs first, and probably why.
+/// Where a run first differs, and the probable reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
     /// The first batch after which something differs; `None`: nothing of the training does.
     pub(super) batch: Option<u64>,
-    /// The tensors by which it shows first, those that matter most first.
+    /// The tensors in which it first appears, the most important ones first.
     pub(super) tensors: Vec<String>,
     /// In a sentence.
     pub(super) text: String,
@@ -42,10 +42,10 @@ pub(super) struct Cause {
 /// Names the cause.
 ///
 /// Args:
-///     `error`: what `pedl-run` said where it stopped the run by itself.
+///     `error`: what `pedl-run` said, if it stopped the run by itself.
 ///     `call`: the first recorded call that differs.
 ///     `resumes`: in their order.
-///     `last`: the states after the last batch.
+///     `last`: the difference of the states after the last batch.
 pub(super) fn name(
     error: Option<&str>,
     call: Option<&CallDifference>,
@@ -101,7 +101,7 @@ pub(super) fn name(
             batch: None,
             tensors: Vec::new(),
             text: match resumes.iter().find(|it| it.after.is_none()) {
-                // What it put in shows in no later state.
+                // No later state shows what it restored.
                 Some(resume) => format!(
                     "the training is the same up to the resume from the checkpoint of batch {}; what that put in was \
                      other, or what the script does besides training does not repeat itself",
@@ -201,7 +201,7 @@ fn owned(tensors: &[&TensorDifference]) -> Vec<TensorDifference> {
     tensors.iter().map(|&it| it.clone()).collect()
 }
 
-/// Names of tensors, the first few of them.
+/// The first few names of tensors.
 pub(super) fn shown(tensors: &[TensorDifference]) -> String {
     let one = |it: &TensorDifference| match &it.values {
         Some(values) => format!("`{}` ({values})", it.name),
@@ -236,7 +236,7 @@ mod tests {
         "loss/total",
     ];
 
-    /// What the named tensors make of the states after a batch, where they differ.
+    /// The difference of the states after a batch, if the named tensors differ.
     fn differing(batch: u64, names: &[&str]) -> StateDifference {
         let one = NAMES.map(|name| (name, 1.0));
         let other = NAMES.map(|name| (name, if names.contains(&name) { 2.0 } else { 1.0 }));

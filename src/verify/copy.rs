@@ -1,10 +1,11 @@
-//! The user's directory, copied for each run, so that runs see nothing of each other and the directory itself
-//! is not touched.
+//! Copies the user's directory for each run, so that runs do not affect each other, and the
+//! directory itself is not changed.
 //!
-//! Copied is the current directory: scripts read and write by paths relative to it. What scripts only read and
-//! what would make the copy large is linked instead: the history of a version control, virtual environments,
-//! and what symlinks lead to. Trials (`.pedl`) and byte code are left out. Beside the copy there is a link to
-//! each neighbour of the original, so that `../data` is found.
+//! The current directory is copied: scripts read and write by paths relative to it. What scripts
+//! only read, and what would make the copy large, is linked instead: the history of a version
+//! control, virtual environments, and targets of symlinks. Trials (`.pedl`) and byte code are left
+//! out. Beside the copy there is a link to each neighbour of the original, so that `../data` is
+//! found.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,23 +16,23 @@ use std::path::{Path, PathBuf};
 /// Names that are never copied.
 const LEFT_OUT: [&str; 2] = [".pedl", "__pycache__"];
 
-/// Directories that are linked by their names; environments are known by what is in them.
+/// Directories that are linked by their names; environments are recognised by their contents.
 const LINKED: [&str; 3] = [".git", ".hg", ".svn"];
 const MARKS_OF_ENVIRONMENTS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
-/// A directory with more neighbours than these is one of temporary files, or of homes.
+/// A directory with more neighbours than this is one of temporary files, or of homes.
 const MOST_NEIGHBOURS: usize = 1000;
 
-/// What there is to be copied.
+/// The amount to copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) files: u64,
     pub(super) bytes: u64,
-    /// Paths, relative, that are linked instead.
+    /// Relative paths that are linked instead.
     pub(super) linked: Vec<PathBuf>,
 }
 
-/// What becomes of one entry of a directory.
+/// The treatment of one entry of a directory.
 enum Kind {
     File,
     Directory,
@@ -42,7 +43,7 @@ enum Kind {
     LeftOut,
 }
 
-/// Looks at all that would be copied. Stops once it is more than `limit_bytes`.
+/// Measures what would be copied. Stops once it is more than `limit_bytes`.
 pub(super) fn measure(origin: &Path, limit_bytes: u64) -> io::Result<Extent> {
     let mut extent = Extent::default();
     walk(origin, Path::new(""), &mut |path, kind, entry| {
@@ -59,14 +60,15 @@ pub(super) fn measure(origin: &Path, limit_bytes: u64) -> io::Result<Extent> {
     Ok(extent)
 }
 
-/// Copies a directory to a place that is not there yet. Times are not kept, modes are.
+/// Copies a directory to a path that does not exist yet. Keeps modes, but not times.
 pub(super) fn copy(origin: &Path, target: &Path) -> io::Result<()> {
     fs::create_dir_all(target)?;
     walk(origin, Path::new(""), &mut |path, kind, entry| {
         let target = target.join(path);
         match kind {
             Kind::File => {
-                // On file systems that can, the two share their bytes until one of them is written to.
+                // If the file system supports it, the two share their bytes until one of them is
+                // written to.
                 fs::copy(entry.path(), target)?;
             }
             Kind::Directory => fs::create_dir(target)?,
@@ -78,7 +80,7 @@ pub(super) fn copy(origin: &Path, target: &Path) -> io::Result<()> {
     link_neighbours(origin, target)
 }
 
-/// Links what lies beside the original beside its copy.
+/// Links the neighbours of the original beside its copy.
 fn link_neighbours(origin: &Path, target: &Path) -> io::Result<()> {
     let (Some(above), Some(beside)) = (origin.parent(), target.parent()) else {
         return Ok(());
@@ -99,7 +101,7 @@ fn link_neighbours(origin: &Path, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Visits each entry, directories before what is in them, until `visit` returns false.
+/// Visits each entry, directories before their contents, until `visit` returns false.
 fn walk(
     origin: &Path,
     below: &Path,

@@ -1,6 +1,7 @@
-//! Random numbers that repeat: the moments of the faults come from `--seed`.
+//! Reproducible random numbers: the moments of the faults come from `--seed`.
 //!
-//! Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (2014), `SplitMix64`.
+//! Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (2014),
+//! `SplitMix64`.
 
 /// A generator; the same seed gives the same numbers.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, and without, `end`, which is not 0.
+    /// A number from 0 up to `end`, which is not included and not 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -29,7 +30,7 @@ impl Dice {
         most * ((self.next() >> 11) as f64 / (1_u64 << 53) as f64)
     }
 
-    /// Another order.
+    /// Shuffles the items.
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             let other = usize::try_from(self.below(end as u64 + 1)).unwrap_or(0);

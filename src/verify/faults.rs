@@ -1,30 +1,32 @@
-//! Which faults there are, and when they come.
+//! The faults that disturb a run, and their moments.
 //!
-//! | fault | what is done | who goes on |
+//! | fault | action | what continues the run |
 //! |---|---|---|
 //! | `KillAll` | SIGKILL to all processes at once | the same command |
 //! | `KillTrial` | SIGKILL to the process that trains | the supervisor, or the same command |
 //! | `Terminate` | SIGTERM to `pedl-run` | the same command |
 //! | `DiskFull` | the process that trains may write no file beyond some bytes | the same command |
 //!
-//! Before each of them a worker process of a data set is killed, where there is one: another takes its place, and the run
-//! goes on.
+//! Before each of them a worker process of a data set is killed, if there is one: another takes its
+//! place, and the run continues.
 //!
-//! A disk that is full needs a file system of its own, and that needs root. `RLIMIT_FSIZE`, set from outside by
-//! prlimit(2), makes writes fail at the same places (EFBIG instead of ENOSPC) and harms nobody's disk.
+//! A full disk needs a separate file system, and that needs root. `RLIMIT_FSIZE`, set from outside
+//! by prlimit(2), makes writes fail at the same places (EFBIG instead of ENOSPC) and harms nobody's
+//! disk.
 //!
-//! Moments are drawn from the seed, and are relative to what the run has reached: nearly all fall after a
-//! checkpoint that the running start has taken itself, so that each resume begins somewhere else. Those of the
-//! first disturbed run follow each other closely, so that they fall within one epoch.
+//! Moments are drawn from the seed, and are relative to the progress of the run: nearly all come
+//! after a checkpoint that the running start has taken itself, so that each resume begins somewhere
+//! else. Those of the first disturbed run follow each other closely, so that they fall within one
+//! epoch.
 
 use std::fmt;
 
 use super::dice::Dice;
 
-/// How many faults one run gets.
+/// The number of faults in one run.
 pub(super) const FAULTS_OF_A_RUN: usize = 3;
 
-/// What is done to a run.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     KillAll,
@@ -34,7 +36,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The word for it in the result for programs.
+    /// Its word in the result for programs.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::KillAll => "kill_all",
@@ -56,18 +58,19 @@ impl fmt::Display for Kind {
     }
 }
 
-/// When a fault comes, in a start of a run.
+/// The moment of a fault, in a start of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Moment {
-    /// At a checkpoint that lies this share of what is left behind the first one of the start.
+    /// At a checkpoint that is this share of the remaining batches after the first one of the
+    /// start.
     AfterCheckpoint(f64),
-    /// So many intervals between two checkpoints behind the first one of the start: soon.
+    /// This many checkpoint intervals after the first one of the start: soon.
     SoonAfterCheckpoint(f64),
     /// This share of an undisturbed run after the start began: it may be before any checkpoint.
     Anywhere(f64),
 }
 
-/// A fault that shall come.
+/// A planned fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Planned {
     pub(super) kind: Kind,
@@ -79,7 +82,7 @@ pub(super) fn plan(faults: u64, dice: &mut Dice) -> Vec<Vec<Planned>> {
     let mut kinds = Vec::new();
     while (kinds.len() as u64) < faults {
         let mut more = match kinds.len() {
-            // Kinds of which most is known to go wrong come in every run, however short.
+            // The kinds that most often reveal errors come in every run, however short.
             0 => vec![Kind::KillAll, Kind::KillAll, Kind::KillTrial],
             _ => vec![Kind::Terminate, Kind::DiskFull, Kind::KillAll],
         };
@@ -105,7 +108,7 @@ fn moment(run: usize, place: usize, kind: Kind, dice: &mut Dice) -> Moment {
     match (run, place) {
         (0, 0) => Moment::AfterCheckpoint(dice.seconds(0.3)),
         (0, _) => Moment::SoonAfterCheckpoint(dice.seconds(2.0)),
-        // Where there is nothing to write yet, a full disk would hit nothing.
+        // A full disk has no effect before anything is written.
         (_, 0) if kind != Kind::DiskFull => Moment::Anywhere(dice.seconds(0.4)),
         _ => Moment::AfterCheckpoint(dice.seconds(0.25)),
     }

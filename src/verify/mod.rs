@@ -1,18 +1,19 @@
 //! `pedl verify SCRIPT`: shows that exact resume holds, on the user's own script and machine.
 //!
-//! 1. Two **undisturbed** runs, under the same seeds. What they differ in (times, random names) is left out of
-//!    all that follows, and listed; where what they compute differs, the script does not repeat itself, and
-//!    nothing can be shown.
-//! 2. **Disturbed** runs: killed, terminated, out of disk space, at random moments (`faults`), and each time the
-//!    same command again, until the script has ended.
-//! 3. Each is **compared** with the undisturbed ones (`compare`): every recorded call with what it returned,
-//!    the state after the last batch, metrics, what was printed, and the files.
-//! 4. Where one differs, an undisturbed run is made once more, up to the batches around the resumes of that run:
-//!    which tensor differs first tells the probable **cause** (`cause`).
+//! 1. Two **undisturbed** runs, with the same seeds. Their differences (times, random names) are
+//!    excluded from everything that follows, and listed. If their computations differ, the script
+//!    is not reproducible, and nothing can be shown.
+//! 2. **Disturbed** runs: killed, terminated, out of disk space, at random moments (`faults`), and
+//!    each time the same command again, until the script has ended.
+//! 3. Each is **compared** with the undisturbed ones (`compare`): every recorded call with what it
+//!    returned, the state after the last batch, metrics, printed output, and files.
+//! 4. If one differs, another undisturbed run is made, up to the batches around the resumes of that
+//!    run: the tensor that differs first shows the probable **cause** (`cause`).
 //!
-//! Every run is one of the ordinary executable, in a copy of the current directory (`copy`). Nothing in it knows
-//! that it is looked at; the one thing asked for is a checkpoint after chosen batches (`--checkpoint-batches`),
-//! for states to be compared after the same batch. The user's directory is only read.
+//! Every run uses the ordinary executable, in a copy of the current directory (`copy`). Nothing in
+//! a run knows that it is observed. Only checkpoints after chosen batches are requested
+//! (`--checkpoint-batches`), so that states can be compared after the same batch. The user's
+//! directory is only read.
 
 mod cause;
 mod compare;
@@ -52,17 +53,19 @@ pub(crate) use request::OPTIONS;
 use request::Request;
 use run::{Checkpoints, Length, NEVER_SECONDS, Ran, Stage, describe};
 
-/// The first run takes checkpoints this often: it shows whether it takes any, and how long it trains.
+/// The interval of checkpoints in the first run, which shows whether it takes any, and how long it
+/// trains.
 const FIRST_CHECKPOINT_SECONDS: f64 = 0.1;
 
-/// Disturbed runs take so many in the time of an undisturbed training, but not more often than that.
+/// The number of checkpoints that disturbed runs take in the time of an undisturbed training,
+/// within these limits of the interval.
 const CHECKPOINTS_OF_A_RUN: f64 = 25.0;
 const CHECKPOINT_SECONDS: (f64, f64) = (0.05, 10.0);
 
-/// For a difference the states around so many resumes before it are looked at.
+/// The number of resumes before a difference whose states are examined.
 const RESUMES_LOOKED_AT: usize = 2;
 
-/// Does what `pedl verify` is asked for; returns the exit code, `None` where help is asked for.
+/// Runs `pedl verify`; returns the exit code, `None` if help is requested.
 pub(crate) fn run(arguments: &[std::ffi::OsString]) -> Result<Option<i32>, Failure> {
     let Some(request) = Request::read(arguments)? else {
         return Ok(None);
@@ -113,7 +116,7 @@ impl Verification {
         }
         let mut words = request.words.clone();
         if let Program::Script(script) = &request.line.program {
-            // A script that is called by an absolute path has to be the one in the copy.
+            // A script with an absolute path must be replaced by the one in the copy.
             let script = match request::below(script, &origin) {
                 Some(below) if below.as_os_str().is_empty() => PathBuf::from("."),
                 Some(below) => below,
@@ -237,7 +240,7 @@ impl Verification {
         }
     }
 
-    /// A run without a fault. One that fails shows nothing: it is passed on.
+    /// A run without a fault. If it fails, nothing can be shown, and the failure is returned.
     fn undisturbed(&self, name: &str, checkpoints: &Checkpoints) -> Result<Ran, Failure> {
         let ran = self
             .stage
@@ -321,7 +324,8 @@ impl Verification {
                 kept,
             });
             if waiting.is_empty() && !is_extra && !missed.is_empty() {
-                // What came too late for its run gets one of its own, each with less before it.
+                // Faults that came too late for their run get separate runs, each with fewer faults
+                // before it.
                 is_extra = true;
                 waiting = missed.drain(..).map(|fault| vec![fault]).rev().collect();
             }
@@ -371,7 +375,7 @@ impl Verification {
         Ok(cause::name(error, call, &resumes, compared.state.as_ref()))
     }
 
-    /// Removes what nobody needs, and notes what is kept.
+    /// Removes unneeded directories, and notes those that are kept.
     fn clean_up(&self, report: &mut Report, controls: &[&Ran]) {
         report.kept = report
             .rows
@@ -389,7 +393,7 @@ impl Verification {
     }
 }
 
-/// The batch of the last checkpoint that the first run took; or why nothing can be shown.
+/// The batch of the last checkpoint of the first run; or why nothing can be shown.
 fn last_checkpoint(first: &Ran) -> Result<u64, String> {
     let Some(exactness) = first.exactness() else {
         return Err("the script trains nothing that is intercepted".to_owned());
@@ -417,7 +421,7 @@ fn verdict(report: &Report) -> Verdict {
     }
 }
 
-/// Where two undisturbed runs differ first.
+/// The first difference between two undisturbed runs.
 fn between_controls(differing: &Compared) -> Cause {
     let mut cause = cause::name(
         None,
@@ -436,7 +440,7 @@ fn between_controls(differing: &Compared) -> Cause {
     cause
 }
 
-/// Files that the script wrote elsewhere, as the ledger of its trial knows them.
+/// Files that the script wrote outside of its copy, according to the ledger of its trial.
 fn written_outside(ran: &Ran, work: &Path) -> Vec<PathBuf> {
     let text = fs::read_to_string(ran.trial.join("files.jsonl")).unwrap_or_default();
     let entries = text
@@ -484,7 +488,7 @@ fn too_large(origin: &Path, limit: u64) -> Failure {
         .hint("move data that is only read elsewhere and link it, or allow more with `--copy-limit BYTES`")
 }
 
-/// A directory of a configuration is where its script runs, and writes.
+/// The script of a configuration runs and writes in its directory.
 fn not_copied(directory: &OsStr) -> Failure {
     let directory = Path::new(directory).display();
     let what = format!("`{directory}` is not below the current directory");

@@ -1,4 +1,4 @@
-//! What a run shows while it goes on, and what it leaves: its journal, and the state in its checkpoints.
+//! Reads what a run shows and leaves: its journal, and the state in its checkpoints.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ impl Journal {
         }
     }
 
-    /// Reads what is new. A line that a kill has torn is no event.
+    /// Reads new events. A line that a kill has torn is no event.
     pub(super) fn look(&mut self) {
         let Ok(metadata) = self.path.metadata() else {
             return;
@@ -47,12 +47,12 @@ impl Journal {
         self.read_bytes += whole;
     }
 
-    /// How many events there are of a name.
+    /// The number of events with a name.
     pub(super) fn count(&self, name: &str) -> usize {
         self.of(name).count()
     }
 
-    /// The events of a name, with their places among all.
+    /// The events with a name, with their places among all.
     pub(super) fn of(&self, name: &str) -> impl DoubleEndedIterator<Item = (usize, &Value)> {
         let events = self.events.iter().enumerate();
         events.filter(move |(_, event)| event["event"] == name)
@@ -78,7 +78,7 @@ pub(super) fn batch_of(event: &Value) -> u64 {
     event["batch"].as_u64().unwrap_or(0)
 }
 
-/// The state of a trial at one batch: of each tensor its hash, and all the rest.
+/// The state of a trial at one batch: the hash of each tensor, and everything else.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct State {
     pub(super) batch: u64,
@@ -130,19 +130,19 @@ impl State {
         }
     }
 
-    /// The state in the newest checkpoint that is whole.
+    /// The state in the newest complete checkpoint.
     pub(super) fn newest(trial_dir: &Path) -> Option<Self> {
         let newest = Store::open(trial_dir).newest().ok()?;
         newest.checkpoint.as_ref().map(Self::of)
     }
 
-    /// The state after a batch, where there is a checkpoint of it.
+    /// The state after a batch, if there is a checkpoint of it.
     pub(super) fn of_batch(trial_dir: &Path, batch: u64) -> Option<Self> {
         let checkpoint = Store::open(trial_dir).load(batch).ok()?;
         Some(Self::of(&checkpoint))
     }
 
-    /// What people call a tensor: by the path of the variable, where the state knows one.
+    /// The name of a tensor for people: the path of the variable, if the state contains it.
     pub(super) fn name_of(&self, tensor: &str) -> String {
         let (provider, key) = tensor.split_once('/').unwrap_or(("", tensor));
         if provider == "streams" {
@@ -153,7 +153,7 @@ impl State {
             };
         }
         let path = self.rest[provider]["paths"][key].as_str();
-        // Of a TensorFlow session, its number stands before the name.
+        // For a TensorFlow session, a number precedes the name.
         let of_session = key
             .split_once('/')
             .filter(|it| it.0.bytes().all(|b| b.is_ascii_digit()));

@@ -1,7 +1,7 @@
-//! One start of `pedl-run`: its processes, what it says, and how it is ended.
+//! One start of `pedl-run`: its processes, its output, and how it is ended.
 //!
-//! This process is the reaper of all that it starts, however deep, so that "all processes" can be found and
-//! waited for: nothing of one run is left when the next begins.
+//! This process is the reaper of all processes that it starts, at any depth, so that "all
+//! processes" can be found and waited for: nothing of one run is left when the next begins.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::supervisor::SERVE;
 
-/// Between two looks at the processes.
+/// The interval between two checks of the processes.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// A started `pedl-run`.
@@ -25,7 +25,7 @@ pub(super) struct Process {
     said: Arc<Mutex<Said>>,
 }
 
-/// What came on standard error.
+/// The output on standard error.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
     /// Messages of `pedl-run`, in order.
@@ -36,7 +36,7 @@ pub(super) struct Said {
     pub(super) script: Vec<String>,
 }
 
-/// Of what the script says so many lines are kept.
+/// The number of lines of the script that are kept.
 const SCRIPT_LINES: usize = 20;
 
 impl Said {
@@ -63,7 +63,8 @@ impl Said {
 }
 
 impl Process {
-    /// Starts a command, whose messages are JSON. What the script prints is in its trial directory.
+    /// Starts a command, whose messages are JSON. The output of the script is in its trial
+    /// directory.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
@@ -94,7 +95,7 @@ impl Process {
             .clone()
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
@@ -127,14 +128,14 @@ impl Process {
         send(worker, Signal::KILL);
     }
 
-    /// SIGTERM to what was started, as `kill PID` does.
+    /// SIGTERM to the process that was started, as `kill PID` does.
     pub(super) fn terminate(&self) {
         if let Some(pid) = pid(self.child.id()) {
             send(pid, Signal::TERM);
         }
     }
 
-    /// SIGKILL to all its processes, as when the power goes. Returns when none of them is left.
+    /// SIGKILL to all its processes, as in a power failure. Returns when none of them is left.
     pub(super) fn kill_everything(&mut self) -> io::Result<ExitStatus> {
         let status = self.kill_supervisor_first()?;
         reap_orphans();
@@ -143,7 +144,7 @@ impl Process {
 
     fn kill_supervisor_first(&mut self) -> io::Result<ExitStatus> {
         let below = descendants_of(self.child.id());
-        // First of all the one that would start the others again.
+        // First the process that would start the others again.
         self.child.kill()?;
         for process in below.into_iter().filter_map(pid) {
             send(process, Signal::KILL);
@@ -152,7 +153,7 @@ impl Process {
     }
 }
 
-/// Ends what an ended start has left: by now it is a child of this process.
+/// Ends the processes that an ended start has left: by now they are children of this process.
 pub(super) fn reap_orphans() {
     loop {
         let left = children_of(std::process::id());
@@ -161,13 +162,13 @@ pub(super) fn reap_orphans() {
         }
         for process in left.into_iter().filter_map(pid) {
             send(process, Signal::KILL);
-            // One that is no child of ours any more is no concern of ours.
+            // If it is no longer our child, it does not concern us.
             let _ = rustix::process::waitpid(Some(process), WaitOptions::empty());
         }
     }
 }
 
-/// How the thread is called that a worker process has (src/native/pool).
+/// The name of a thread that each worker process has (src/native/pool).
 const WORKER_THREAD: &[u8] = b"pedl-trainer";
 
 /// From now on orphans below this process become its children.
@@ -175,7 +176,8 @@ pub(super) fn become_reaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
 }
 
-/// Lets a process write no file beyond so many bytes, as if there were no room; `None` lets it again.
+/// Limits the size of the files that a process can write, as if the disk were full; `None` removes
+/// the limit.
 ///
 /// The failing writes end in EFBIG; Python ignores the signal that comes with it.
 pub(super) fn limit_file_size(process: Pid, bytes: Option<u64>) -> io::Result<()> {
@@ -197,7 +199,7 @@ fn pid(number: u32) -> Option<Pid> {
     Pid::from_raw(number.cast_signed())
 }
 
-/// `(process, parent)` of all that run.
+/// `(process, parent)` of all running processes.
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -208,7 +210,7 @@ fn parents() -> Vec<(u32, u32)> {
     let found = numbers.filter_map(|number| {
         let text = fs::read(format!("/proc/{number}/stat")).ok()?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        // The second field is the program's name in parentheses, which may hold anything.
+        // The second field is the program's name in parentheses, which may contain anything.
         let mut fields = text.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
@@ -217,14 +219,15 @@ fn parents() -> Vec<(u32, u32)> {
     found.collect()
 }
 
-/// Whether a process is a worker server, or was started by one: they have its command line.
+/// Whether a process is a worker server, or was started by one: those have its command line.
 fn is_server(process: u32) -> bool {
     let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     line.split(|&byte| byte == 0)
         .any(|word| word == SERVE[1].as_bytes())
 }
 
-/// Whether a process is a worker of a data set: one of its threads watches the process that started it.
+/// Whether a process is a worker of a data set: one of its threads watches the process that started
+/// it.
 fn is_worker(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
         return false;
@@ -281,7 +284,7 @@ mod tests {
             thread::sleep(LOOK);
         }
         let below = descendants_of(process.child.id());
-        // What is left of it would be reaped with the children of other tests.
+        // Its remaining processes would be reaped together with the children of other tests.
         process.kill_supervisor_first().expect("ended");
         let is_running = |it: &u32| parents().iter().any(|(process, _)| process == it);
         while below.iter().any(is_running) {

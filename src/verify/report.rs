@@ -1,4 +1,4 @@
-//! The result: a table for people, or JSON for programs.
+//! The result of `pedl verify`: a table for people, or JSON for programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ const SCHEMA: u32 = 1;
 /// The head of the column of faults.
 const FAULTS: &str = "faults (and the batch it went on after)";
 
-/// The outcome of it all, and what the process ends with.
+/// The outcome of the verification, which decides the exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Every disturbed run was the undisturbed one.
+    /// Every disturbed run equals the undisturbed ones.
     Identical,
-    /// One was not.
+    /// A disturbed run differs.
     Different,
     /// Two undisturbed runs differ.
     NotRepeatable,
@@ -55,11 +55,11 @@ pub(super) struct Row {
     pub(super) ran: Ran,
     pub(super) compared: Compared,
     pub(super) cause: Option<Cause>,
-    /// Where its directory was left; `None`: it was removed.
+    /// The directory that was kept; `None`: it was removed.
     pub(super) kept: Option<PathBuf>,
 }
 
-/// Everything that is told.
+/// All results that are reported.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) verdict: Verdict,
@@ -75,7 +75,7 @@ pub(super) struct Report {
     pub(super) excluded: Vec<String>,
     /// Files that the script writes outside of its copy: runs share them.
     pub(super) outside: Vec<PathBuf>,
-    /// In what the two undisturbed runs differ, where that is no clock.
+    /// The differences between the two undisturbed runs, if no clock explains them.
     pub(super) between_controls: Option<Cause>,
     pub(super) seconds: Vec<f64>,
     pub(super) rows: Vec<Row>,
@@ -87,7 +87,8 @@ impl Report {
         self.rows.iter().flat_map(|row| &row.ran.delivered)
     }
 
-    /// Faults that came; those whose run went on from a checkpoint; the most of these within one epoch of one run.
+    /// The number of faults that came; of those after which the run resumed from a checkpoint; and
+    /// the largest number of these within one epoch of one run.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let resumed = self.delivered().filter(|it| it.resumed.is_some()).count();
         let in_one_epoch = self.rows.iter().map(|row| {
@@ -271,7 +272,7 @@ fn write_cause(out: &mut String, cause: &Cause) {
     let _ = writeln!(out, "    cause    probably: {}", cause.text);
 }
 
-/// The faults of a run, and after which batch each went on.
+/// The faults of a run, and the batch after which each continued.
 fn faults_of(row: &Row) -> String {
     let faults = row.ran.delivered.iter().map(|it| match it.resumed {
         Some(batch) => format!("{} ({batch})", it.kind),
@@ -312,7 +313,7 @@ fn write_row(out: &mut String, row: &Row, width: usize) {
     );
 }
 
-/// What differs, by what it is of.
+/// The differences, by the kind of result.
 fn differences(compared: &Compared) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     found.extend(compared.ending.clone().map(|text| ("end", text)));

@@ -1,7 +1,7 @@
-//! What `pedl verify` is asked for: its own options, and a command line of `pedl-run` behind them.
+//! The command line of `pedl verify`: its own options, and a command line of `pedl-run` after them.
 //!
-//! Its own options may stand among those of `pedl-run`, before the script. What it decides by itself (where the
-//! trial lies, how its events are told) is refused.
+//! Its own options may be mixed with those of `pedl-run`, before the script. Options that it sets
+//! itself (the trial directory, the format of the log) are refused.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,16 +11,16 @@ use crate::cli::flags::{self, FLAGS};
 use crate::cli::parse::{self, CommandLine, Program};
 use crate::failure::{Exit, Failure};
 
-/// How often runs are disturbed, if nobody says: each kind of fault, and three within one epoch.
+/// The default number of faults: each kind, and three within one epoch.
 const FAULTS: u64 = 6;
 
-/// As many take weeks.
+/// More would take weeks.
 const FAULTS_MAX: u64 = 100_000;
 
-/// What is copied at most for each run, if nobody says.
+/// The default limit of bytes that are copied for each run.
 const COPY_LIMIT_BYTES: u64 = 1 << 30;
 
-/// One option of `pedl verify`: its name, the name of its value, and half a line of help.
+/// One option of `pedl verify`: its name, the name of its value, and a short help text.
 pub(crate) struct OwnOption {
     pub(crate) name: &'static str,
     pub(crate) value: Option<&'static str>,
@@ -95,14 +95,14 @@ pub(super) struct Request {
     pub(super) work_dir: Option<PathBuf>,
     /// The command as it was typed.
     pub(super) line: CommandLine,
-    /// What `pedl-run` is given in each run: the interpreter is named apart.
+    /// The arguments of `pedl-run` in each run: the interpreter is passed separately.
     pub(super) words: Vec<OsString>,
-    /// Which of `words` the program begins with.
+    /// The index in `words` at which the program begins.
     pub(super) program: usize,
 }
 
 impl Request {
-    /// Reads the words behind `pedl verify`; `None` where help is asked for.
+    /// Reads the words after `pedl verify`; `None` if help is requested.
     pub(super) fn read(arguments: &[OsString]) -> Result<Option<Self>, Failure> {
         let mut request = Self {
             faults: FAULTS,
@@ -158,7 +158,7 @@ impl Request {
             }
         }
         if !has_program {
-            // What is wrong with the options is said first.
+            // Errors in the options are reported first.
             typed.push("-".into());
         }
         request.line = parse::parse(typed, |name| env::var_os(name))?;
@@ -238,7 +238,7 @@ fn is_decided_here(name: &str) -> bool {
         .is_some_and(|name| DECIDED_HERE.contains(&name))
 }
 
-/// Whether a word is `-`, or ends in CPython's `-c` or `-m`, behind which the program stands.
+/// Whether a word is `-`, or ends in CPython's `-c` or `-m`, which the program follows.
 fn is_program_option(word: &str) -> bool {
     let Some(letters) = word.strip_prefix('-') else {
         return false;
@@ -250,7 +250,7 @@ fn is_program_option(word: &str) -> bool {
     letters.is_empty() || first.is_some_and(|place| !letters[place..].starts_with(['W', 'X']))
 }
 
-/// Whether the word behind an option is its value.
+/// Whether the word after an option is its value.
 fn takes_next_word(word: &str) -> bool {
     let own = FLAGS
         .iter()
@@ -264,7 +264,8 @@ fn takes_next_word(word: &str) -> bool {
     }
 }
 
-/// The environment that runs are not to see: what verifying decides itself.
+/// The environment variables that runs must not see: those of the options that verifying sets
+/// itself.
 pub(super) fn variables_decided_here() -> impl Iterator<Item = String> {
     FLAGS
         .iter()
@@ -272,7 +273,7 @@ pub(super) fn variables_decided_here() -> impl Iterator<Item = String> {
         .filter_map(flags::Flag::variable)
 }
 
-/// Whether a path, as typed, lies below a directory; and how it is called from there.
+/// The path relative to a directory, if a path, as typed, is below it.
 pub(super) fn below(path: &OsStr, directory: &Path) -> Option<PathBuf> {
     let path = Path::new(path).canonicalize().ok()?;
     let directory = directory.canonicalize().ok()?;

@@ -1,10 +1,10 @@
-//! One run: a copy of the directory, starts of the command in it until the script has ended, and the faults in
-//! between.
+//! One run: a copy of the directory, starts of the command in it until the script has ended, and
+//! the faults in between.
 //!
-//! All runs lie at the same path while they run, so that a path that a script prints is the same in all of them;
-//! then they are put away under their name. Every run but the first has the identity of the first: its
-//! `trial.json`, before its first start. So its seeds are the same, and it stands where a trial stands that was
-//! killed before its first checkpoint.
+//! All runs have the same path while they run, so that a path that a script prints is the same in
+//! all of them; afterwards each is moved to a directory with its name. Every run except the first
+//! has the identity of the first: its `trial.json` is copied before its first start. So its seeds
+//! are the same, and it begins like a trial that was killed before its first checkpoint.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,44 +26,44 @@ use super::process::{LOOK, Process, Said, limit_file_size, reap_orphans};
 use super::request;
 use crate::failure::{Exit, Failure};
 
-/// The trial of a run, below its directory.
+/// The trial directory of a run, below its directory.
 const TRIAL: &str = ".pedl/verify";
 const RECORD: &str = "trial.json";
 
-/// So long a worker process that was killed may be missed.
+/// The longest time in which a killed worker process is replaced.
 const REPLACED: Duration = Duration::from_secs(2);
 
-/// A start that was sent SIGTERM has so long to end; then it is killed.
+/// The time in which a start must end after SIGTERM; then it is killed.
 const TERMINATION: Duration = Duration::from_secs(120);
 
-/// A full disk that nothing was written to for so long has hit nothing.
+/// If nothing was written to a full disk for this time, the fault had no effect.
 const UNTOUCHED: Duration = Duration::from_secs(30);
 
-/// By time no checkpoint comes.
+/// An interval without any checkpoint.
 pub(super) const NEVER_SECONDS: f64 = 1e9;
 
 /// A run that is started more often makes no progress.
 const MOST_STARTS: usize = 20;
 
-/// What a file may grow to on a disk that is full: less than any checkpoint that matters, so that the next one
-/// fails, but not always in the same of its files.
+/// The size to which a file may grow on a full disk: less than any checkpoint that matters, so that
+/// the next one fails, but not always in the same of its files.
 const FULL_BYTES: (u64, u64) = (512, 16 << 10);
 
-/// How a run is set up; the same for all.
+/// The setup of runs; the same for all.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// Where all of it lies.
+    /// The directory that contains everything.
     pub(super) work: PathBuf,
     /// The user's directory.
     pub(super) origin: PathBuf,
-    /// Ours, to be started as `pedl-run`.
+    /// Our executable, to be started as `pedl-run`.
     pub(super) executable: PathBuf,
     /// The interpreter, absolute.
     pub(super) python: PathBuf,
     pub(super) words: Vec<OsString>,
     /// `trial.json` of the first run.
     pub(super) identity: Option<Vec<u8>>,
-    /// Set when the user wants an end.
+    /// Set when the user interrupts.
     pub(super) interrupted: Arc<AtomicBool>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Stage {
 pub(super) struct Checkpoints {
     pub(super) seconds: f64,
     pub(super) batches: Vec<u64>,
-    /// One after the first batch of each resumed start, for what it has put in to be seen.
+    /// Takes one after the first batch of each resumed start, to show what was restored.
     pub(super) after_resume: bool,
 }
 
@@ -88,31 +88,31 @@ pub(super) struct Length {
 #[derive(Clone, Debug)]
 pub(super) struct Delivered {
     pub(super) kind: Kind,
-    /// The newest checkpoint then; 0: none.
+    /// The newest checkpoint at that time; 0: none.
     pub(super) checkpoint: u64,
     /// How the start ended.
     pub(super) ending: String,
-    /// The batch after which the next start went on; `None`: it began anew.
+    /// The batch after which the next start continued; `None`: it began anew.
     pub(super) resumed: Option<u64>,
     /// How many resumes there were before.
     resumes_before: usize,
 }
 
 impl Ran {
-    /// Whether the run came to its end while the disk was full: what it recorded last may have found no room.
+    /// Whether the run ended while the disk was full: its last records may have found no room.
     pub(super) fn ended_on_a_full_disk(&self) -> bool {
         let last = self.delivered.last();
         last.is_some_and(|fault| matches!(fault.kind, Kind::DiskFull) && fault.resumed.is_none())
     }
 }
 
-/// States that show what a resume put in.
+/// States that show what a resume restored.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
-    /// The state in the checkpoint that was resumed, as it lay on the disk; `None` where the supervisor was
-    /// quicker than we.
+    /// The state in the checkpoint that was resumed, as it was on the disk; `None` if the
+    /// supervisor was faster than we.
     pub(super) stored: Option<State>,
-    /// The batch after which it went on.
+    /// The batch after which it continued.
     pub(super) resumed: u64,
     /// The first state that was saved after it.
     pub(super) after: Option<State>,
@@ -122,36 +122,37 @@ pub(super) struct Evidence {
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) name: String,
-    /// Where it was put away.
+    /// Its final directory.
     pub(super) directory: PathBuf,
-    /// The script's directory in there.
+    /// The script's directory in it.
     pub(super) files: PathBuf,
     pub(super) trial: PathBuf,
     pub(super) status: ExitStatus,
     pub(super) seconds: f64,
-    /// How long a batch took between the first checkpoint and the last; `None` where there were not two.
+    /// The duration of a batch between the first checkpoint and the last; `None` if there were
+    /// fewer than two.
     pub(super) seconds_per_batch: Option<f64>,
     pub(super) journal: Journal,
     pub(super) said: Said,
     pub(super) delivered: Vec<Delivered>,
-    /// How many worker processes of data sets were killed, besides.
+    /// The number of worker processes of data sets that were killed in addition.
     pub(super) workers_killed: usize,
     pub(super) evidence: Vec<Evidence>,
-    /// Faults that found nothing to hit.
+    /// Faults that had no effect.
     pub(super) missed: Vec<Planned>,
-    /// Why it was given up.
+    /// Why the run was abandoned.
     pub(super) given_up: Option<String>,
 }
 
 impl Ran {
-    /// What it said about exact resume: `yes`, or `no:` and the causes.
+    /// Its message about exact resume: `yes`, or `no:` and the causes.
     pub(super) fn exactness(&self) -> Option<&str> {
         let mut messages = self.said.messages.iter().rev();
         messages.find_map(|message| message.strip_prefix("exact resume: "))
     }
 }
 
-/// How an exit status is told.
+/// An exit status in words.
 pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -160,11 +161,11 @@ pub(super) fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// How a start is left.
+/// The result of a start.
 enum Left {
-    /// The script is over, or cannot go on.
+    /// The script is over, or cannot continue.
     Over(ExitStatus),
-    /// By a fault; the command has to be given again.
+    /// Ended by a fault; the command must be started again.
     ByFault,
 }
 
@@ -173,7 +174,7 @@ struct Running<'a> {
     checkpoints: &'a Checkpoints,
     journal: Journal,
     trial: PathBuf,
-    /// When the first checkpoint and the newest were seen, and of which batch they are.
+    /// When the first checkpoint and the newest were seen, and their batches.
     seen: Option<[(Instant, u64); 2]>,
     delivered: Vec<Delivered>,
     workers_killed: usize,
@@ -242,7 +243,8 @@ impl Stage {
         })
     }
 
-    /// Runs the command undisturbed until it has passed these batches; returns the states after them.
+    /// Runs the command undisturbed until it has passed these batches; returns the states after
+    /// them.
     pub(super) fn states_at(&self, batches: &[u64]) -> Result<BTreeMap<u64, State>, Failure> {
         let checkpoints = Checkpoints {
             seconds: NEVER_SECONDS,
@@ -349,7 +351,7 @@ impl Stage {
 }
 
 impl Running<'_> {
-    /// Looks at what the run has written, and keeps what will not stay.
+    /// Reads what the run has written, and keeps states that will be deleted.
     fn look(&mut self) {
         self.journal.look();
         let newest = self.journal.newest_checkpoint();
@@ -394,7 +396,7 @@ impl Running<'_> {
             .of("resumed")
             .next_back()
             .unwrap_or((0, &serde_json::Value::Null));
-        // Of those that are still there, the nearest.
+        // The nearest of those that still exist.
         let mut later = self.journal.of("checkpoint").filter(|(at, _)| *at > place);
         evidence.after = later.find_map(|(_, event)| State::of_batch(&self.trial, batch_of(event)));
     }
@@ -431,7 +433,7 @@ impl Running<'_> {
         self.wait(process, |_, _| Instant::now() >= until)
     }
 
-    /// One start: waits for the moment of each fault, and lets it come.
+    /// One start: waits for the moment of each fault, and delivers it.
     fn attend(
         &mut self,
         process: &mut Process,
@@ -481,7 +483,7 @@ impl Running<'_> {
             Moment::AfterCheckpoint(share) => share,
             Moment::SoonAfterCheckpoint(_) => 0.0,
         };
-        // None is taken in a replay, so this start has come further than the last one.
+        // A replay takes no checkpoints, so this start has come further than the last one.
         let taken = self.journal.count("checkpoint");
         let is_ready = |running: &Self, _: &Process| running.journal.count("checkpoint") > taken;
         if let Some(status) = self.wait(process, is_ready)? {
@@ -500,8 +502,8 @@ impl Running<'_> {
         self.wait_seconds(process, intervals * self.checkpoints.seconds)
     }
 
-    /// SIGKILL to a worker process of a data set, if there is one; another has to take its place, and the start goes on.
-    /// Returns the status if it ended.
+    /// SIGKILL to a worker process of a data set, if there is one; another must take its place, and
+    /// the start continues. Returns the status if it ended.
     fn kill_worker(
         &mut self,
         process: &mut Process,
@@ -514,15 +516,15 @@ impl Running<'_> {
         };
         Process::kill_worker(worker);
         self.workers_killed += 1;
-        // Between two fits nobody asks for it.
+        // Between two fits no worker is requested.
         let until = Instant::now() + REPLACED;
         self.wait(process, |_, process| {
             Instant::now() >= until || process.workers().iter().any(|now| !before.contains(now))
         })
     }
 
-    /// Lets a fault come. Returns how the start is left, `None` if it goes on by itself, and how it ended; or
-    /// `None` where the fault hit nothing.
+    /// Delivers a fault. Returns the result of the start, `None` if it continues by itself, and how
+    /// it ended; or `None` if the fault had no effect.
     fn deliver(
         &mut self,
         process: &mut Process,
@@ -575,7 +577,7 @@ impl Running<'_> {
         let is_asked_for = over.is_some_and(|(_, event)| !event["signal"].is_null());
         let has_ended = over.is_some_and(|(_, event)| event["exit_code"] == 0);
         if !is_asked_for && (status.success() || has_ended) {
-            // It was quicker, or does not mind.
+            // It was faster, or the fault did not matter.
             let status = ExitStatus::from_raw(0);
             return Ok(Some((Some(Left::Over(status)), describe(status))));
         }

@@ -1,24 +1,24 @@
-//! A short checksum of the batch that a call is given.
+//! A short checksum of the batch that a call receives.
 
 use crc32c::crc32c_append;
 
-/// Of larger arrays only the first, the middle and the last part are read.
+/// Only the first, the middle and the last part of larger arrays are read.
 const WHOLE_BYTES: usize = 3 * PART_BYTES;
 const PART_BYTES: usize = 1 << 10;
 
-/// Tells a batch from another one. It is computed before every call on a batch, so it is the quick way:
-/// of each array it covers the shape, and all of its bytes up to 3 KiB; of larger ones 1 KiB each of the
-/// beginning, the middle and the end.
+/// Distinguishes a batch from another one. It is computed before every call on a batch, so it must
+/// be fast: of each array it covers the shape, and all bytes up to 3 KiB; of larger arrays, 1 KiB
+/// each of the beginning, the middle and the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchChecksum(u32);
 
 impl BatchChecksum {
-    /// Adds a value that is absent.
+    /// Adds an absent value.
     pub fn none(&mut self) {
         self.0 = crc32c_append(self.0, b"None");
     }
 
-    /// Adds a switch, such as `return_dict`.
+    /// Adds a boolean argument, such as `return_dict`.
     pub fn flag(&mut self, value: bool) {
         self.0 = crc32c_append(self.0, if value { b"True" } else { b"False" });
     }
@@ -38,7 +38,7 @@ impl BatchChecksum {
         }
     }
 
-    /// The checksum of what was added.
+    /// The checksum of all that was added.
     #[must_use]
     pub fn value(self) -> u32 {
         self.0

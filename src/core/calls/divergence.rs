@@ -1,7 +1,7 @@
 //! How a replayed call differs from its record.
 //!
-//! The script runs again from its first line, and must make the same calls. Where it does not, the
-//! run stops at the first call that differs: going on would answer calls with the results of others.
+//! The script runs again from its first line, and must make the same calls. If it does not, the run
+//! stops at the first call that differs. Otherwise, calls would receive the results of other calls.
 
 use std::fmt::{self, Write as _};
 
@@ -17,11 +17,11 @@ const SHOWN_CHARS: usize = 160;
 /// A replayed call that is not the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// Which call of the run it is, counted from 1.
+    /// The number of the call in the run, counted from 1.
     pub number: u64,
-    /// The record; `None` where there is none for this call.
+    /// The record; `None` if this call has no record.
     pub recorded: Option<Side>,
-    /// The call that the script makes now; `None` where it ended instead.
+    /// The call that the script makes now; `None` if the script ended instead.
     pub now: Option<Side>,
 }
 
@@ -32,13 +32,13 @@ pub struct Side {
     pub kind: &'static str,
     /// What is called.
     pub identity: String,
-    /// The script's file and line.
+    /// File and line in the script.
     pub site: String,
-    /// Random numbers drawn by the script before it.
+    /// Random numbers that the script drew before the call.
     pub draws: u64,
-    /// Checksum of what the call is given.
+    /// Checksum of the arguments.
     pub arguments: u64,
-    /// What it returned, where that is what differs.
+    /// What the call returned, if that is what differs.
     pub value: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl Divergence {
         }
     }
 
-    /// The first thing in which the two sides differ.
+    /// The first difference between the two sides.
     fn difference(&self) -> String {
         let Some(now) = &self.now else {
             return "the script ended before it made the recorded calls".to_owned();
@@ -325,7 +325,7 @@ fn describe_items(
     Ok(())
 }
 
-/// The elements of a small array: numbers where the dtype is a common one, else bytes.
+/// The elements of a small array: numbers if the dtype is a common one, otherwise bytes.
 fn describe_elements(dtype: &str, bytes: &[u8], out: &mut String) {
     macro_rules! numbers {
         ($type:ty) => {

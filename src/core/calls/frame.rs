@@ -1,4 +1,4 @@
-//! The layout of the log: header, frames, and the chain of checksums. Drawn in the module above.
+//! The layout of the log: header, frames, and the chain of checksums. The module above shows it.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub(super) const HEADER_BYTES: usize = MAGIC.len() + size_of::<u32>() + CRC_BYTE
 /// Length and type, before the content of a frame.
 pub(super) const HEAD_BYTES: usize = size_of::<u64>() + 1;
 
-/// A blob begins with the hash of its bytes.
+/// A blob begins with a hash of its bytes.
 pub(super) const HASH_BYTES: usize = 32;
 
 /// The reader takes pieces of this size from the file. Larger ones are no faster.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Text = 1,
@@ -53,7 +53,7 @@ pub(super) fn header() -> ([u8; HEADER_BYTES], u32) {
     (header, crc)
 }
 
-/// The version of a log that is whole, of whatever version of this program.
+/// The version of an intact log, whatever version of this program wrote it.
 fn version_of(header: &[u8; HEADER_BYTES]) -> Option<u32> {
     let (content, crc) = header.split_at(HEADER_BYTES - CRC_BYTES);
     let (magic, version) = content.split_at(MAGIC.len());
@@ -83,9 +83,9 @@ pub(super) fn put(out: &mut Vec<u8>, crc: u32, frame_type: Type, content: &[u8])
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) holds: Type,
-    /// Where the content begins in the file; the bytes of a blob after its hash.
+    /// Where the content begins in the file; of a blob, where its bytes after the hash begin.
     pub(super) offset: u64,
-    /// Length of the content; of the bytes of a blob.
+    /// Length of the content; of a blob, length of the bytes after the hash.
     pub(super) len: usize,
 }
 
@@ -93,11 +93,11 @@ pub(super) struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blobs {
     Checked,
-    /// They were checked before; the chain goes on with the stored link.
+    /// They were checked before; the chain continues with the stored link.
     Skipped,
 }
 
-/// Streams the frames before a mark, and checks each one.
+/// Streams the frames before a mark, and checks each of them.
 #[derive(Debug)]
 pub(super) struct Frames {
     source: Source,
@@ -110,7 +110,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// Damaged, where the file is shorter or has another header.
+    /// Damaged, if the file is shorter or has another header.
     pub(super) fn new(file: Arc<File>, end: u64) -> Result<Self> {
         let size = file.size()?;
         if size < end {
@@ -162,7 +162,7 @@ impl Frames {
         if len < hash_bytes {
             return Err(self.damaged(start, "a frame is too short"));
         }
-        // A log with holes is as large as it likes.
+        // A sparse file can have any size.
         if frame_type != Type::Blob && len as u64 > memory() {
             return Err(self.damaged(start, "a frame is larger than the memory of this machine"));
         }
@@ -200,7 +200,7 @@ impl Frames {
         }))
     }
 
-    /// The content of the last frame; of a blob its hash.
+    /// The content of the last frame; of a blob, its hash.
     pub(super) fn content(&self) -> &[u8] {
         &self.content
     }
@@ -225,7 +225,7 @@ struct Source {
     file: Arc<File>,
     position: u64,
     end: u64,
-    /// What was read ahead; `used` bytes of it lie before `position`.
+    /// Bytes that were read ahead; the first `used` of them lie before `position`.
     window: Vec<u8>,
     used: usize,
 }
@@ -264,7 +264,7 @@ impl Source {
         self.used = self.window.len().min(self.used + len);
     }
 
-    /// Takes up to `len` bytes, at least one, which the caller knows to be there.
+    /// Takes up to `len` bytes, at least one. The caller knows that they exist.
     fn piece(&mut self, len: usize) -> Result<&[u8]> {
         if self.used == self.window.len() {
             let size = usize::try_from(self.rest())

@@ -8,7 +8,7 @@ use super::frame::{HEAD_BYTES, HEADER_BYTES, header};
 use super::{Answer, Log, Mark, Records, Tables};
 use crate::fuzzing::Scratch;
 
-/// The bytes, as they are and with the checksums of what looks like frames.
+/// The bytes unchanged, and with correct checksums in all that looks like frames.
 pub(crate) fn log(data: &[u8]) {
     read(data);
     read(&with_checksums(data));
@@ -53,7 +53,7 @@ fn with_checksums(data: &[u8]) -> Vec<u8> {
     let mut rest = data.get(HEADER_BYTES..).unwrap_or_default();
     while let Some((head, after)) = rest.split_at_checked(HEAD_BYTES) {
         let length = u64::from_le_bytes(head[..8].try_into().expect("it was cut to size"));
-        // A length that is too large is that of the rest.
+        // A length that is too large is replaced by that of the rest.
         let room = after.len().saturating_sub(4);
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(room);
         let start = log.len();

@@ -2,15 +2,15 @@
 //!
 //! # What it is for
 //!
-//! A training script is killed and started again. Its own code runs again from the first line, but the
-//! calls that train, evaluate or read the model are answered from `calls.log` until the point where
-//! the newest checkpoint was taken. There the log ends for good: it is cut back to the length that the
-//! checkpoint names, and what follows is recorded anew.
+//! A training script is killed and started again. Its code runs again from the first line, but the
+//! calls that train, evaluate or read the model are answered from `calls.log` up to the point of
+//! the newest checkpoint. There the replay ends for good: the log is cut back to the length that
+//! the checkpoint names, and the calls that follow are recorded again.
 //!
-//! So a record is never needed beyond a checkpoint, and nothing is durable before one: records are
-//! collected in memory, given to the operating system in large pieces, and synced by the commit of a
-//! checkpoint alone. If we die before that, the log is longer than the checkpoint says, or torn; the
-//! excess is cut without being looked at.
+//! So no record is needed after a checkpoint, and none is durable before one: records are collected
+//! in memory, handed to the operating system in large pieces, and synced only by the commit of a
+//! checkpoint. If the process dies before that, the log is longer than the checkpoint says, or
+//! torn; the excess is cut and never read.
 //!
 //! # Layout
 //!
@@ -27,13 +27,13 @@
 //!         9+n   4  crc32c of the frame up to here, continued from the link before
 //! ```
 //!
-//! All numbers are little-endian. The checksums are a chain: each continues the one before, so a frame
-//! that was changed, lost, added or moved is found however it came about. The log before a checkpoint
-//! is read and checked as a whole when a trial is opened: its frames have to end where the checkpoint
-//! says, with as many calls as it says.
+//! All numbers are little-endian. The checksums are a chain: each continues the previous one, so a
+//! changed, lost, added or moved frame is always found. The log before a checkpoint is read and
+//! checked as a whole when a trial is opened: its frames must end where the checkpoint says, with
+//! as many calls as it says.
 //!
-//! Definitions are numbered from 0 by type, in the order of their frames, and stand before their
-//! first use:
+//! Definitions are numbered from 0 by type, in the order of their frames. A definition is before
+//! its first use:
 //!
 //! ```text
 //! text      what a call is ("train model 0"), or where the script is ("train.py:31")
@@ -41,7 +41,7 @@
 //! blob      a leaf of more than 256 bytes; stored once, found by the hash (blake3) of its bytes
 //! ```
 //!
-//! A frame of calls holds records, one after another:
+//! A frame of calls holds a sequence of records:
 //!
 //! ```text
 //! flags     1 byte   bit 0 kind, 1 identity, 2 site, 3 draws, 4 arguments, 5 skeleton: as in the
@@ -58,13 +58,15 @@
 //! large     varint   how many, then the number of each one's blob as a varint
 //! ```
 //!
-//! The usual record of a training step is its flags, one byte of length and eight bytes of payload.
+//! The usual record of a training step has its flags, one byte of length and eight bytes of
+//! payload.
 //!
-//! # Who does what
+//! # Which module does what
 //!
-//! [`value`] turns values into bytes and back. `record` and `frame` know the layout above. `tables` holds the
-//! definitions in memory. `Log` appends; `Replay` streams the records up to the checkpoint; [`Records`] all of
-//! them, for who compares two logs; [`Divergence`] says how a call differs from its record.
+//! [`value`] turns values into bytes and back. `record` and `frame` know the layout above. `tables`
+//! holds the definitions in memory. `Log` appends; `Replay` streams the records up to the
+//! checkpoint; [`Records`] streams all of them, to compare two logs; [`Divergence`] says how a call
+//! differs from its record.
 
 mod batch;
 mod divergence;
@@ -148,8 +150,8 @@ impl fmt::Display for Damaged {
     }
 }
 
-/// The log was written by a program with another layout of it. That is no damage: an older checkpoint
-/// would be of the same log.
+/// The log was written by a program that uses another layout. It is not damaged, and an older
+/// checkpoint would not help: it has the same log.
 #[derive(Debug)]
 pub(crate) struct OtherVersion {
     path: PathBuf,

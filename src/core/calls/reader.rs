@@ -10,12 +10,12 @@ use super::{Divergence, Mark};
 use crate::error::{Bug, Error, Result};
 use crate::file::File;
 
-/// Reads and checks everything before a mark, fills the tables with its definitions, and returns the
-/// chain at its end.
+/// Reads and checks everything before a mark, fills the tables with its definitions, and returns
+/// the last link of the chain.
 ///
 /// # Errors
 ///
-/// Damaged, where anything is not as it was written.
+/// Damaged, if anything differs from what was written.
 pub(super) fn load(file: &Arc<File>, mark: Mark, tables: &mut Tables) -> Result<u32> {
     tables.forget_log();
     let mut frames = Frames::new(Arc::clone(file), mark.offset)?;
@@ -63,7 +63,7 @@ pub(super) fn load(file: &Arc<File>, mark: Mark, tables: &mut Tables) -> Result<
     Ok(frames.crc())
 }
 
-/// Whether all that a record names stands before it.
+/// Whether the log defines all that a record names before the record.
 fn is_defined(tables: &Tables, head: &Head, large: &[u64]) -> bool {
     tables.text_of_log(head.identity).is_some()
         && tables.text_of_log(head.site).is_some()
@@ -71,7 +71,7 @@ fn is_defined(tables: &Tables, head: &Head, large: &[u64]) -> bool {
         && large.iter().all(|&blob| tables.blob(blob).is_some())
 }
 
-/// What a recorded call returned, apart from the log; a buffer to be used again.
+/// What a recorded call returned, separate from the log; a buffer that is used again.
 #[derive(Debug, Default)]
 pub struct Answer {
     skeleton: Option<Arc<[u8]>>,
@@ -81,7 +81,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A reader of the value's nodes.
+    /// A reader of the nodes of the value.
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(self.skeleton.as_deref().unwrap_or(&[]), &self.payload)
     }
@@ -90,7 +90,7 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// Storage, where the file cannot be read.
+    /// Storage, if the file cannot be read.
     pub fn read_large(&self, index: usize, out: &mut [u8]) -> Result<()> {
         let (Some(place), Some(file)) = (self.large.get(index), &self.file) else {
             return Err(Bug(format!("there is no large leaf {index}")).into());
@@ -98,7 +98,8 @@ impl Answer {
         file.read_at(out, place.offset)
     }
 
-    /// The size of a large leaf; `None` where the value has not so many. What a skeleton says of it is not believed.
+    /// The size of a large leaf; `None` if the value has no such leaf. The size in the skeleton is
+    /// not trusted.
     pub fn large_size(&self, index: usize) -> Option<usize> {
         self.large.get(index).map(|place| place.size)
     }
@@ -125,12 +126,12 @@ pub(crate) struct Replay {
     large: Vec<u64>,
 }
 
-/// A record that was read, and is not answered yet.
+/// A record that was read, but not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     call: Call,
     head: Head,
-    /// Where its payload lies in the current frame.
+    /// The place of its payload in the current frame.
     payload: (usize, usize),
 }
 
@@ -161,11 +162,11 @@ impl Replay {
         Ok(self.next.map(|record| record.call))
     }
 
-    /// Puts the value of the next record into `answer` and moves on, if the record is of this call.
+    /// Puts the value of the next record into `answer` and advances, if the record is of this call.
     ///
     /// # Errors
     ///
-    /// A [`Divergence`], where it is of another call or there is none; the record stays the next one.
+    /// A [`Divergence`], if it is of another call or does not exist; the record stays the next one.
     pub(crate) fn answer(
         &mut self,
         tables: &Tables,
@@ -195,7 +196,7 @@ impl Replay {
         Ok(())
     }
 
-    /// As [`Replay::answer`], for a call that was made again and whose value has to be the same.
+    /// Like [`Replay::answer`], for a call that was made again and must return the same value.
     pub(crate) fn check(
         &mut self,
         tables: &Tables,
@@ -219,7 +220,8 @@ impl Replay {
         Err(Divergence::of_values(tables, self.position, call, answer, value).into())
     }
 
-    /// Reads the next record into `self.next`, unless it is there or the checkpoint is reached.
+    /// Reads the next record into `self.next`, unless it is already read or the checkpoint is
+    /// reached.
     fn load_next(&mut self, tables: &Tables) -> Result<()> {
         if self.next.is_some() || self.position == self.mark.calls {
             return Ok(());

@@ -3,7 +3,7 @@
 use super::tables::TextId;
 use crate::varint;
 
-/// Kinds of calls, as they stand in records.
+/// Kinds of calls, as in records.
 pub mod kind {
     /// The training function of a model was called: a batch.
     pub const TRAIN: u8 = 1;
@@ -21,7 +21,7 @@ pub mod kind {
     pub const COMPOSITE: u8 = 7;
     /// The script entered a framework: fit, evaluate.
     pub const ENTRY: u8 = 8;
-    /// Random numbers, or the time, were asked for.
+    /// The script asked for random numbers, or for the time.
     pub const DRAW: u8 = 9;
 
     /// The name of a kind.
@@ -41,7 +41,7 @@ pub mod kind {
     }
 }
 
-/// What a call is, apart from what it returned. A replayed call has to agree in all of it.
+/// What a call is, except what it returned. A replayed call must be equal in all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// One of [`kind`].
@@ -50,9 +50,9 @@ pub struct Call {
     pub identity: TextId,
     /// Where the script is.
     pub site: TextId,
-    /// Random numbers drawn by the script so far.
+    /// Random numbers that the script drew so far.
     pub draws: u64,
-    /// A checksum of what the call is given; 0 where it has none.
+    /// A checksum of the arguments; 0 if there is none.
     pub arguments: u64,
 }
 
@@ -123,8 +123,8 @@ pub(super) fn put(out: &mut Vec<u8>, head: &Head, previous: &Head, payload: &[u8
     out[place] = flags;
 }
 
-/// Takes a record off the front of `input`: its head, its payload, and the blobs of its large leaves.
-/// `None` where the bytes do not follow the format.
+/// Takes a record off the front of `input`: its head, its payload, and the blobs of its large
+/// leaves. `None` if the bytes do not follow the format.
 pub(super) fn take<'a>(
     input: &mut &'a [u8],
     previous: &Head,

@@ -1,7 +1,7 @@
 //! Reads a log from its beginning to its end, to compare it with another one.
 //!
-//! Unlike a replay this needs no checkpoint: it takes what is there. What a kill has torn at the end is no
-//! record.
+//! Unlike a replay, this needs no checkpoint: it reads all that is in the log. An incomplete frame
+//! that a kill left at the end is not a record.
 
 use std::fmt;
 use std::path::Path;
@@ -30,28 +30,29 @@ pub struct Records {
     is_over: bool,
 }
 
-/// One recorded call, with what it returned. Two are equal where a replay would take one for the other.
+/// One recorded call, with what it returned. Two are equal if a replay would accept one for the
+/// other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which call of the run it is, from 1.
+    /// The number of the call in the run, from 1.
     pub number: u64,
-    /// Batches trained by then; of a training call, the batch that it trained, from 1.
+    /// Batches trained by then; for a training call, the batch that it trained, from 1.
     pub batch: u64,
     /// One of [`kind`](super::kind).
     pub kind: u8,
     /// What is called.
     pub identity: Arc<str>,
-    /// The script's file and line.
+    /// File and line in the script.
     pub site: Arc<str>,
-    /// Random numbers drawn by the script before it.
+    /// Random numbers that the script drew before the call.
     pub draws: u64,
-    /// Checksum of what the call is given; 0 where it has none.
+    /// Checksum of the arguments; 0 if there is none.
     pub arguments: u64,
     /// What it returned.
     pub value: Value,
 }
 
-/// What a recorded call returned; of large leaves the hash of their bytes.
+/// What a recorded call returned; large leaves as hashes of their bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Value {
     skeleton: Arc<[u8]>,
@@ -74,7 +75,7 @@ impl fmt::Debug for Value {
 }
 
 impl Record {
-    /// The name of its kind.
+    /// The name of the kind.
     pub fn kind_name(&self) -> &'static str {
         kind::name(self.kind)
     }
@@ -85,7 +86,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// It is not there, or is none; storage.
+    /// The file does not exist, or is no log; storage.
     pub fn open(path: &Path) -> Result<Self> {
         let file = Arc::new(File::open(path)?);
         let size = file.size()?;
@@ -158,7 +159,7 @@ impl Records {
 impl Iterator for Records {
     type Item = Result<Record>;
 
-    /// The next record. A frame that is torn or damaged is an error, and the end.
+    /// The next record. A torn or damaged frame is an error, and ends the iteration.
     fn next(&mut self) -> Option<Self::Item> {
         while !self.is_over && self.place == self.block.len() {
             match self.load_block() {

@@ -1,8 +1,8 @@
-//! The definitions of a log in memory: texts, skeletons, and where blobs lie.
+//! The definitions of a log in memory: texts, skeletons, and the places of blobs.
 //!
-//! A text has two numbers. Its [`TextId`] is this process's, given when the text is first seen, which
-//! may be before the log is open; the number in the log is given when a record first needs it. So a
-//! replay may meet texts in another order than the recorded run did.
+//! A text has two numbers. Its [`TextId`] belongs to this process; the text gets it when it is
+//! first seen, perhaps before the log is open. Its number in the log is assigned when a record
+//! first needs it. So a replay may see texts in another order than the recorded run did.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct TextId(u32);
 
 impl TextId {
-    /// The number as an integer, for the way to Python.
+    /// The number as an integer, to pass it to Python.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -36,7 +36,7 @@ pub(super) struct BlobPlace {
 #[derive(Debug)]
 struct Text {
     bytes: Arc<[u8]>,
-    /// Its number in the log, once it stands there.
+    /// Its number in the log, once the log has it.
     in_log: Option<u64>,
 }
 
@@ -77,12 +77,12 @@ impl Tables {
         &self.texts[id.index()].bytes
     }
 
-    /// The number of a text in the log, or `None` while it does not stand there.
+    /// The number of a text in the log, or `None` as long as the log does not have it.
     pub(super) fn text_in_log(&self, id: TextId) -> Option<u64> {
         self.texts[id.index()].in_log
     }
 
-    /// Notes that a text now stands in the log, and returns its number there.
+    /// Notes that the log now has a text, and returns its number there.
     pub(super) fn define_text(&mut self, id: TextId) -> u64 {
         let number = self.texts_in_log.len() as u64;
         self.texts_in_log.push(id);
@@ -134,7 +134,7 @@ impl Tables {
         self.blobs.get(usize::try_from(number).ok()?)
     }
 
-    /// Forgets what stands in the log; texts keep their ids. For a log that is read anew.
+    /// Forgets the content of the log; texts keep their ids. For a log that is read again.
     pub(super) fn forget_log(&mut self) {
         self.texts.iter_mut().for_each(|text| text.in_log = None);
         self.texts_in_log.clear();

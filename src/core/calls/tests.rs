@@ -1,4 +1,4 @@
-//! What the log promises, on real files.
+//! Tests of the guarantees of the log, on real files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn call(tables: &mut Tables, number: usize) -> Call {
 /// Opens the log and answers all of it.
 fn replay(path: &Path, mark: Mark) -> Result<Vec<Tree>> {
     let mut tables = Tables::default();
-    // A process may meet texts in another order, and before the log is open.
+    // A process may see texts in another order, and before the log is open.
     tables.intern(b"train.py:40");
     let log = Log::open(path, mark, &mut tables)?;
     log.cut_back()?;
@@ -127,7 +127,7 @@ fn value(answer: &Answer) -> Result<Tree> {
     Ok(decode(&mut answer.decoder(), false, &large).expect("it was encoded"))
 }
 
-/// What training calls return, and what is read now and then.
+/// Typical results of training calls, and occasional reads.
 fn usual_values(num_calls: usize) -> Vec<Tree> {
     let float = |value: usize| {
         #[expect(clippy::cast_precision_loss, reason = "any number will do")]
@@ -205,7 +205,7 @@ fn a_log_that_ends_before_the_mark_is_damaged() {
 fn the_log_of_another_run_is_found() {
     let (stage, other) = (Stage::new(), Stage::new());
     let mark = record(&stage.path(), &usual_values(15));
-    // As long, and whole, but with other calls in it.
+    // Of the same length, and intact, but with other calls in it.
     for values in [usual_values(14), usual_values(16)] {
         record(&other.path(), &values);
         let mut bytes = other.bytes();
@@ -293,7 +293,7 @@ fn an_empty_log_is_whole() {
     assert_eq!(replay(&stage.path(), mark).expect("it is whole"), []);
 }
 
-/// The message of the first call of a replay, made differently.
+/// The message of the first call of a replay that is made differently.
 fn divergence(change: impl FnOnce(&mut Tables, &mut Call)) -> String {
     let stage = Stage::new();
     let mark = record(&stage.path(), &usual_values(2));

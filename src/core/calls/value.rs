@@ -1,9 +1,10 @@
-//! What a recorded call returned, as bytes. Knows no Python; what Python's objects are is told to the
-//! [`Encoder`] piece by piece, and told back by the [`Decoder`].
+//! What a recorded call returned, as bytes. Knows no Python: the caller passes Python objects to
+//! the [`Encoder`] piece by piece, and gets them back from the [`Decoder`].
 //!
-//! A value is split in two. The **skeleton** holds what stays the same from call to call: structure,
-//! keys of dicts, dtypes, shapes. It is stored once and named by a number. The **payload** holds the
-//! leaves, in order. `{"loss": float32, "accuracy": float32}` is eight bytes of payload a call.
+//! A value is split in two. The **skeleton** holds what stays the same from call to call:
+//! structure, keys of dicts, dtypes, shapes. It is stored once and named by a number. The
+//! **payload** holds the leaves, in order. `{"loss": float32, "accuracy": float32}` is eight bytes
+//! of payload a call.
 //!
 //! ```text
 //! skeleton  one node, depth first         its leaf in the payload
@@ -30,15 +31,15 @@ use std::fmt;
 
 use crate::varint;
 
-/// The longest leaf that stands in a record itself. Above it a hash and a table entry (about 60
-/// bytes, mostly memory) are worth what repeated content saves.
+/// The longest leaf that a record itself holds. For longer leaves, the savings on repeated content
+/// are worth a hash and a table entry (about 60 bytes, mostly memory).
 pub const INLINE_BYTES: usize = 256;
 
-/// Deeper values are not built again: no framework returns them, and a damaged skeleton must not
+/// Deeper values are not decoded: no framework returns them, and a damaged skeleton must not
 /// exhaust the stack.
 pub const MAX_DEPTH: usize = 100;
 
-/// A buffer that is used again keeps so much. A large value (predictions, weights) comes once.
+/// A reused buffer keeps this much memory. A large value (predictions, weights) comes once.
 const KEPT_BYTES: usize = 1 << 20;
 
 const NONE: u8 = 0;
@@ -55,7 +56,7 @@ const ARRAY: u8 = 10;
 const OBJECTS: u8 = 11;
 const OPAQUE: u8 = 12;
 
-/// What an array was before it was bytes.
+/// What an array was before it became bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayClass {
     /// A tensor of a framework.
@@ -78,7 +79,7 @@ impl ArrayClass {
     }
 }
 
-/// An encoded value, or one under construction; a buffer to be used again.
+/// An encoded value, or one under construction; a buffer that is used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encoded {
     pub(super) skeleton: Vec<u8>,
@@ -90,7 +91,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Forgets the value. Keeps the memory, unless that is much.
+    /// Forgets the value. Keeps the memory, unless it is large.
     pub fn clear(&mut self) {
         self.skeleton.clear();
         self.payload.clear();
@@ -100,7 +101,7 @@ impl Encoded {
         self.large.shrink_to(KEPT_BYTES);
     }
 
-    /// A way to add one node, or the nodes of a container that was begun.
+    /// An encoder for one node, or for the nodes of a container that was begun.
     pub fn encoder(&mut self) -> Encoder<'_> {
         Encoder {
             encoded: self,
@@ -108,7 +109,7 @@ impl Encoded {
         }
     }
 
-    /// A reader of the value's nodes.
+    /// A reader of the nodes of the value.
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(&self.skeleton, &self.payload)
     }
@@ -146,7 +147,7 @@ impl Encoder<'_> {
         varint::put_signed(self.leaf(), value);
     }
 
-    /// Any other integer, as Python's `hex` writes it.
+    /// Any other integer, in the format of Python's `hex`.
     pub fn big_int(&mut self, digits: &str) {
         self.encoded.skeleton.push(BIG_INT);
         self.sized_leaf(digits.as_bytes());
@@ -158,7 +159,7 @@ impl Encoder<'_> {
         self.leaf().extend(value.to_bits().to_le_bytes());
     }
 
-    /// A text, as UTF-8 in which lone surrogates may stand.
+    /// A text, as UTF-8 that may contain lone surrogates.
     pub fn str(&mut self, text: &[u8]) {
         self.encoded.skeleton.push(STR);
         self.sized_leaf(text);
@@ -170,22 +171,22 @@ impl Encoder<'_> {
         self.sized_leaf(bytes);
     }
 
-    /// A list of so many nodes, which follow.
+    /// A list of `count` nodes, which follow.
     pub fn list(&mut self, count: usize) {
         self.container(LIST, count);
     }
 
-    /// A tuple of so many nodes, which follow.
+    /// A tuple of `count` nodes, which follow.
     pub fn tuple(&mut self, count: usize) {
         self.container(TUPLE, count);
     }
 
-    /// A dict of so many items; for each, a node under [`Encoder::key`] and a node follow.
+    /// A dict of `count` items; for each, a node under [`Encoder::key`] and a node follow.
     pub fn dict(&mut self, count: usize) {
         self.container(DICT, count);
     }
 
-    /// A way to write a key of a dict.
+    /// An encoder for a key of a dict.
     pub fn key(&mut self) -> Encoder<'_> {
         Encoder {
             encoded: self.encoded,
@@ -252,7 +253,7 @@ impl Encoder<'_> {
         size > INLINE_BYTES && !self.in_key
     }
 
-    /// Where leaves go: keys are part of the structure.
+    /// The buffer for leaves: keys are part of the structure.
     fn leaf(&mut self) -> &mut Vec<u8> {
         if self.in_key {
             &mut self.encoded.skeleton
@@ -262,7 +263,7 @@ impl Encoder<'_> {
     }
 }
 
-/// One node of a value, as it is told back.
+/// One node of a value, as the decoder returns it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Token<'a> {
     /// `None`.
@@ -271,19 +272,19 @@ pub enum Token<'a> {
     Bool(bool),
     /// An integer of 64 bits.
     Int(i64),
-    /// Any other integer, as Python's `hex` writes it.
+    /// Any other integer, in the format of Python's `hex`.
     BigInt(Leaf<'a>),
     /// A float.
     Float(f64),
-    /// A text, as UTF-8 in which lone surrogates may stand.
+    /// A text, as UTF-8 that may contain lone surrogates.
     Str(Leaf<'a>),
     /// Bytes.
     Bytes(Leaf<'a>),
-    /// A list; so many nodes follow.
+    /// A list; this many nodes follow.
     List(usize),
-    /// A tuple; so many nodes follow.
+    /// A tuple; this many nodes follow.
     Tuple(usize),
-    /// A dict; so many pairs of a node under [`Decoder::key`] and a node follow.
+    /// A dict; this many pairs of a node under [`Decoder::key`] and a node follow.
     Dict(usize),
     /// A numpy array or scalar, or a tensor.
     Array {
@@ -305,11 +306,11 @@ pub enum Token<'a> {
 /// The bytes of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf<'a> {
-    /// They stand in the record.
+    /// The record holds them.
     Inline(&'a [u8]),
-    /// They are stored apart: the how manieth large leaf of this value it is, and its size.
+    /// They are stored elsewhere: the index of this large leaf in the value, and its size.
     Large {
-        /// Index among the value's large leaves.
+        /// Index among the large leaves of the value.
         index: usize,
         /// Size in bytes.
         size: usize,
@@ -347,7 +348,7 @@ impl Shape<'_> {
     /// The dimensions.
     pub fn dimensions(self) -> impl Iterator<Item = usize> {
         let mut rest = self.varints;
-        // The decoder has walked over them once: they are all there.
+        // The decoder has already read them once, so all of them exist.
         (0..self.rank).map_while(move |_| varint::take_len(&mut rest))
     }
 }
@@ -378,7 +379,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A reader of a skeleton and the payload that goes with it.
+    /// A reader of a skeleton and the payload that belongs to it.
     pub fn new(skeleton: &'a [u8], payload: &'a [u8]) -> Self {
         Self {
             skeleton,
@@ -392,7 +393,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] at the end, and where the bytes do not follow the format.
+    /// [`Malformed`] at the end, and if the bytes do not follow the format.
     pub fn node(&mut self) -> Result<Token<'a>, Malformed> {
         self.try_node().ok_or(Malformed)
     }
@@ -401,7 +402,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Decoder::node`].
+    /// Like [`Decoder::node`].
     pub fn key(&mut self) -> Result<Token<'a>, Malformed> {
         self.in_key = true;
         let node = self.node();
@@ -447,7 +448,7 @@ impl<'a> Decoder<'a> {
             }
             OBJECTS => {
                 let shape = self.shape()?;
-                // As of a container: each of its nodes takes a byte of the skeleton at least.
+                // As in a container, each node takes at least one byte of the skeleton.
                 let count = shape.num_elements()?;
                 if count > self.skeleton.len() {
                     return None;
@@ -469,7 +470,7 @@ impl<'a> Decoder<'a> {
 
     fn count(&mut self) -> Option<usize> {
         let count = varint::take_len(&mut self.skeleton)?;
-        // Every node takes a byte of the skeleton at least.
+        // Every node takes at least one byte of the skeleton.
         (count <= self.skeleton.len()).then_some(count)
     }
 

@@ -14,17 +14,18 @@ use super::{Damaged, Mark};
 use crate::error::{Error, Result};
 use crate::file::{self, File};
 
-/// A block of records becomes a frame at this size, and what is in memory goes to the operating
-/// system at four times of it. Smaller ones cost more checksums and system calls; larger ones memory.
+/// A block of records becomes a frame at this size, and the buffer goes to the operating system at
+/// four times this size. Smaller sizes cost more checksums and system calls; larger ones cost
+/// memory.
 const BLOCK_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 4 * BLOCK_BYTES;
 
-/// The log, open for appending. What is appended stays in memory until [`Log::mark`], or until there
-/// is much of it.
+/// The log, open for appending. Appended records stay in memory until [`Log::mark`], or until there
+/// are many of them.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Arc<File>,
-    /// Length of the file, as far as it is ours.
+    /// Length of the part of the file that belongs to the log.
     written: u64,
     /// Complete frames that follow it.
     buffer: Vec<u8>,
@@ -40,10 +41,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Begins an empty log, over whatever is there.
+    /// Begins an empty log, and replaces an existing one.
     pub(crate) fn create(path: &Path, tables: &mut Tables) -> Result<Self> {
         let file = Arc::new(File::create(path)?);
-        // A checkpoint is nothing without its log, so its name has to be durable before any commit.
+        // A checkpoint is useless without its log, so its name must be durable before any commit.
         path.parent().map_or(Ok(()), file::sync_directory)?;
         let (header, crc) = frame::header();
         tables.forget_log();
@@ -65,25 +66,25 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// Damaged, where it is not what was written; nothing has been changed then.
+    /// Damaged, if it differs from what was written; in that case, nothing has been changed.
     pub(crate) fn open(path: &Path, mark: Mark, tables: &mut Tables) -> Result<Self> {
         let file = Arc::new(File::open(path).map_err(|error| or_damaged(path, error))?);
         let crc = reader::load(&file, mark, tables)?;
         Ok(Self::at(file, mark, crc))
     }
 
-    /// Proves a log up to a mark, and opens it for nothing else.
+    /// Checks a log up to a mark, and does not open it for anything else.
     pub(crate) fn check(path: &Path, mark: Mark) -> Result<()> {
         let file = File::open_to_read(path).map_err(|error| or_damaged(path, error))?;
         reader::load(&Arc::new(file), mark, &mut Tables::default()).map(drop)
     }
 
-    /// Cuts away what follows the mark at which the log was opened.
+    /// Cuts off what follows the mark at which the log was opened.
     pub(crate) fn cut_back(&self) -> Result<()> {
         self.file.set_size(self.written)
     }
 
-    /// The records of the log as it was opened.
+    /// The records that the log had when it was opened.
     pub(crate) fn replay(&self) -> Result<Replay> {
         let mark = Mark {
             offset: self.written,
@@ -106,7 +107,7 @@ impl Log {
         }
     }
 
-    /// Length of the log in bytes, with what is still in memory.
+    /// Length of the log in bytes, including what is still in memory.
     pub(crate) fn size(&self) -> u64 {
         self.size_of_frames() + self.block.len() as u64
     }
@@ -115,7 +116,7 @@ impl Log {
         self.written + self.buffer.len() as u64
     }
 
-    /// Number of calls, with those before this process.
+    /// Number of calls, including those before this process.
     pub(crate) fn calls(&self) -> u64 {
         self.calls
     }
@@ -159,14 +160,14 @@ impl Log {
         Ok(())
     }
 
-    /// Hands everything to the operating system. After a power loss it may be gone.
+    /// Hands everything to the operating system. A power loss may still lose it.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.end_block();
         self.write()
     }
 
-    /// The point where the log ends now. What is before it was handed to the operating system; once
-    /// [`Log::file`] is synced it is durable.
+    /// The point where the log ends now. All that is before it was handed to the operating system;
+    /// it is durable once [`Log::file`] is synced.
     pub(crate) fn mark(&mut self) -> Result<Mark> {
         self.flush()?;
         Ok(Mark {
@@ -207,8 +208,8 @@ impl Log {
         let start = self.size_of_frames() + head.len() as u64;
         let pieces = [&head[..], bytes, &crc.to_le_bytes()];
         if bytes.len() >= BLOCK_BYTES {
-            // Not through the buffer: it may be larger than everything else together. Nothing has
-            // changed until all of it is written.
+            // This bypasses the buffer: the blob may be larger than everything else together.
+            // Nothing changes until all of it is written.
             self.write()?;
             let mut end = self.written;
             for piece in pieces {
@@ -244,7 +245,7 @@ impl Log {
     }
 }
 
-/// A log that is gone is a damaged one.
+/// A missing log counts as a damaged one.
 fn or_damaged(path: &Path, error: Error) -> Error {
     if error.is_not_found() {
         Damaged::new(path, 0, "it is gone").into()

@@ -1,4 +1,4 @@
-//! Bytes and their hash: written, read and copied in one pass.
+//! Bytes and their hash: writes, reads and copies them in one pass.
 
 use std::path::Path;
 
@@ -7,29 +7,30 @@ use blake3::{Hash, Hasher};
 use super::fs::{FileSystem, ReadFile, WriteFile};
 use crate::error::Result;
 
-/// Bytes hashed and handed on at once, 1 MiB: they are still in the cache of the processor when they
-/// are written, and a write of that size costs no more per byte than a larger one.
+/// Bytes that are hashed and passed on at once, 1 MiB: they are still in the cache of the processor
+/// when they are written, and a write of that size costs no more per byte than a larger one.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Bytes of a pack that the disk is given at once, while the next ones are still on their way to the cache of the
-/// system: when the last are there, most are on the disk.
+/// Bytes of a pack after which the disk begins to write them, while the next ones are still on
+/// their way to the cache of the system. So, at the end, most of a pack is already on the disk.
 const SYNC_BYTES: usize = 8 << 20;
 
-/// Bytes that wait to be written together, and that are read at once where nobody has a place for them, 64 KiB. Each
-/// checkpoint is written by a thread of its own, and glibc gives each thread another of its arenas, eight a processor,
-/// once other libraries have as many threads: what a commit allocates is held by all of them in the end.
+/// Bytes that are collected for one write, and the size of a read if the caller has no buffer for
+/// it, 64 KiB. A separate thread writes each checkpoint, and glibc gives each thread another of its
+/// arenas, eight per processor, if other libraries have as many threads: in the end, every arena
+/// holds what a commit allocates.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Permission bits of the own files of a checkpoint, less the umask.
+/// Permission bits of the files that a checkpoint itself creates, less the umask.
 pub(super) const MODE: u32 = 0o666;
 
 /// A file being written, in large pieces.
 #[derive(Debug)]
 pub(super) struct Writer {
     file: Box<dyn WriteFile>,
-    /// Small writes wait here.
+    /// Small writes are collected here.
     pending: Vec<u8>,
-    /// Bytes that the disk was not given yet; `None`: it is given none before the end.
+    /// Bytes that the disk did not get yet; `None`: it gets none before the end.
     kept_back: Option<usize>,
 }
 
@@ -42,7 +43,7 @@ impl Writer {
         })
     }
 
-    /// As `create`, for a large file that will be finished durably.
+    /// Like `create`, for a large file that will be finished durably.
     pub(super) fn create_durable<F: FileSystem>(fs: &F, path: &Path, mode: u32) -> Result<Self> {
         let kept_back = Some(0);
         Ok(Self {
@@ -85,12 +86,12 @@ impl Writer {
         }
     }
 
-    /// All of it is handed to the operating system, and need not be on the disk yet.
+    /// Hands all of it to the operating system; it need not be on the disk yet.
     pub(super) fn finish(mut self) -> Result<()> {
         self.write_pending()
     }
 
-    /// All of it is on the disk.
+    /// Returns when all of it is on the disk.
     pub(super) fn finish_durably(mut self) -> Result<()> {
         self.write_pending()?;
         self.file.sync()
@@ -123,13 +124,13 @@ impl HashingWriter {
         Ok(())
     }
 
-    /// Size and hash of all that was written, which need not be on the disk yet.
+    /// Size and hash of all that was written. It need not be on the disk yet.
     pub(super) fn finish(self) -> Result<(u64, Hash)> {
         self.writer.finish()?;
         Ok((self.size, self.hasher.finalize()))
     }
 
-    /// Size and hash of all that was written, which is on the disk.
+    /// Size and hash of all that was written. All of it is on the disk.
     pub(super) fn finish_durably(self) -> Result<(u64, Hash)> {
         self.writer.finish_durably()?;
         Ok((self.size, self.hasher.finalize()))
@@ -162,7 +163,7 @@ impl HashingReader {
         }
     }
 
-    /// As `open`, for a file of a trial.
+    /// Like `open`, for a file of a trial.
     pub(super) fn open_plain<F: FileSystem>(fs: &F, path: &Path) -> Result<Self> {
         Ok(Self {
             file: fs.open_plain(path)?,
@@ -171,7 +172,7 @@ impl HashingReader {
         })
     }
 
-    /// Reads on; fewer bytes than asked for only at the end of the file.
+    /// Reads more bytes; fewer than requested only at the end of the file.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         for chunk in buffer.chunks_mut(CHUNK_BYTES) {
@@ -186,19 +187,19 @@ impl HashingReader {
         Ok(filled)
     }
 
-    /// The hash of what was read since the last time, or the start of the file.
+    /// The hash of what was read since the last call, or since the start of the file.
     pub(super) fn take_hash(&mut self) -> Hash {
         let hash = self.hasher.finalize();
         self.hasher.reset();
         hash
     }
 
-    /// Size and hash of the whole file: what is left of it is read.
+    /// Reads the rest. Size and hash of the whole file.
     pub(super) fn finish(self) -> Result<(u64, Hash)> {
         self.pass_on(|_| Ok(()))
     }
 
-    /// Hands what is left to `sink`. Size and hash of the whole file.
+    /// Passes the rest to `sink`. Size and hash of the whole file.
     pub(super) fn pass_on(
         mut self,
         mut sink: impl FnMut(&[u8]) -> Result<()>,
@@ -219,7 +220,7 @@ pub(super) fn hash<F: FileSystem>(fs: &F, path: &Path) -> Result<(u64, Hash)> {
     HashingReader::open(fs, path)?.finish()
 }
 
-/// Copies a file to a new name. Size and hash of what was copied.
+/// Copies a file to a new name. Size and hash of the copy.
 pub(super) fn copy<F: FileSystem>(
     fs: &F,
     from: &Path,

@@ -1,9 +1,9 @@
-//! A file system in memory that fails where a test wants it to, and shows what is left then.
+//! A file system in memory that fails at a chosen operation, and shows what is left then.
 //!
-//! Every directory and file remembers each state it had since it was last synced. A power cut picks one
-//! of them for each: the last (kept), the first (lost), or any, independently of the others; of the
-//! last write to a file also a part. So everything is possible that the assumptions at the head of
-//! [`super`] do not exclude.
+//! Every directory and file remembers each state since its last sync. A power cut picks one of them
+//! for each: the last (kept), the first (lost), or any, independently of the others; and possibly
+//! only a part of the last write to a file. So all outcomes are possible that the assumptions at
+//! the head of [`super`] do not exclude.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,25 +15,25 @@ use super::failure::Failure;
 use super::fs::{FileSystem, ReadFile, Stat, WriteFile};
 use crate::error::Result;
 
-/// What fails.
+/// Which operations fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fails {
     Never,
-    /// The operation of this number, once; the process goes on.
+    /// The operation of this number, once; the process continues.
     Once(usize),
     /// The operation of this number and all after it: the process is dead.
     From(usize),
 }
 
-/// What a power cut leaves of what was not synced.
+/// What a power cut leaves of unsynced data.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kept {
     /// All of it: only the process was killed.
     Everything,
     Nothing,
-    /// New names, of files without their content.
+    /// New names, for files without their content.
     Names,
-    /// Contents, of files that may have no name.
+    /// Contents, for files that may have no name.
     Contents,
     /// Any of the states of anything, by a seed.
     Any(u64),
@@ -41,13 +41,13 @@ pub(super) enum Kept {
 
 #[derive(Clone, Debug)]
 enum Node {
-    /// Contents since the last sync, that one first.
+    /// Contents since the last sync; the synced one is first.
     File {
         history: Vec<Vec<u8>>,
         mode: u32,
         changes: i64,
     },
-    /// Names since the last sync, those first.
+    /// Names since the last sync; the synced ones are first.
     Directory {
         history: Vec<Names>,
     },
@@ -91,19 +91,19 @@ impl CrashFs {
         }
     }
 
-    /// Has no operation from here on that exchanges two names.
+    /// From here on, no operation can exchange two names.
     pub(super) fn cannot_exchange(&self) {
         self.disk().exchanges = false;
     }
 
-    /// Counts operations from 0 again, and lets them fail.
+    /// Counts operations from 0 again, and makes some of them fail.
     pub(super) fn fail(&self, fails: Fails) {
         let mut disk = self.disk();
         (disk.operations, disk.syncs) = (0, 0);
         disk.fails = fails;
     }
 
-    /// Those of the operations that wait for the disk.
+    /// The number of operations that wait for the disk.
     pub(super) fn syncs(&self) -> usize {
         self.disk().syncs
     }
@@ -113,7 +113,7 @@ impl CrashFs {
         self.disk().operations
     }
 
-    /// What is found after the power came back.
+    /// The state after the power came back.
     pub(super) fn after_power_cut(&self, kept: Kept) -> Self {
         let mut disk = self.disk().clone();
         (disk.operations, disk.fails) = (0, Fails::Never);
@@ -127,7 +127,7 @@ impl CrashFs {
                             let number = mix(seed, index as u64);
                             let mut content = pick(history, number).clone();
                             if number.is_multiple_of(4) && history.len() > 1 {
-                                // The size is there, the blocks are not.
+                                // The size was written, the blocks were not.
                                 content
                                     .iter_mut()
                                     .skip(history[0].len())
@@ -154,7 +154,7 @@ impl CrashFs {
         }
     }
 
-    /// A file's content.
+    /// The content of a file.
     pub(super) fn content(&self, path: &Path) -> Vec<u8> {
         let disk = self.disk();
         let index = disk
@@ -198,7 +198,7 @@ impl CrashFs {
         *history = vec![names];
     }
 
-    /// Where a link leads.
+    /// The target of a link.
     pub(super) fn link(&self, path: &Path) -> Option<PathBuf> {
         let disk = self.disk();
         let (parent, name) = disk.parent(path).ok()?;
@@ -214,7 +214,7 @@ impl CrashFs {
             .expect("no test panics inside an operation")
     }
 
-    /// Runs a changing operation, unless it is to fail.
+    /// Runs a changing operation, unless it must fail.
     fn change<T>(&self, path: &Path, change: impl FnOnce(&mut Disk) -> io::Result<T>) -> Result<T> {
         let mut disk = self.disk();
         let outcome = if disk.next_fails() {
@@ -536,7 +536,7 @@ impl WriteFile for Open {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let mut disk = self.fs.disk();
         let fails = disk.next_fails();
-        // An interrupted write has written something.
+        // An interrupted write has written a part.
         let written = if fails {
             &bytes[..bytes.len() / 2]
         } else {
@@ -599,7 +599,7 @@ fn pick<T>(history: &[T], number: u64) -> &T {
     &history[usize::try_from(index).expect("it is below a length")]
 }
 
-/// A number that looks like chance. Source: `SplitMix64` (Steele, Lea, Flood 2014).
+/// A pseudo-random number. Source: `SplitMix64` (Steele, Lea, Flood 2014).
 pub(super) fn mix(seed: u64, index: u64) -> u64 {
     let mut number = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index);
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

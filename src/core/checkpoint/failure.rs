@@ -1,4 +1,4 @@
-//! What can go wrong with checkpoints, in words.
+//! What can go wrong with checkpoints, as messages.
 
 use std::error;
 use std::fmt;
@@ -28,7 +28,7 @@ pub(super) enum Failure {
     },
     /// A tensor has a type that the format does not have.
     Dtype { tensor: String, dtype: String },
-    /// A tensor's bytes are not as many as its shape says.
+    /// The number of bytes of a tensor does not fit its shape.
     Size {
         tensor: String,
         dtype: String,
@@ -39,15 +39,15 @@ pub(super) enum Failure {
     Header(String),
     /// Two tensors have one name.
     SameName { tensor: String },
-    /// A file to take along is none.
+    /// A path that a checkpoint should copy is not a file.
     NotAFile { path: PathBuf },
-    /// A file to take along has a path that JSON cannot hold.
+    /// A file that a checkpoint should copy has a path that JSON cannot hold.
     PathNotText { path: PathBuf },
-    /// A file to take along was written to while it was copied, each time.
+    /// A file that a checkpoint should copy was written to during every attempt.
     Changing { path: PathBuf },
     /// There is no checkpoint of that batch any more.
     Gone { batch: u64 },
-    /// The stored content of a file does not read back right.
+    /// The stored content of a file does not match its hash.
     Content { path: PathBuf, content: PathBuf },
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Damaged {
     pub(super) batch: u64,
     pub(super) folder: PathBuf,
     pub(super) what: String,
-    /// When it was committed, by which version; known where the manifest is intact.
+    /// When it was committed, and by which version; known if the manifest is intact.
     pub(super) origin: Option<(String, String)>,
     /// The batch of the checkpoint that is used in its place.
     pub(super) fallback: Option<u64>,
@@ -66,7 +66,7 @@ pub(super) struct Damaged {
 impl Kind for Failure {
     fn class(&self) -> Class {
         match self {
-            // What one moment fails the next may not.
+            // An operation that fails now may succeed later.
             Self::Io { .. } | Self::Changing { .. } => Class::StorageFailed,
             Self::Damaged(_) | Self::Content { .. } => Class::CheckpointCorrupt,
             Self::Schema { .. } | Self::Gone { .. } => Class::WrongCommand,

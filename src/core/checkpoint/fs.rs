@@ -1,7 +1,7 @@
-//! The door to the file system: all file access of checkpoints.
+//! Access to the file system: all file access of checkpoints.
 //!
-//! Behind a trait, so that the crash tests can die at any operation and show what a machine that lost
-//! its power there would find. A failure gets its operation and its path here, once.
+//! It is a trait, so that the crash tests can stop at any operation and show what a machine that
+//! lost power there would find. A failure gets its operation and its path here, once.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -20,16 +20,15 @@ use crate::file;
 
 /// The operations that checkpoints need.
 pub trait FileSystem: Debug + Send + Sync + 'static {
-    /// Makes one directory; `false` where it is there already.
+    /// Makes one directory; `false` if it exists already.
     fn make_directory(&self, path: &Path) -> Result<bool>;
-    /// Makes an empty file, with these permission bits less the umask; a failure where the name is
-    /// taken.
+    /// Makes an empty file, with these permission bits less the umask; fails if the name is taken.
     fn create(&self, path: &Path, mode: u32) -> Result<Box<dyn WriteFile>>;
     /// Sets all permission bits of a file.
     fn set_mode(&self, path: &Path, mode: u32) -> Result<()>;
     /// Opens a file for reading from its start.
     fn open(&self, path: &Path) -> Result<Box<dyn ReadFile>>;
-    /// As `open`, for a file of a trial, which is a file itself: no link, pipe or device.
+    /// Like `open`, for a file of a trial, which must be a regular file: no link, pipe or device.
     fn open_plain(&self, path: &Path) -> Result<Box<dyn ReadFile>> {
         self.open(path)
     }
@@ -37,23 +36,23 @@ pub trait FileSystem: Debug + Send + Sync + 'static {
     fn sync_file(&self, path: &Path) -> Result<()>;
     /// Makes the names in a directory durable.
     fn sync_directory(&self, path: &Path) -> Result<()>;
-    /// Renames over whatever file, link or empty directory is there.
+    /// Renames `from` to `to`, and replaces a file, link or empty directory at that name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Gives each of two names in one directory what the other has, at once; `false`, and nothing done, if the
-    /// file system cannot.
+    /// Exchanges what two names in one directory refer to, atomically; `false`, and no change, if
+    /// the file system cannot.
     fn exchange(&self, one: &Path, other: &Path) -> Result<bool>;
-    /// Makes a symbolic link at `link`; a failure where the name is taken. `false`, and nothing done, if the file
-    /// system has no links.
+    /// Makes a symbolic link at `link`; fails if the name is taken. `false`, and no change, if the
+    /// file system has no links.
     fn symlink(&self, target: &Path, link: &Path) -> Result<bool>;
-    /// Removes a file or link; `false` where nothing is there.
+    /// Removes a file or link; `false` if there is none.
     fn remove_file(&self, path: &Path) -> Result<bool>;
     /// Removes an empty directory.
     fn remove_directory(&self, path: &Path) -> Result<()>;
-    /// The names in a directory, sorted; none where it is not there.
+    /// The names in a directory, sorted; none if it does not exist.
     fn list(&self, path: &Path) -> Result<Vec<OsString>>;
-    /// What a path leads to, links followed; `None` where that is nothing.
+    /// The file or directory at a path, links followed; `None` if there is none.
     fn stat(&self, path: &Path) -> Result<Option<Stat>>;
-    /// Whether the name is that of a directory; one of a link to a directory is not.
+    /// Whether the name is that of a directory; a link to a directory is none.
     fn is_directory(&self, path: &Path) -> Result<bool>;
     /// The path without links.
     fn resolve(&self, path: &Path) -> Result<PathBuf>;
@@ -65,8 +64,8 @@ pub trait FileSystem: Debug + Send + Sync + 'static {
 pub trait WriteFile: Debug + Send {
     /// Appends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
-    /// Has the system write to the disk what was appended so far, and does not wait for it: [`sync`](Self::sync)
-    /// will, and tells what went wrong.
+    /// Makes the system start to write to the disk what was appended so far, without waiting:
+    /// [`sync`](Self::sync) waits, and reports errors.
     fn begin_sync(&mut self);
     /// Makes content and size durable.
     fn sync(&mut self) -> Result<()>;
@@ -74,18 +73,18 @@ pub trait WriteFile: Debug + Send {
 
 /// A file being read.
 pub trait ReadFile: Debug + Send {
-    /// Reads on; fewer bytes than asked for only at the end of the file.
+    /// Reads more bytes; fewer than requested only at the end of the file.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize>;
 }
 
-/// What is known of a file without reading it. Two that are equal are of an unchanged file.
+/// What is known of a file without reading it. If two are equal, the file is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Size in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// Which file of its device it is.
+    /// Number of the file on its device.
     pub inode: u64,
     /// Time of the last change of content, seconds and nanoseconds since 1970.
     pub modified: (i64, i64),
@@ -93,7 +92,7 @@ pub struct Stat {
     pub is_directory: bool,
 }
 
-/// Makes a directory with those above it that are missing. Durable when this returns.
+/// Makes a directory, and missing directories above it. Durable when this returns.
 pub(super) fn make_directories<F: FileSystem>(fs: &F, path: &Path) -> Result<()> {
     if fs.stat(path)?.is_some() {
         return Ok(());
@@ -106,7 +105,7 @@ pub(super) fn make_directories<F: FileSystem>(fs: &F, path: &Path) -> Result<()>
     Ok(())
 }
 
-/// Removes a directory that holds files only.
+/// Removes a directory that holds only files.
 pub(super) fn remove_with_files<F: FileSystem>(fs: &F, directory: &Path) -> Result<()> {
     for name in fs.list(directory)? {
         fs.remove_file(&directory.join(name))?;
@@ -190,7 +189,7 @@ impl FileSystem for RealFileSystem {
 
     fn symlink(&self, target: &Path, link: &Path) -> Result<bool> {
         match symlinkat(target, CWD, link) {
-            // FAT, and what mounts an object store.
+            // FAT, and file systems that mount an object store.
             Err(Errno::PERM | Errno::NOSYS | Errno::NOTSUP) => Ok(false),
             outcome => check("make link", link, outcome.map_err(io::Error::from)).map(|()| true),
         }
@@ -254,7 +253,7 @@ impl FileSystem for RealFileSystem {
 struct RealFile {
     path: PathBuf,
     file: fs::File,
-    /// Bytes appended, and those of them that the system was told to write.
+    /// Bytes appended, and how many of them the system was asked to write.
     written: u64,
     begun: u64,
 }
@@ -267,8 +266,8 @@ impl WriteFile for RealFile {
     }
 
     fn begin_sync(&mut self) {
-        // To say that pages are not needed has Linux begin to write those that have to be; they stay until it has.
-        // It is advice: where it does nothing, `sync` has all to do.
+        // If a program says that it does not need pages, Linux starts to write the dirty ones; they
+        // stay until they are written. It is advice: if it has no effect, `sync` writes everything.
         if let Some(bytes) = NonZeroU64::new(self.written - self.begun) {
             let _ = fadvise(&self.file, self.begun, Some(bytes), Advice::DontNeed);
             self.begun = self.written;

@@ -9,7 +9,7 @@ use super::{Depth, Store, tensors};
 use crate::error::Result;
 use crate::fuzzing::Scratch;
 
-/// The bytes as they are, and with the hash of themselves.
+/// The bytes unchanged, and with their correct hash.
 pub(crate) fn manifest(data: &[u8]) {
     let _ = Manifest::parse(data);
     let Ok(manifest) = Manifest::parse(&Manifest::with_hash(data)) else {
@@ -36,7 +36,7 @@ pub(crate) fn manifest(data: &[u8]) {
     });
 }
 
-/// The bytes as a pack, whose header is named by its hash.
+/// The bytes as a pack, named by the hash of its header.
 pub(crate) fn pack(data: &[u8]) {
     let mut length = [0; 8];
     let first = data.len().min(8);

@@ -1,7 +1,8 @@
-//! Looking at checkpoints without using them: every one, and all that is wrong with each. Changes nothing.
+//! Inspects checkpoints without using them: lists all, with all damage of each. Changes nothing.
 //!
-//! A trial may be trained meanwhile, and its retention remove what is looked at. A checkpoint that has
-//! gone by the time something of it is found missing was not damaged, and is left out.
+//! Training may run at the same time, and its retention may remove a checkpoint during the
+//! inspection. If a checkpoint is gone by the time a part of it is found missing, it was not
+//! damaged, and is left out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,25 +15,25 @@ use super::{Shared, Store, tensors};
 use crate::error::Result;
 use crate::printable::printable;
 
-/// A checkpoint as it is found.
+/// A checkpoint that was found.
 #[derive(Debug)]
 pub struct Found {
     /// Batches trained before it.
     pub batch: u64,
     /// Its folder.
     pub folder: PathBuf,
-    /// The table of contents, where that is whole and of a schema that is known.
+    /// The table of contents, if it is intact and has a known schema.
     pub manifest: Option<Manifest>,
-    /// What is wrong with it; nothing where it is whole.
+    /// The damage; empty if the checkpoint is intact.
     pub damage: Vec<String>,
 }
 
-/// How closely is looked.
+/// How much an inspection reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The manifest is proven; of all other files only that they are there, in their sizes.
+    /// The manifest is verified; of all other files, only that they exist and have the right size.
     Sizes,
-    /// Every byte is read, and proven by its hash.
+    /// Every byte is read, and verified by its hash.
     Bytes,
 }
 
@@ -41,7 +42,7 @@ impl<F: FileSystem> Store<F> {
     ///
     /// # Errors
     ///
-    /// The folder of checkpoints cannot be listed. Damage is no error: it is told in [`Found::damage`].
+    /// The folder of checkpoints cannot be listed. Damage is no error: [`Found::damage`] lists it.
     pub fn inspect(&self, depth: Depth) -> Result<Vec<Found>> {
         let mut inspection = Inspection {
             store: self,
@@ -62,7 +63,7 @@ impl<F: FileSystem> Store<F> {
 struct Inspection<'store, F: FileSystem> {
     store: &'store Store<F>,
     depth: Depth,
-    /// What is wrong with files that several checkpoints have: each is read once.
+    /// The damage of files that several checkpoints share: each is read once.
     shared: BTreeMap<String, Option<String>>,
 }
 

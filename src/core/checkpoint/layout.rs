@@ -1,4 +1,4 @@
-//! Where everything is. The drawing is at the head of [`super`].
+//! Names and paths of all files. The drawing is at the head of [`super`].
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -77,17 +77,18 @@ impl Layout {
         self.trial_dir.join(LATEST)
     }
 
-    /// The name under which `latest` is made. One is enough, for one process at a time writes.
+    /// The temporary name for a new `latest`. One is enough, because one process at a time writes.
     pub(super) fn latest_new(&self) -> PathBuf {
         self.trial_dir.join(LATEST_NEW)
     }
 
-    /// A name for a folder that was found at one of these two names.
+    /// A new name for a folder that was found at one of these two names.
     pub(super) fn latest_aside(&self, number: u32) -> PathBuf {
         self.trial_dir.join(format!("latest.{number}"))
     }
 
-    /// What `latest` says: a relative path, for it to stay right when the trial directory is moved.
+    /// The target of `latest`: a relative path, so that it stays right if the trial directory is
+    /// moved.
     pub(super) fn link_target(&self, folder: &Path) -> PathBuf {
         folder
             .strip_prefix(&self.trial_dir)
@@ -101,14 +102,14 @@ pub(super) fn committed_name(batch: u64) -> String {
     format!("{COMMITTED}{batch:010}")
 }
 
-/// What a name in the folder of checkpoints stands for.
+/// The meaning of a name in the folder of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     Committed(u64),
     Replaced(u64),
     Damaged,
     Staging,
-    /// `files`, `tensors`, and whatever is not ours.
+    /// `files`, `tensors`, and whatever pedl did not make.
     Other,
 }
 

@@ -1,7 +1,7 @@
-//! `manifest.json`: what belongs to a checkpoint, with a hash of everything and of itself.
+//! `manifest.json`: the contents of a checkpoint, with a hash of every part and of itself.
 //!
-//! The text begins with the line of its own hash. That hash is of the whole text with zeros in the
-//! place of its 64 digits, so that a flipped bit anywhere in the file shows.
+//! The text begins with the line of its own hash. That hash is of the whole text with zeros in
+//! place of its 64 digits, so it reveals a flipped bit anywhere in the file.
 
 use std::path::{Path, PathBuf};
 
@@ -21,15 +21,15 @@ const HASH_DIGITS: usize = 64;
 /// The table of contents of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// 2. In 1 all tensors of a checkpoint were in a file of its own.
+    /// Now 2. In version 1, all tensors of a checkpoint were in a separate file.
     pub schema: u64,
-    /// Which checkpoint this is, of all there are: a random UUID (version 4).
+    /// Identifies this checkpoint among all others: a random UUID (version 4).
     pub uuid: String,
     /// Batches trained so far.
     pub batch: u64,
     /// Steps completed so far.
     pub step: u64,
-    /// The epoch of the last batch, from 0; none in a loop of the script's own.
+    /// The epoch of the last batch, from 0; none in a training loop of the script.
     pub epoch: Option<u64>,
     /// Calls recorded so far.
     pub calls: u64,
@@ -43,11 +43,11 @@ pub struct Manifest {
     pub packs: Vec<PackFile>,
     /// The tensors, in the order in which they were given.
     pub tensors: Vec<StoredTensor>,
-    /// Bytes of tensors that were written for it; those of the others were there.
+    /// Bytes of tensors that were written for it; the other tensors were already stored.
     pub written: u64,
-    /// The checkpoint's own files.
+    /// The files in the folder of the checkpoint.
     pub files: Vec<OwnFile>,
-    /// Files of the script that were taken along.
+    /// Files of the script that were copied.
     pub kept: Vec<KeptFile>,
 }
 
@@ -58,7 +58,7 @@ pub struct PackFile {
     pub blake3: String,
     /// Size in bytes.
     pub size: u64,
-    /// Size of the tensors in it in bytes; also of those that only other checkpoints have.
+    /// Size of the tensors in it in bytes; includes tensors that only other checkpoints use.
     pub tensors_size: u64,
 }
 
@@ -75,9 +75,9 @@ pub struct StoredTensor {
     pub size: u64,
     /// Hash of the bytes, 64 hexadecimal digits.
     pub blake3: String,
-    /// Which of `packs` it is in.
+    /// Index into `packs`.
     pub pack: usize,
-    /// Its name in there: that of the tensor which was the first to hold these bytes.
+    /// Its name in the pack: that of the first tensor that had these bytes.
     pub key: String,
 }
 
@@ -95,7 +95,8 @@ pub struct OwnFile {
 /// A file of the script, whose content is in the folder `files`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptFile {
-    /// Where it was: absolute, or relative to the trial directory ([`Store::within`](super::Store::within)).
+    /// Its original path: absolute, or relative to the trial directory
+    /// ([`Store::within`](super::Store::within)).
     pub path: PathBuf,
     /// Size in bytes.
     pub size: u64,
@@ -114,7 +115,7 @@ impl Manifest {
         Ok(format!("{HEAD}{}{tail}", hash_of(tail.as_bytes())))
     }
 
-    /// A text with the hash of itself in its place.
+    /// A text with its own hash filled in.
     #[cfg(any(test, fuzzing))]
     pub(super) fn with_hash(text: &[u8]) -> Vec<u8> {
         let tail = text.get(HEAD.len() + HASH_DIGITS..).unwrap_or_default();
@@ -150,8 +151,9 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// A hash of itself proves that nothing was damaged by chance. Whoever makes a manifest by hand gives it the right
-    /// hash: so what it says is held against what we write before anything is opened by a name that it gives.
+    /// The hash of itself proves that nothing was damaged by chance. But who writes a manifest by
+    /// hand gives it the right hash. So its content is compared with what pedl writes, before any
+    /// file is opened by a name in it.
     fn check(&self) -> Result<(), String> {
         let packs = self.packs.iter().map(|pack| &pack.blake3);
         let tensors = self.tensors.iter().map(|stored| &stored.blake3);
@@ -186,22 +188,22 @@ impl Manifest {
         Ok(())
     }
 
-    /// What was taken along of a path.
+    /// The copied file of a path.
     pub(super) fn kept(&self, path: &Path) -> Option<&KeptFile> {
         self.kept.iter().find(|kept| kept.path == path)
     }
 }
 
-/// Why a text is not taken for a manifest.
+/// Why a text is not accepted as a manifest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// It is not what was written.
+    /// It differs from what was written.
     Damaged(String),
-    /// It is whole, and of another version.
+    /// It is intact, but of another version.
     Schema { schema: u64, version: String },
 }
 
-/// What every version of the manifest has.
+/// The members that every version of the manifest has.
 #[derive(Deserialize)]
 struct Version {
     schema: u64,
@@ -224,7 +226,7 @@ fn is_hash(text: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether a name is that of something in a folder, and of nothing outside it or deeper.
+/// Whether a name is that of an entry directly in a folder, neither outside it nor deeper.
 fn is_plain_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(json["uuid"], "ffffffff-ffff-4fff-bfff-ffffffffffff");
     }
 
-    /// What a manifest is refused with that somebody has made by hand, with its right hash.
+    /// The refusal of a manifest that was made by hand, with its right hash.
     fn refusal(change: impl FnOnce(&mut Manifest)) -> String {
         let mut changed = manifest();
         change(&mut changed);

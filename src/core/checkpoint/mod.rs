@@ -1,7 +1,7 @@
 //! Checkpoints: the state of a trial at one batch, committed by one rename.
 //!
-//! A reader finds the old checkpoint or the new one, never a mix of both, and never an error because
-//! a process or the machine died. Nothing here is executed on loading: tensors are [safetensors], the
+//! A reader finds the old checkpoint or the new one, never a mix of both, and never an error
+//! because a process or the machine died. Loading executes no code: tensors are [safetensors], the
 //! rest is JSON.
 //!
 //! [safetensors]: https://github.com/huggingface/safetensors
@@ -10,11 +10,11 @@
 //!
 //! ```text
 //! <trial directory>/
-//! ├── latest -> checkpoints/batch-0000000200     for people and tools; no reader of ours looks at it
+//! ├── latest -> checkpoints/batch-0000000200     for people and tools; pedl never reads it
 //! └── checkpoints/
 //!     ├── batch-0000000100/                      committed: named and complete are the same thing
 //!     ├── batch-0000000200/
-//!     │   ├── manifest.json                      what belongs to it; hashes of the rest and of itself
+//!     │   ├── manifest.json                      its contents; hashes of the rest and of itself
 //!     │   └── state.json                         everything but tensors, opaque here
 //!     ├── tensors/
 //!     │   └── <blake3>.safetensors               packs of variables of model and optimizer
@@ -25,58 +25,62 @@
 //!     └── damaged-batch-0000000300/              set aside by [`Store::set_aside`]
 //! ```
 //!
-//! A committed folder is never written to again, nor a pack. `files/` holds copies, never hard links: the
-//! owners of those files (loggers, savers of models) overwrite them in place.
+//! A committed folder or pack is never written to again. `files/` holds copies, never hard links:
+//! the owners of those files (loggers, savers of models) overwrite them in place.
 //!
-//! A tensor that did not change since an earlier checkpoint is not written again: the manifest names it in
-//! the pack that has it (the module `packs`). So one damaged pack can spoil several checkpoints, of which
-//! none would have been spoiled by it where each had its own copy; that is the price of storing it once.
+//! A tensor that did not change since an earlier checkpoint is not written again: the manifest
+//! names the pack that has it (the module `packs`). So one damaged pack can damage several
+//! checkpoints, which separate copies would have avoided; that is the price of storing a tensor
+//! once.
 //!
 //! # Commit, step by step
 //!
-//! The caller has made the log of calls durable up to `log_offset` before.
+//! Before that, the caller has made the log of calls durable up to `log_offset`.
 //!
-//! 1. **Capture.** Files of the script are copied to the staging folder, unless `files/` holds their
-//!    content and it reads back right. *If we die here*: a stale staging folder, removed by the next
-//!    commit.
-//! 2. **Tensors.** All are hashed; those that no checkpoint holds are written to a pack in the staging
-//!    folder, which is synced. Where none changed there is no pack. *If we die here*: as in 1.
-//! 3. **Own files.** State and, last, the manifest are written to the staging folder, each hashed while
-//!    it is written and synced. *If we die here*: as in 1. All that needs room is written now; a disk that
-//!    is full up to here leaves nothing behind.
-//! 4. **Names.** Each copy is synced and renamed to `files/<blake3>`, and `files/` synced; the pack is
-//!    renamed to `tensors/<blake3>.safetensors`, and `tensors/` synced; then the staging folder is. So a
-//!    name in these is that of a whole file, whoever put it there. *If we die here*: contents and packs
-//!    that no manifest names, removed by the next commit. One that is there already is replaced by equal
-//!    bytes.
-//! 5. **Make way**, only where this batch has a checkpoint already (a `fit` without a new batch): it
-//!    is renamed to `.replaced-…`. *If we die here*: a reader takes `.replaced-…` for what it was;
+//! 1. **Capture.** Files of the script are copied to the staging folder, unless `files/` holds
+//!    their content and it matches its hash. *If we die here*: a stale staging folder, removed by
+//!    the next commit.
+//! 2. **Tensors.** All are hashed; those that no checkpoint holds are written to a pack in the
+//!    staging folder, which is synced. If none changed, there is no pack. *If we die here*: as in
+//!    step 1.
+//! 3. **Own files.** State and, last, the manifest are written to the staging folder, each hashed
+//!    while it is written, and synced. *If we die here*: as in 1. All writes that need space are
+//!    now done; a disk that fills up before this point leaves nothing behind.
+//! 4. **Names.** Each copy is synced and renamed to `files/<blake3>`, and `files/` synced; the pack
+//!    is renamed to `tensors/<blake3>.safetensors`, and `tensors/` synced; then the staging folder
+//!    is. So each name in these folders is that of a complete file, whoever put it there. *If we
+//!    die here*: contents and packs that no manifest names, removed by the next commit. An existing
+//!    one is replaced by equal bytes.
+//! 5. **Make way**, only if this batch has a checkpoint already (a `fit` without a new batch): it
+//!    is renamed to `.replaced-…`. *If we die here*: a reader uses `.replaced-…` like the original;
 //!    `latest` leads nowhere until the next commit.
-//! 6. **Commit.** The staging folder is renamed to `batch-…`, and `checkpoints/` synced. *If we die*
-//!    before the rename is durable: the old checkpoint is the newest one; after it: the new one is.
+//! 6. **Commit.** The staging folder is renamed to `batch-…`, and `checkpoints/` synced. *If we
+//!    die* before the rename is durable: the old checkpoint is the newest one; after it: the new
+//!    one is.
 //! 7. **`latest`** is made under another name, renamed over the old link, and the trial directory
-//!    synced. *If we die here*: the link names the older checkpoint, which retention has not touched.
-//!    Who copied the trial without links has a folder there (`cp -rL`, zip, an object store). It changes
-//!    names with the link at once, or, if the file system cannot, gets another name before; then it is
-//!    removed if it is a copy of a checkpoint that is there, and kept as `latest.1` if not. *If we die
-//!    here*: it is at one of these names, or `latest` is missing, until the next commit. A file system
-//!    without links has a file with the path. What fails here is a warning: the checkpoint is committed.
-//! 8. **Retention.** Folders that are not kept are renamed to staging names, `checkpoints/` is synced,
-//!    and only then are they emptied, and contents and packs that no kept manifest names removed. *If we
-//!    die here*: a half-empty folder has a staging name, and no reader looks at it.
+//!    synced. *If we die here*: the link names the older checkpoint, which retention has not
+//!    touched. If the trial was copied without links (`cp -rL`, zip, an object store), a folder is
+//!    in its place. It exchanges names with the link atomically; if the file system cannot do that,
+//!    it is renamed before. Then it is removed if it is a copy of an existing checkpoint, and kept
+//!    as `latest.1` if not. *If we die here*: it has one of these names, or `latest` is missing,
+//!    until the next commit. On a file system without links, `latest` is a file that contains the
+//!    path. A failure here is a warning: the checkpoint is committed.
+//! 8. **Retention.** Folders that are not kept are renamed to staging names, `checkpoints/` is
+//!    synced, and only then are they emptied, and contents and packs that no kept manifest names
+//!    removed. *If we die here*: a half-empty folder has a staging name, and no reader looks at it.
 //!
 //! # Reading
 //!
-//! The newest checkpoint whose every byte is proven by a hash wins: the manifest by the hash in it, the
-//! rest by the hashes in the manifest. What does not pass is reported, and the next older one tried.
-//! A manifest of another schema is not damage; it is an error, so that no program throws away work that
-//! it cannot read.
+//! The newest checkpoint of which a hash verifies every byte is used: the manifest by the hash in
+//! it, the rest by the hashes in the manifest. A checkpoint that fails is reported, and the next
+//! older one is tried. A manifest of another schema is not damage; it is an error, so that no
+//! program throws away work that it cannot read.
 //!
 //! # Assumptions about the file system
 //!
-//! - `rename` within a directory is atomic: one of the two names is there at any moment.
+//! - `rename` within a directory is atomic: one of the two names exists at any moment.
 //! - What was synced stays. What was not may be lost or kept, in any combination of files; of the
-//!   names in one directory a later change is not kept without the earlier ones.
+//!   names in one directory, a later change is not kept without the earlier ones.
 //! - One process at a time writes (it holds the lock of the trial), through one [`Store`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,28 +133,28 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
-/// What a checkpoint is made of.
+/// The content of a checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Batches trained so far.
     pub batch: u64,
     /// Steps completed so far.
     pub step: u64,
-    /// The epoch of the last batch, from 0; none in a loop of the script's own.
+    /// The epoch of the last batch, from 0; none in a training loop of the script.
     pub epoch: Option<u64>,
     /// Calls recorded so far.
     pub calls: u64,
-    /// Size in bytes of the log with those calls. That much of it is durable already.
+    /// Size in bytes of the log with those calls. That part of it is durable already.
     pub log_offset: u64,
-    /// JSON text, not looked into.
+    /// JSON text, not interpreted here.
     pub state: String,
     /// Variables of model and optimizer. Their order is kept.
     pub tensors: Vec<Tensor>,
-    /// Absolute paths of files of the script to take along by content.
+    /// Absolute paths of files of the script to copy by content.
     pub files: Vec<PathBuf>,
-    /// The metrics of the validations so far, by the batch after which they were made.
+    /// The metrics of the validations so far, by the batch after which they ran.
     pub validations: BTreeMap<u64, f64>,
-    /// Which checkpoints stay besides the newest two.
+    /// Which checkpoints are kept besides the newest two.
     pub retention: Option<Retention>,
 }
 
@@ -179,15 +183,15 @@ struct Shared<F> {
     in_use: Mutex<InUse>,
     /// Held for a whole commit: commits follow each other.
     committing: Mutex<()>,
-    /// Staging names given out.
+    /// Number of staging names used so far.
     staged: AtomicU64,
 }
 
-/// What retention must leave alone although no manifest names it.
+/// What retention must keep although no manifest names it.
 #[derive(Debug, Default)]
 struct InUse {
     staging: BTreeSet<PathBuf>,
-    /// How many hold a content, by its hash.
+    /// The number of users of a content, by its hash.
     contents: BTreeMap<String, usize>,
 }
 
@@ -207,19 +211,20 @@ impl Store<RealFileSystem> {
 }
 
 impl Store<RealFileSystem> {
-    /// The checkpoints in a trial directory, which need not exist. Touches nothing.
+    /// The checkpoints in a trial directory, which need not exist. Changes nothing.
     pub fn open(trial_dir: &Path) -> Self {
         Self::new(RealFileSystem, trial_dir)
     }
 
-    /// Whether there is anything to resume from. Reads names only, and makes nothing.
+    /// Whether there is a checkpoint to resume from. Reads names only, and creates nothing.
     ///
     /// True does not promise that the checkpoint is intact.
     pub fn has_checkpoint(trial_dir: &Path) -> bool {
         Self::newest_batch(trial_dir).is_some()
     }
 
-    /// The batch of the newest checkpoint, by its name alone, as [`has_checkpoint`](Self::has_checkpoint).
+    /// The batch of the newest checkpoint, by its name alone, like
+    /// [`has_checkpoint`](Self::has_checkpoint).
     pub fn newest_batch(trial_dir: &Path) -> Option<u64> {
         let found = Self::open(trial_dir).checkpoints().ok()?;
         found.first().map(|(batch, _)| *batch)
@@ -227,13 +232,14 @@ impl Store<RealFileSystem> {
 }
 
 impl<F: FileSystem> Store<F> {
-    /// The checkpoints in a trial directory of some file system. Touches nothing.
+    /// The checkpoints in a trial directory of some file system. Changes nothing.
     pub fn new(fs: F, trial_dir: &Path) -> Self {
         Self::within(fs, trial_dir, None)
     }
 
-    /// As [`new`](Self::new), for a script that was started in `around`: files below it are kept under names relative
-    /// to a trial directory that lies there too, so that both can be moved, or copied, together.
+    /// Like [`new`](Self::new), for a script that was started in `around`. If the trial directory
+    /// is below it too, files below it are kept under names relative to the trial directory, so
+    /// that both can be moved or copied together.
     pub fn within(fs: F, trial_dir: &Path, around: Option<&Path>) -> Self {
         let shared = Shared {
             fs,
@@ -260,39 +266,40 @@ impl<F: FileSystem> Store<F> {
         Ok(self.commit(snapshot, captured)?.folder)
     }
 
-    /// The newest checkpoint that is whole, and what was wrong with newer ones.
+    /// The newest intact checkpoint, and what was wrong with newer ones.
     ///
-    /// Changes nothing. Before anything is appended to a log that was cut back to an older checkpoint,
-    /// [`set_aside`](Self::set_aside) the damaged ones.
+    /// Changes nothing. Before anything is appended to a log that was cut back to an older
+    /// checkpoint, [`set_aside`](Self::set_aside) the damaged ones.
     ///
     /// # Errors
     ///
-    /// The folder of checkpoints cannot be listed; or the newest one was written by a later version.
-    /// Damage is no error: it is told in [`Newest::damaged`].
+    /// The folder of checkpoints cannot be listed; or the newest one was written by a later
+    /// version. Damage is no error: [`Newest::damaged`] lists it.
     pub fn newest(&self) -> Result<Newest<F>> {
         self.newest_where(|_| Ok(()))
     }
 
-    /// The state of the newest checkpoint, without anything else of it. [`newest`](Self::newest) may find that this
-    /// one is damaged elsewhere, and take an older one.
+    /// The state of the newest checkpoint, without the rest of it. [`newest`](Self::newest) may
+    /// find that another part of it is damaged, and return an older one.
     pub fn newest_state(&self) -> Option<String> {
         reader::newest_state(self)
     }
 
-    /// As [`newest`](Self::newest), of those that also pass a check of the caller's: is what belongs to
-    /// it elsewhere (the log up to `log_offset`) whole?
+    /// Like [`newest`](Self::newest), of those that also pass a check of the caller: is what
+    /// belongs to the checkpoint elsewhere (the log up to `log_offset`) intact?
     ///
-    /// The check sees only checkpoints that are whole themselves, newest first, until it accepts one.
+    /// The check receives only checkpoints that are intact themselves, newest first, until it
+    /// accepts one.
     ///
     /// # Errors
     ///
-    /// As of `newest`. What `check` returns counts as damage where
+    /// As of `newest`. An error of `check` counts as damage if
     /// [`is_corrupt`](crate::Error::is_corrupt), and is returned otherwise.
     pub fn newest_where(&self, check: impl FnMut(&Manifest) -> Result<()>) -> Result<Newest<F>> {
         reader::newest(self, check)
     }
 
-    /// The checkpoint of a batch, every byte of it proven.
+    /// The checkpoint of a batch, with every byte verified.
     ///
     /// # Errors
     ///
@@ -301,17 +308,18 @@ impl<F: FileSystem> Store<F> {
         reader::load_one(self, batch)
     }
 
-    /// Takes the damaged checkpoints that `newest` met out of the way, and points `latest` at the one
-    /// that is used.
+    /// Renames the damaged checkpoints that `newest` found, and points `latest` at the one that is
+    /// used.
     ///
-    /// After this a folder that becomes readable again (a cable, a server) cannot be taken for a
-    /// checkpoint of the history that goes on from the older one. The folders are kept, renamed,
+    /// After this, a folder that becomes readable again (a cable, a server) cannot be mistaken for
+    /// a checkpoint of the history that continues from the older one. The renamed folders are kept
     /// until the next commit.
     pub fn set_aside(&self, newest: &Newest<F>) -> Result<()> {
         retention::set_aside(self, newest)
     }
 
-    /// Where the run stood at each checkpoint whose manifest is whole: batches and recorded calls, newest first.
+    /// The position of the run at each checkpoint with an intact manifest: batches and recorded
+    /// calls, newest first.
     ///
     /// # Errors
     ///
@@ -324,7 +332,7 @@ impl<F: FileSystem> Store<F> {
             .collect())
     }
 
-    /// Takes the checkpoints that are newer than the one at this position out of the way, as
+    /// Sets aside all checkpoints that are newer than the one at this position, as
     /// [`set_aside`](Self::set_aside) does; `None`: all of them.
     ///
     /// # Errors
@@ -334,7 +342,7 @@ impl<F: FileSystem> Store<F> {
         retention::go_back_to(self, position)
     }
 
-    /// Checkpoints by name, newest first; of one batch the replaced one last.
+    /// Checkpoints by name, newest first; a replaced one comes after the other one of its batch.
     fn checkpoints(&self) -> Result<Vec<(u64, PathBuf)>> {
         let Shared { fs, layout, .. } = &*self.shared;
         let mut found = Vec::new();
@@ -363,7 +371,7 @@ impl<F: FileSystem> Store<F> {
         relative.unwrap_or_else(|| path.to_owned())
     }
 
-    /// A staging name that nothing has.
+    /// A staging name that is not in use.
     fn unused_name(&self) -> Result<PathBuf> {
         let Shared {
             fs, layout, staged, ..
@@ -384,7 +392,7 @@ impl<F: FileSystem> Store<F> {
     }
 }
 
-/// Keeps a content from retention.
+/// Protects a content from retention.
 #[derive(Debug)]
 struct Pin<F: FileSystem> {
     store: Store<F>,

@@ -1,14 +1,16 @@
 //! Which tensors of a checkpoint are written, and into which pack.
 //!
-//! What an earlier checkpoint holds already, byte for byte, is named in its pack. The rest goes into one
-//! new pack, so that a checkpoint costs one file more however many tensors it has.
+//! If an earlier checkpoint already holds a tensor, byte for byte, the manifest names its pack. The
+//! rest goes into one new pack, so that a checkpoint costs one more file, however many tensors it
+//! has.
 //!
-//! A pack stays as long as any checkpoint names it, with all that is in it. So one of which less than
-//! half is still needed, or one too many, is left behind: what is needed of it is written once more, into
-//! a second new pack, for that did not change and will be named for long. Where this is little, it
-//! goes along with what changed. So the packs of a checkpoint hold at most twice its tensors, and the
-//! new bytes of a checkpoint are those of the tensors that changed, at most [`LITTLE_BYTES`] more, and once
-//! those that turned out not to change.
+//! A pack stays, with all tensors in it, as long as any checkpoint names it. So a pack is given up
+//! if less than half of it is still needed, or if there are too many packs: the needed tensors are
+//! written once more, into a second new pack, because they did not change and will be named for
+//! long. If they are few bytes, they are written together with the changed tensors. So the packs of
+//! a checkpoint hold at most twice its tensors. The new bytes of a checkpoint are those of the
+//! tensors that changed, at most [`LITTLE_BYTES`] more, and once those of tensors that turned out
+//! not to change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -16,13 +18,15 @@ use super::manifest::{Manifest, PackFile, StoredTensor};
 use super::tensors::{Content, Hashed, Pack};
 use crate::error::Result;
 
-/// As many packs of earlier checkpoints are named at most; each costs a file to open and to look at.
+/// A checkpoint names at most this many packs of earlier checkpoints; each is a file to open and
+/// check.
 const NAMED_MAX: usize = 16;
 
-/// As many bytes of tensors are rather written with each checkpoint than into a file of their own.
+/// Fewer bytes of tensors than this are written again with each checkpoint, rather than into a
+/// separate file.
 const LITTLE_BYTES: u64 = 64 << 10;
 
-/// Where the tensors of a checkpoint are, and the packs that have to be written for it.
+/// The places of the tensors of a checkpoint, and the packs that must be written for it.
 #[derive(Debug)]
 pub(super) struct Plan<'snapshot> {
     pub(super) new: Vec<Pack<'snapshot>>,
@@ -30,13 +34,13 @@ pub(super) struct Plan<'snapshot> {
     pub(super) tensors: Vec<StoredTensor>,
 }
 
-/// A tensor in a pack that is there: the pack's name, and its own.
+/// A tensor in an existing pack: the pack, and the name of the tensor in it.
 type Known<'manifests> = (&'manifests PackFile, &'manifests str);
 
-/// Plans for tensors, with what the checkpoints that are there hold, newest first.
+/// Plans where tensors go. `earlier` are the manifests of existing checkpoints, newest first.
 ///
 /// Args:
-///     `is_there`: whether the file of a pack is, whole as far as its size tells.
+///     `is_there`: whether the file of a pack exists, complete as far as its size shows.
 pub(super) fn plan<'snapshot>(
     hashed: &[Hashed<'snapshot>],
     earlier: &[&Manifest],
@@ -103,7 +107,7 @@ fn bytes_of(group: &[Hashed<'_>]) -> u64 {
         .sum()
 }
 
-/// The packs, by name, of which enough is needed still.
+/// The names of the packs that are still needed to a sufficient part.
 fn worth_naming<'manifests: 'tensors, 'tensors>(
     unchanged: impl Iterator<Item = (&'tensors Hashed<'tensors>, Known<'manifests>)>,
 ) -> BTreeSet<&'manifests str> {

@@ -1,4 +1,4 @@
-//! Finding the newest checkpoint that is whole, and putting files back.
+//! Finds the newest intact checkpoint, and restores files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,28 +15,28 @@ use crate::error::{Error, Result};
 use crate::file;
 use crate::printable::printable;
 
-/// That of a checkpoint of a million tensors has 400 MB.
+/// The manifest of a checkpoint of a million tensors has 400 MB.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// What [`Store::newest`] found.
 #[derive(Debug)]
 pub struct Newest<F: FileSystem = RealFileSystem> {
-    /// The newest checkpoint that is whole; `None` where there is none.
+    /// The newest intact checkpoint; `None` if there is none.
     pub checkpoint: Option<Checkpoint<F>>,
-    /// What was wrong with newer ones, newest first. To be told aloud.
+    /// What was wrong with newer ones, newest first. The caller must show it to the user.
     pub damaged: Vec<Error>,
-    /// The batches and folders of those.
+    /// The batches and folders of the damaged ones.
     pub(super) damaged_folders: Vec<(u64, PathBuf)>,
 }
 
-/// A checkpoint in memory, every byte of it proven.
+/// A checkpoint in memory, with every byte verified.
 ///
-/// While it lives, retention keeps the files that were taken along.
+/// While it lives, retention keeps the files that it copied.
 #[derive(Debug)]
 pub struct Checkpoint<F: FileSystem = RealFileSystem> {
     /// The table of contents.
     pub manifest: Manifest,
-    /// The text that was given as [`Snapshot::state`](super::Snapshot::state).
+    /// The text that was passed as [`Snapshot::state`](super::Snapshot::state).
     pub state: String,
     /// The tensors, in the order in which they were given.
     pub tensors: Vec<Tensor>,
@@ -45,17 +45,17 @@ pub struct Checkpoint<F: FileSystem = RealFileSystem> {
     _pins: Vec<Pin<F>>,
 }
 
-/// Why a folder is not taken for a checkpoint.
+/// Why a folder is not accepted as a checkpoint.
 enum Refusal {
     Damaged {
         what: String,
         origin: Option<(String, String)>,
     },
-    /// No reason to take an older one.
+    /// Not a reason to use an older one.
     Failed(Error),
 }
 
-/// What is wrong with a part of a checkpoint, in words.
+/// What is wrong with a part of a checkpoint, as text.
 pub(super) type Proven<T> = std::result::Result<T, String>;
 
 pub(super) fn newest<F: FileSystem>(
@@ -98,8 +98,8 @@ pub(super) fn newest<F: FileSystem>(
     })
 }
 
-/// The state of the newest checkpoint that can tell its own: what a process wants to know before it takes the
-/// checkpoint, and with it the tensors, into memory.
+/// The state of the newest checkpoint from which it can be read. A process needs it before it loads
+/// the whole checkpoint, with its tensors, into memory.
 pub(super) fn newest_state<F: FileSystem>(store: &Store<F>) -> Option<String> {
     let checkpoints = store.checkpoints().ok()?;
     checkpoints.into_iter().find_map(|(_, folder)| {
@@ -183,7 +183,8 @@ fn load<F: FileSystem>(
     }
 }
 
-/// What this user may not read, and a link to what was written, is no damage: an older checkpoint would cost work, and this one its place.
+/// A file that this user may not read, or a link in place of a file, is no damage: to use an older
+/// checkpoint would lose work, and set this one aside.
 fn check_permitted<F: FileSystem>(fs: &F, paths: &[PathBuf]) -> Result<()> {
     for path in paths {
         if let Err(error) = fs.open_plain(path) {
@@ -218,13 +219,14 @@ pub(super) fn read_manifest<F: FileSystem>(fs: &F, folder: &Path) -> Proven<Vec<
     Ok(text)
 }
 
-/// The manifest in a folder; `None` where it is not whole.
+/// The manifest in a folder; `None` if it is not intact.
 pub(super) fn manifest_in<F: FileSystem>(fs: &F, folder: &Path) -> Option<Manifest> {
     let text = read_manifest(fs, folder).ok()?;
     Manifest::parse(&text).ok()
 }
 
-/// Each tensor takes memory, also if a thousand of them are one in a pack, or a pack has only holes.
+/// Each tensor takes memory, even if a thousand of them are one in a pack, or if a pack is a sparse
+/// file.
 fn check_memory(manifest: &Manifest) -> Proven<()> {
     let tensors = manifest.tensors.iter().map(|stored| stored.size);
     let own = manifest.files.iter().map(|own| own.size);
@@ -240,7 +242,7 @@ fn check_memory(manifest: &Manifest) -> Proven<()> {
     Ok(())
 }
 
-/// The tensors of a manifest, proven.
+/// The tensors of a manifest, verified.
 fn load_tensors<F: FileSystem>(store: &Store<F>, manifest: &Manifest) -> Proven<Vec<Tensor>> {
     let Shared { fs, layout, .. } = &*store.shared;
     check_memory(manifest)?;
@@ -365,12 +367,12 @@ impl<F: FileSystem> Checkpoint<F> {
         &self.folder
     }
 
-    /// Writes what is in memory of it to a directory: `state.json`, and `tensors.safetensors` with each tensor
-    /// under its own name. For other programs, and not durable.
+    /// Writes the part of it that is in memory to a directory: `state.json`, and
+    /// `tensors.safetensors` with each tensor under its name. For other programs, and not durable.
     ///
     /// # Errors
     ///
-    /// Storage; a file of one of these names is there.
+    /// Storage; or a file with one of these names exists.
     pub fn unpack(&self, directory: &Path) -> Result<()> {
         let fs = &self.store.shared.fs;
         let mut writer = Writer::create(fs, &directory.join(STATE), MODE)?;
@@ -383,11 +385,11 @@ impl<F: FileSystem> Checkpoint<F> {
         writer.finish()
     }
 
-    /// Puts a file back as it was, with its permission bits: the old file or the whole new one is
-    /// there at any moment. `false`, and nothing done, where the checkpoint does not hold that path.
+    /// Restores a file, with its permission bits: at any moment, either the old file or the
+    /// complete new one exists. `false`, and no change, if the checkpoint does not hold that path.
     ///
-    /// Where the path is a link, the file it leads to is replaced. Who has the file open keeps the old
-    /// one.
+    /// If the path is a link, the file that it leads to is replaced. A process that has the file
+    /// open keeps the old one.
     ///
     /// # Errors
     ///
@@ -423,7 +425,7 @@ impl<F: FileSystem> Checkpoint<F> {
 
     fn put_at(&self, kept: &KeptFile, new: &Path, content: &Path) -> Result<()> {
         let fs = &self.store.shared.fs;
-        // Whoever died here before left one.
+        // A process that died here may have left one.
         fs.remove_file(new)?;
         let (size, hash) = content::copy(fs, content, new, 0o600)?;
         if size != kept.size || hash.to_string() != kept.blake3 {

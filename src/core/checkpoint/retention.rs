@@ -1,4 +1,4 @@
-//! Which checkpoints stay, and how the others go: step 8 of a commit.
+//! Which checkpoints are kept, and how the others are removed: step 8 of a commit.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,17 @@ use super::{Newest, Shared, Snapshot, Store, reader};
 use crate::error::Result;
 use crate::retention::Candidate;
 
-/// How many checkpoints stay: the new one, and one to fall back to where what is its own is damaged.
+/// The number of checkpoints that are kept: the new one, and one as a fallback if files of the new
+/// one are damaged.
 const KEPT: usize = 2;
 
 /// Removes what a commit of a snapshot made superfluous.
 ///
-/// Goes: folders older than the newest [`KEPT`], but for those that the snapshot's own part of the union
-/// table keeps ([`crate::retention`]); folders of later batches (the trial went on from an older
-/// checkpoint, and they are of a history that is over); what was replaced or set aside; staging
-/// folders of processes that died; contents and packs that no remaining checkpoint names.
+/// It removes: folders older than the newest [`KEPT`], except those that the part of the union
+/// table for the snapshot keeps ([`crate::retention`]); folders of later batches (the trial
+/// continued from an older checkpoint, so their history has ended); folders that were replaced or
+/// set aside; staging folders of processes that died; contents and packs that no remaining
+/// checkpoint names.
 pub(super) fn remove_old<F: FileSystem>(store: &Store<F>, snapshot: &Snapshot) -> Result<()> {
     let Shared { fs, layout, .. } = &*store.shared;
     let (mut committed, mut gone) = (Vec::new(), Vec::new());
@@ -60,7 +62,7 @@ fn wanted(snapshot: &Snapshot, batches: &[u64]) -> BTreeSet<u64> {
     retention.of_trial().kept(&candidates)
 }
 
-/// Removes folders of checkpoints, so that none is ever seen half empty.
+/// Removes folders of checkpoints. No reader ever finds one half empty.
 pub(super) fn discard<F: FileSystem>(store: &Store<F>, folders: &[PathBuf]) -> Result<()> {
     if folders.is_empty() {
         return Ok(());
@@ -72,7 +74,7 @@ pub(super) fn discard<F: FileSystem>(store: &Store<F>, folders: &[PathBuf]) -> R
         fs.rename(folder, &name)?;
         renamed.push(name);
     }
-    // A name must not come back for a folder whose files are gone.
+    // A name must not reappear for a folder whose files are gone.
     fs.sync_directory(&layout.checkpoints())?;
     renamed
         .iter()
@@ -103,7 +105,8 @@ fn remove_contents<F: FileSystem>(store: &Store<F>, kept: &[u64]) -> Result<()> 
     }
     for name in fs.list(&layout.files())? {
         let Some(hash) = name.to_str() else { continue };
-        // Held while the file goes: who pins it afterwards finds it gone, and copies.
+        // The lock is held while the file is removed: who pins the content afterwards finds no
+        // file, and copies it.
         let in_use = store.in_use();
         if !contents.contains(hash) && !in_use.contents.contains_key(hash) {
             fs.remove_file(&layout.content(hash))?;

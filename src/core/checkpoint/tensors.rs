@@ -1,11 +1,11 @@
-//! Packs: tensors in files of the format safetensors, to be read by anyone.
+//! Packs: tensors in files of the format safetensors, which many tools can read.
 //!
 //! A pack is named by the hash of its header, and the header lists the hash of each tensor in it
-//! (`__metadata__`, member `blake3`: 64 hexadecimal digits for each, in the order of the file). So whoever
-//! knows the name can prove any tensor of it alone, and no byte is hashed twice.
+//! (`__metadata__`, member `blake3`: 64 hexadecimal digits for each, in the order of the file). So
+//! with the name, any tensor of it can be verified alone, and no byte is hashed twice.
 //!
-//! The header is the `safetensors` crate's own. Its functions that write a file are not used: one
-//! wants all bytes in one buffer, the other goes past [`FileSystem`](super::FileSystem).
+//! The `safetensors` crate makes the header. Its functions that write a file are not used: one
+//! needs all bytes in one buffer, the other bypasses [`FileSystem`](super::FileSystem).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -20,7 +20,7 @@ use super::manifest::{PackFile, StoredTensor};
 use crate::error::{Error, Result};
 use crate::printable::printable;
 
-/// NumPy's (and `ml_dtypes`') names of the types that the format has.
+/// Names of the types that the format has, as in NumPy and `ml_dtypes`.
 ///
 /// `float8_e4m3` (with infinities), `complex128` and the types below one byte are not in it.
 ///
@@ -47,8 +47,8 @@ const DTYPES: [(&str, Dtype); 19] = [
     ("float8_e8m0fnu", Dtype::F8_E8M0),
 ];
 
-/// The format takes this name for itself. A tensor with it, followed by any number of [`ESCAPE`]s,
-/// gets one more of them in the file.
+/// The format reserves this name. If a tensor has it, followed by any number of [`ESCAPE`]s, its
+/// name in the file gets one more of them.
 const RESERVED: &str = "__metadata__";
 const ESCAPE: char = '\'';
 
@@ -63,7 +63,7 @@ pub(super) fn list_dtypes(formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Bytes that are read at once where nobody wants them.
+/// Size of a read of bytes that only their hash needs.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The member of `__metadata__` with the hashes.
@@ -77,7 +77,7 @@ pub(super) struct Hashed<'snapshot> {
     dtype: Dtype,
 }
 
-/// What makes two tensors the same to a pack: type, shape and hash of the bytes.
+/// What makes two tensors equal for a pack: type, shape and hash of the bytes.
 pub(super) type Content<'name> = (&'name str, &'name [usize], Hash);
 
 impl<'snapshot> Hashed<'snapshot> {
@@ -86,7 +86,7 @@ impl<'snapshot> Hashed<'snapshot> {
     }
 }
 
-/// Refuses what could not be stored.
+/// Refuses tensors that cannot be stored.
 pub(super) fn check(tensors: &[Tensor]) -> Result<()> {
     let mut names = BTreeSet::new();
     for tensor in tensors {
@@ -111,7 +111,8 @@ pub(super) fn hash(tensors: &[Tensor]) -> Result<Vec<Hashed<'_>>> {
     tensors.iter().map(hashed).collect()
 }
 
-/// The type of a tensor in the format. Its bytes are as many as type and shape say.
+/// The type of a tensor in the format. Fails if the number of its bytes does not match type and
+/// shape.
 fn dtype_of(tensor: &Tensor) -> Result<Dtype> {
     let dtype = DTYPES.iter().find(|(name, _)| *name == tensor.dtype);
     let &(_, dtype) = dtype.ok_or_else(|| Failure::Dtype {
@@ -130,8 +131,8 @@ fn dtype_of(tensor: &Tensor) -> Result<Dtype> {
     .into())
 }
 
-/// How many bytes a tensor of this type and shape has; `None` for what no memory holds, and for a type that the format
-/// does not have.
+/// The number of bytes of a tensor of this type and shape; `None` if no memory can hold it, or if
+/// the format does not have the type.
 pub(super) fn size_of(dtype: &str, shape: &[usize]) -> Option<usize> {
     let (_, dtype) = DTYPES.iter().find(|(name, _)| *name == dtype)?;
     let elements = shape
@@ -140,7 +141,7 @@ pub(super) fn size_of(dtype: &str, shape: &[usize]) -> Option<usize> {
     elements.checked_mul(dtype.bitsize() / 8)
 }
 
-/// A pack that is to be written.
+/// A pack to be written.
 #[derive(Debug)]
 pub(super) struct Pack<'snapshot> {
     /// Its name: the hash of `header`.
@@ -153,9 +154,10 @@ pub(super) struct Pack<'snapshot> {
 }
 
 impl<'snapshot> Pack<'snapshot> {
-    /// A pack of tensors, of which no two have one name.
+    /// A pack of tensors. No two of them may have the same name.
     pub(super) fn new(mut tensors: Vec<Hashed<'snapshot>>) -> Result<Self> {
-        // Types of the largest alignment first, so that each tensor is aligned in the file; then by name.
+        // Types with the largest alignment come first, so that each tensor is aligned in the file;
+        // then by name.
         tensors.sort_by(|left, right| {
             let by_dtype = right.dtype.cmp(&left.dtype);
             by_dtype.then_with(|| left.tensor.name.cmp(&right.tensor.name))
@@ -170,7 +172,7 @@ impl<'snapshot> Pack<'snapshot> {
         })
     }
 
-    /// What a manifest says of it.
+    /// The entry for a manifest.
     pub(super) fn file(&self) -> PackFile {
         PackFile {
             blake3: self.hash.to_string(),
@@ -179,7 +181,7 @@ impl<'snapshot> Pack<'snapshot> {
         }
     }
 
-    /// What is in it, in the order of the file.
+    /// Its tensors, in the order of the file.
     pub(super) fn tensors(&self) -> &[Hashed<'snapshot>] {
         &self.tensors
     }
@@ -192,7 +194,7 @@ impl<'snapshot> Pack<'snapshot> {
     }
 }
 
-/// The JSON text, and how many bytes of tensors it tells of.
+/// The JSON text, and the number of bytes of the tensors in it.
 fn header(tensors: &[Hashed<'_>]) -> Result<(Vec<u8>, u64)> {
     let mut infos = Vec::with_capacity(tensors.len());
     let mut offset = 0;
@@ -244,7 +246,7 @@ fn is_reserved(name: &str) -> bool {
 /// Why tensors were not read.
 #[derive(Debug)]
 pub(super) enum Unreadable {
-    /// The file does not hold what it should.
+    /// The file does not hold what it should hold.
     Damaged(String),
     Failed(Error),
 }
@@ -259,9 +261,10 @@ fn damaged(what: &str) -> Unreadable {
     Unreadable::Damaged(what.to_owned())
 }
 
-/// Reads from a pack of `size` bytes, which is named by `hash`, the bytes of the `wanted` tensors, and proves them.
+/// Reads the bytes of the `wanted` tensors from a pack of `size` bytes, which is named by `hash`,
+/// and verifies them.
 ///
-/// Returns them by their name in the pack. What nobody wants is passed over.
+/// Returns them by their names in the pack. It skips the other tensors.
 pub(super) fn read(
     reader: &mut HashingReader,
     size: u64,
@@ -308,7 +311,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads and proves every tensor of a pack, whoever needs it.
+/// Reads and verifies every tensor of a pack, whether it is needed or not.
 pub(super) fn prove(
     reader: &mut HashingReader,
     size: u64,
@@ -336,7 +339,7 @@ fn other_than_its_hash(name: &str) -> Unreadable {
     Unreadable::Damaged(format!("does not match the hash of its tensor `{name}`"))
 }
 
-/// Reads bytes that nobody wants, for their hash.
+/// Reads bytes only for their hash.
 fn pass_over(
     reader: &mut HashingReader,
     mut left: usize,
@@ -352,7 +355,7 @@ fn pass_over(
     Ok(())
 }
 
-/// The header, proven by the name of its pack.
+/// The header, verified by the name of its pack.
 fn read_header(
     reader: &mut HashingReader,
     size: u64,
@@ -362,7 +365,7 @@ fn read_header(
     if reader.read(&mut length)? < length.len() {
         return Err(damaged("is cut off"));
     }
-    // Not proven yet, and believed only as far as the file is large.
+    // Not verified yet, so it may be at most as large as the file.
     let (length, available) = (u64::from_le_bytes(length), size.saturating_sub(8));
     if length > HEADER_BYTES_MAX.min(available) {
         return Err(damaged("has no header"));

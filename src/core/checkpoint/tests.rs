@@ -1,4 +1,4 @@
-//! What checkpoints promise.
+//! Tests of the guarantees of checkpoints.
 
 use std::collections::BTreeSet;
 use std::fs as real;
@@ -22,7 +22,7 @@ const NOTES: &str = "/notes.txt";
 /// Bytes of a tensor that never changes.
 const FROZEN: [u8; 32] = *b"a tensor that training leaves be";
 
-/// A checkpoint's content, all of which depends on `salt` but for what never changes.
+/// The content of a checkpoint. All of it depends on `salt`, except the parts that never change.
 fn snapshot(batch: u64, salt: u8) -> Snapshot {
     Snapshot {
         batch,
@@ -74,7 +74,8 @@ fn save(fs: &CrashFs, batch: u64, salt: u8) -> Result<PathBuf> {
     store(fs).save(&snapshot(batch, salt))
 }
 
-/// The newest checkpoint is exactly one of these, and nothing is damaged. Which?
+/// Checks that the newest checkpoint is exactly one of these, and nothing is damaged. Returns
+/// which.
 fn check_newest(fs: &CrashFs, expected: &[Option<Saved>], when: &str) -> Option<Saved> {
     let newest = store(fs)
         .newest()
@@ -147,7 +148,7 @@ fn names(fs: &CrashFs, directory: &str) -> Vec<String> {
         .collect()
 }
 
-/// How often some bytes are in packs.
+/// How often the packs contain some bytes.
 fn times_stored(fs: &CrashFs, bytes: &[u8]) -> usize {
     let packs = names(fs, "checkpoints/tensors").into_iter();
     let packs =
@@ -226,7 +227,7 @@ fn a_crash_leaves_the_old_checkpoint_or_the_new_one() {
     assert!(stops > 100, "{stops} operations");
 }
 
-/// Not only the newest: what has the name of a checkpoint is one.
+/// Checks not only the newest one: every folder with the name of a checkpoint is one.
 fn check_that_all_are_whole(fs: &CrashFs, when: &str) {
     let all = store(fs).checkpoints().expect("it can be listed").len();
     let mut whole = 0;
@@ -243,7 +244,8 @@ fn check_that_all_are_whole(fs: &CrashFs, when: &str) {
     assert_eq!(whole, all, "{when}: {:?}", refused.damaged);
 }
 
-/// `latest` leads to a checkpoint, except while one is being replaced by another of its batch.
+/// Checks that `latest` leads to a checkpoint, except while one is being replaced by another of its
+/// batch.
 fn check_latest(fs: &CrashFs, before: &[Saved], is_done: bool, when: &str) {
     let link = fs.link(&Path::new(TRIAL).join("latest"));
     assert_eq!(
@@ -271,11 +273,11 @@ fn check_latest(fs: &CrashFs, before: &[Saved], is_done: bool, when: &str) {
 enum Latest {
     Missing,
     File,
-    /// As `cp -rL` makes it of the link.
+    /// As `cp -rL` makes it from the link.
     Copy,
-    /// One of another trial, or what somebody put there.
+    /// A checkpoint of another trial, or any other folder.
     NoCopy,
-    /// There, and where the next link is made: a copy was taken at that moment.
+    /// A copy at both names, `latest` and that of the next link: a copy was taken at that moment.
     Copies,
 }
 
@@ -311,7 +313,7 @@ impl Latest {
     }
 }
 
-/// `cp -rL`, zip and object stores know no links.
+/// `cp -rL`, zip and object stores do not keep links.
 #[test]
 fn latest_may_be_a_folder_a_file_or_missing() {
     let cuts = [
@@ -372,7 +374,7 @@ fn latest_may_be_a_folder_a_file_or_missing() {
     }
 }
 
-/// On the file system of this machine, and with what sets a checkpoint aside.
+/// On the real file system, and with `set_aside`.
 #[test]
 fn a_copy_without_links_takes_checkpoints_as_its_original_does() {
     let directory = tempfile::tempdir().expect("there is room");
@@ -411,7 +413,7 @@ fn a_copy_without_links_takes_checkpoints_as_its_original_does() {
     assert_eq!(Store::newest_batch(trial), None);
 }
 
-/// The next commits succeed, and leave nothing behind but what belongs there.
+/// Checks that the next commits succeed, and leave nothing superfluous behind.
 fn check_that_it_goes_on(fs: &CrashFs, batch: u64, when: &str) {
     for (batch, salt) in [(batch, 11), (batch, 12), (batch + 50, 13), (batch + 60, 14)] {
         save(fs, batch, salt).unwrap_or_else(|error| panic!("{when}: {error}"));
@@ -569,7 +571,7 @@ fn contents_are_stored_once_and_go_with_the_last_checkpoint_that_names_them() {
     let fs = disk();
     for (batch, contents) in [(100, 2), (200, 3), (300, 3), (400, 3)] {
         save(&fs, batch, u8::try_from(batch / 100).expect("it is small")).expect("nothing fails");
-        // One that never changes, and one for each of the two checkpoints that stay.
+        // One that never changes, and one for each of the two checkpoints that are kept.
         assert_eq!(
             names(&fs, "checkpoints/files").len(),
             contents,
@@ -926,7 +928,7 @@ fn a_link_in_place_of_a_file_is_not_followed() {
             let found = Store::open(&trial).inspect(depth).expect("it is listed");
             assert!(found[0].damage[0].contains("it is a link"), "{found:?}");
         }
-        // It is no damage, for which the checkpoint would be set aside, and the training begin anew.
+        // It is no damage: then the checkpoint would be set aside, and training begin again.
         let error = Store::open(&trial).newest().expect_err("it is a link");
         assert!(error.to_string().contains("it is a link"), "{error}");
         assert!(error.hint().expect("advice").contains("cp -rL"), "{error}");
@@ -967,7 +969,7 @@ fn nobody_waits_for_a_pipe_in_place_of_a_file() {
     }
 }
 
-/// Has the manifest of the only checkpoint say something else, with the right hash.
+/// Changes the manifest of the only checkpoint, and gives it the right hash.
 fn change_manifest(trial: &Path, change: impl FnOnce(&mut Manifest)) {
     let path = trial.join("checkpoints/batch-0000000100/manifest.json");
     let mut manifest = Manifest::parse(&real::read(&path).expect("read")).expect("it is whole");
@@ -975,7 +977,7 @@ fn change_manifest(trial: &Path, change: impl FnOnce(&mut Manifest)) {
     real::write(path, manifest.to_text().expect("it is JSON")).expect("written");
 }
 
-/// What is said of a checkpoint that was made by hand, by those who look and by those who load.
+/// The messages of inspecting and of loading a checkpoint that was made by hand.
 fn said_of(trial: &Path) -> (String, String) {
     let found = Store::open(trial)
         .inspect(Depth::Bytes)
@@ -988,7 +990,7 @@ fn said_of(trial: &Path) -> (String, String) {
 fn a_thousand_tensors_that_are_one_do_not_fill_the_memory() {
     let (directory, _) = real_trial();
     let trial = directory.path().join("trial");
-    // A terabyte with nothing but a hole: each of the tensors would be a copy of it.
+    // A sparse file of a terabyte: each of the tensors would be a copy of it.
     let size = 1_u64 << 40;
     change_manifest(&trial, |manifest| {
         let mut tensor = manifest.tensors[0].clone();

@@ -18,21 +18,21 @@ use super::{Pin, Shared, Snapshot, Store, reader, retention, tensors};
 use crate::error::{Bug, Result};
 use crate::events;
 
-/// How often a file is copied that changes meanwhile.
+/// How often a file is copied that changes during the copy.
 const COPIES_MAX: usize = 3;
 
-/// A checkpoint that was made.
+/// A committed checkpoint.
 #[derive(Debug)]
 pub struct Committed {
     /// Its folder.
     pub folder: PathBuf,
-    /// When all of it was on the disk; what it made superfluous was removed after that.
+    /// When all of it was on the disk; superfluous files were removed after that.
     pub moment: Instant,
 }
 
-/// Files as they were at one moment, on their way into a checkpoint.
+/// Files as they were at one moment, to be put into a checkpoint.
 ///
-/// Dropped without a commit, it removes what it copied.
+/// If it is dropped without a commit, it removes its copies.
 #[derive(Debug)]
 pub struct Captured<F: FileSystem = RealFileSystem> {
     staging: Staging<F>,
@@ -42,7 +42,7 @@ pub struct Captured<F: FileSystem = RealFileSystem> {
 #[derive(Debug)]
 struct CapturedFile<F: FileSystem> {
     kept: KeptFile,
-    /// The copy; `None` where the content is stored already.
+    /// The copy; `None` if the content is stored already.
     copy: Option<PathBuf>,
     /// Retention must not remove the content before a manifest names it.
     _pin: Pin<F>,
@@ -72,7 +72,7 @@ impl<F: FileSystem> Staging<F> {
 
 impl<F: FileSystem> Drop for Staging<F> {
     fn drop(&mut self) {
-        // What cannot be removed now is stale, and the next commit removes it.
+        // A folder that cannot be removed now is stale, and the next commit removes it.
         if !self.is_committed
             && let Err(error) = remove_with_files(&self.store.shared.fs, &self.path)
         {
@@ -83,14 +83,14 @@ impl<F: FileSystem> Drop for Staging<F> {
 }
 
 impl<F: FileSystem> Store<F> {
-    /// Step 1: takes files as they are now. Writes no further than to the cache of the system.
+    /// Step 1: captures files as they are now. Writes only to the cache of the system.
     ///
-    /// For a caller who goes on training while [`commit`](Self::commit) writes: what is captured here
-    /// is of this moment. A path where nothing is any more is left out.
+    /// For a caller that continues training while [`commit`](Self::commit) writes: captured files
+    /// are of this moment. A path that no longer exists is left out.
     ///
     /// # Errors
     ///
-    /// Storage failed; or a path is of a directory, is not UTF-8, or changes with every attempt.
+    /// Storage failed; or a path is a directory, is not UTF-8, or changes with every attempt.
     pub fn capture(&self, files: &[PathBuf]) -> Result<Captured<F>> {
         let Shared { fs, layout, .. } = &*self.shared;
         make_directories(fs, &layout.files())?;
@@ -168,14 +168,14 @@ impl<F: FileSystem> Store<F> {
         {
             return Ok((hash, true, pin));
         }
-        // The copy is no more public than its original, and ours to replace.
+        // The copy is no more public than its original, and we may replace it.
         let (_, hash) = content::copy(fs, path, copy, stat.mode & MODE | 0o600)?;
         Ok((hash, false, Pin::new(self, &hash.to_string())))
     }
 
     /// Steps 2 to 8: makes a checkpoint of a snapshot and of files captured before.
     ///
-    /// The `files` of the snapshot are not looked at. Commits of one store follow each other.
+    /// Ignores the `files` of the snapshot. Commits of one store run one after another.
     ///
     /// # Errors
     ///
@@ -196,15 +196,15 @@ impl<F: FileSystem> Store<F> {
 
         self.point_latest_at(&folder);
 
-        // It is committed, whatever becomes of the old ones.
+        // The checkpoint is committed, even if the old ones cannot be removed.
         if let Err(error) = retention::remove_old(self, snapshot) {
             tracing::warn!("old checkpoints stay until the next one: {error}");
         }
         Ok(Committed { folder, moment })
     }
 
-    /// Step 4. What has its name in `files/` or `tensors/` is not removed with the staging folder, so this comes
-    /// when all that needs room was written.
+    /// Step 4. A file that has its name in `files/` or `tensors/` is not removed with the staging
+    /// folder, so this comes after all writes that need space.
     fn name_contents(
         &self,
         files: &[CapturedFile<F>],
@@ -222,7 +222,7 @@ impl<F: FileSystem> Store<F> {
                 fs.rename(copy, &layout.content(&kept.blake3))?;
             }
         }
-        // Also for what was found there: whoever put it there may have died before this.
+        // Also for existing ones: the process that put them there may have died before this.
         if !files.is_empty() {
             fs.sync_directory(&layout.files())?;
         }
@@ -323,7 +323,8 @@ impl<F: FileSystem> Store<F> {
         Ok(folder)
     }
 
-    /// Step 7. A checkpoint is one without it, and so no failure of this is one of the checkpoint.
+    /// Step 7. A checkpoint is complete without it, so a failure here is not a failure of the
+    /// checkpoint.
     pub(super) fn point_latest_at(&self, folder: &Path) {
         if let Err(error) = self.try_to_point_latest_at(folder) {
             tracing::warn!("`latest` does not name the newest checkpoint: {error}");
@@ -351,8 +352,9 @@ impl<F: FileSystem> Store<F> {
         fs.sync_directory(layout.trial_dir())
     }
 
-    /// Takes away what has one of the names of step 7. A folder goes only if it is a copy of a checkpoint that is
-    /// there, as `cp -rL` makes it of the link; any other is kept under the first free name.
+    /// Removes what has one of the names of step 7. A folder is removed only if it is a copy of an
+    /// existing checkpoint, as `cp -rL` makes it of the link; any other is kept under the first
+    /// free name.
     pub(super) fn clear_name(&self, path: &Path) -> Result<()> {
         let Shared { fs, layout, .. } = &*self.shared;
         if !fs.is_directory(path)? {
@@ -375,8 +377,8 @@ impl<F: FileSystem> Store<F> {
         fs.sync_directory(layout.trial_dir())
     }
 
-    /// Whether a folder holds nothing but files of one checkpoint that is there. Who copied it, or began to remove it
-    /// and died, may have left some out.
+    /// Whether a folder holds only files of one existing checkpoint. A process that copied it, or
+    /// died while it removed it, may have left some out.
     fn is_copy(&self, folder: &Path) -> Result<bool> {
         let names = self.shared.fs.list(folder)?;
         for (_, original) in self.checkpoints()? {

@@ -1,4 +1,4 @@
-//! What a training promises over its starts, on real files.
+//! Tests of the guarantees of a training over several starts, on real files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -78,7 +78,7 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
     (directory, trial_dir)
 }
 
-/// With a trial of one batch and its checkpoint, which no process runs.
+/// A stage with a trial of one batch and its checkpoint, which no process runs.
 fn stage_after_a_batch() -> (tempfile::TempDir, PathBuf) {
     let (directory, trial_dir) = stage();
     let mut training = begun(&trial_dir);
@@ -87,7 +87,7 @@ fn stage_after_a_batch() -> (tempfile::TempDir, PathBuf) {
     (directory, trial_dir)
 }
 
-/// What the `batch`th training call returns.
+/// The result of the `batch`th training call.
 fn logs(batch: u64) -> Encoded {
     let mut encoded = Encoded::default();
     let mut encoder = encoded.encoder();
@@ -107,7 +107,7 @@ fn call(training: &mut Training, batch: u64) -> Call {
     }
 }
 
-/// Makes the `batch`th training call, as hooks do: answered, or computed and appended.
+/// Makes the `batch`th training call as hooks do: answered, or computed and appended.
 fn train(training: &mut Training, batch: u64) {
     let call = call(training, batch);
     if training.position() < training.resume_call() {
@@ -182,8 +182,8 @@ fn nothing_is_touched_before_the_first_call() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Killed any number of times, with checkpoints wherever they were taken, the calls that are
-    /// recorded in the end and the steps are those of an undisturbed run.
+    /// With any number of kills, and checkpoints at any batches, the recorded calls and the steps
+    /// are those of an undisturbed run.
     #[test]
     fn kills_change_nothing(
         batches in 1..40_u64,
@@ -200,7 +200,7 @@ proptest! {
                     save(&mut training, batch);
                 }
             }
-            // What a kill leaves: anything after the last checkpoint, or nothing.
+            // A kill leaves anything after the last checkpoint, or nothing.
             training.flush().expect("there is room");
             drop(training);
             let log = fs::read(trial_dir.join(LOG)).expect("it is there");
@@ -339,7 +339,7 @@ fn credentials_of_a_command_stand_in_no_file_and_the_command_is_known_again() {
         assert_eq!(error.class(), Class::WrongCommand);
         assert!(!error.to_string().contains("hidden"), "{error}");
     }
-    // As an earlier version has begun it.
+    // In the form of an earlier version.
     let path = trial_dir.join("trial.json");
     let text = fs::read_to_string(&path).expect("it is there");
     let mut record: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -387,7 +387,7 @@ fn a_trial_that_is_replaced_is_moved_aside_when_the_next_begins_and_no_sooner() 
     train(&mut training, 1);
     save(&mut training, 1);
     drop(training);
-    // The same launch message a second time, after a crash: now the trial is its own.
+    // The same launch message again, after a crash: now the trial belongs to it.
     let mut training = Training::new(next);
     assert!(training.has_checkpoint());
     training.begin(facts()).expect("it is continued");
@@ -403,7 +403,7 @@ fn checkpoints_without_trial_json_are_refused() {
     assert_eq!(error.class(), Class::WrongCommand);
     assert!(!trial_dir.join("trial.json").exists());
 
-    // What the hint says helps.
+    // The advice of the hint works.
     let given_up = Launch {
         replaces: crate::directory::inode(&trial_dir),
         ..launch(&trial_dir)
@@ -468,8 +468,8 @@ fn what_fails_before_it_trains_is_no_failure_of_its_training() {
     assert!(error.to_string().starts_with(&first), "{error}");
 }
 
-/// Locks of one process do not exclude each other, so a second one is needed: this test, started
-/// again as a child that begins the trial and waits.
+/// Locks of one process do not exclude each other, so a second process is needed: this test,
+/// started again as a child that begins the trial and waits.
 #[test]
 fn a_trial_that_runs_is_in_use() {
     const VARIABLE: &str = "PEDL_TEST_HOLDS_TRIAL";
@@ -660,7 +660,7 @@ fn a_checkpoint_waits_for_the_one_before() {
         training
             .save(Some(0), tensors(batch), "{}".to_owned(), Vec::new())
             .expect("there is room");
-        // Whatever the one before took: it is written, and there are no two in memory.
+        // The previous one is written, however long it took, and no two are in memory.
         let committed = training.begun.as_ref().map(|begun| begun.saver.committed());
         assert!(
             committed >= Some(batch - 1),
@@ -692,7 +692,8 @@ fn a_failed_checkpoint_is_told_at_the_next() {
     assert_eq!(begun(&trial_dir).resume_call(), 1);
 }
 
-/// Copies while another thread trains, commits after each batch, and removes what that made superfluous.
+/// Copies while another thread trains, commits after each batch, and removes superfluous
+/// checkpoints.
 #[test]
 fn a_live_copy_goes_on_whatever_is_committed_and_removed_meanwhile() {
     const COPIES: u64 = 20;
@@ -714,7 +715,7 @@ fn a_live_copy_goes_on_whatever_is_committed_and_removed_meanwhile() {
                 saved.expect("there is room");
                 wait(&mut training);
                 trained.store(batch, Ordering::Relaxed);
-                // At least so many commits fall between two copies, or into one.
+                // At least this many commits fall between two copies, or into one.
                 if is_over.load(Ordering::Relaxed) && batch > 3 * COPIES {
                     break;
                 }
@@ -743,11 +744,11 @@ fn a_live_copy_goes_on_whatever_is_committed_and_removed_meanwhile() {
     assert_eq!(left.count(), 0);
 }
 
-/// All of a trial is whole, and it trains on from that batch.
+/// Checks that all of a trial is intact, and that it continues to train from that batch.
 fn goes_on(trial_dir: &Path, batch: u64) {
     let found = crate::inspect::checkpoints(trial_dir, crate::inspect::Depth::Bytes);
     let found = found.expect("it can be read");
-    // The log is that of the newest; it has that of the others, too.
+    // The log belongs to the newest one; it contains those of the others.
     assert!(
         found.iter().all(|entry| entry.damage.is_empty()),
         "{found:?}"
@@ -775,7 +776,7 @@ fn a_live_copy_is_whole_or_not_there() {
     assert!(none.to_string().contains("there is: none"), "{none}");
     save(&mut training, 1);
     drop(training);
-    // Of a start that was killed.
+    // The rest of a start that was killed.
     let journal = trial_dir.join(events::FILE_NAME);
     let whole = fs::read_to_string(&journal).expect("it is there");
     fs::write(&journal, whole.clone() + "{\"torn\":").expect("there is room");
@@ -811,7 +812,7 @@ fn a_live_copy_is_whole_or_not_there() {
     let taken = take().put_at(&path, &|| false).expect_err("it is there");
     assert_eq!(taken.class(), Class::CannotCreate);
 
-    // A log that does not hold what the checkpoint says.
+    // A log that does not match the checkpoint.
     fs::write(trial_dir.join(LOG), "").expect("there is room");
     let damaged = LiveCopy::take(&trial_dir).expect_err("its log is not there");
     assert!(damaged.is_corrupt(), "{damaged}");

@@ -1,7 +1,9 @@
-//! What the workers of a pass build ahead of it: has it built and takes it without running any Python.
+//! The items that the workers of a pass build in advance: requests and takes them without running
+//! any Python.
 //!
-//! So it goes from the second item on, in a training that is live. The first item, replays, workers that have ended and
-//! the end of a pass are for `SequencePass` of `py_hooks/advice/data.py`, which is asked for all that is not done here.
+//! This is used from the second item on, in a live training. `SequencePass` of
+//! `py_hooks/advice/data.py` handles the first item, replays, workers that have ended and the end
+//! of a pass; it is called for everything that is not done here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -16,13 +18,13 @@ use crate::pool::{Pool, Waited};
 
 /// How long the running step has waited for batches.
 pub(crate) struct Waits {
-    /// Who trains: others take batches ahead of it.
+    /// The thread that trains: others take batches ahead of it.
     trainer: ThreadId,
     wait: Mutex<Option<DataWait>>,
 }
 
 impl Waits {
-    /// Those of the thread that calls this.
+    /// The waits of the calling thread.
     pub(crate) fn of_this_thread() -> Self {
         Self {
             trainer: thread::current().id(),
@@ -34,7 +36,7 @@ impl Waits {
         self.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A batch was waited for, by this thread; so many workers build them.
+    /// This thread waited for a batch; `workers` workers build them.
     pub(crate) fn add(&self, seconds: f64, workers: u32) {
         if thread::current().id() == self.trainer {
             let mut wait = self.lock();
@@ -46,13 +48,13 @@ impl Waits {
         }
     }
 
-    /// The step is over. None where no batch of it came from a data set.
+    /// The step is over. None if no batch of it came from a data set.
     pub(crate) fn take(&self) -> Option<DataWait> {
         self.lock().take()
     }
 }
 
-/// What the workers of one pass build ahead of it.
+/// What the workers of one pass build in advance.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct Ahead {
     waits: Arc<Waits>,
@@ -60,7 +62,7 @@ pub(crate) struct Ahead {
     going: Mutex<Option<Arc<Going>>>,
 }
 
-/// A pass that goes on by itself.
+/// A pass that runs without Python.
 struct Going {
     pool: Py<Pool>,
     /// The indices that are not wanted yet.
@@ -75,7 +77,7 @@ struct Going {
 }
 
 impl Ahead {
-    /// Nothing as yet.
+    /// No pass yet.
     pub(crate) fn new(waits: Arc<Waits>, workers: u32) -> Self {
         Self {
             waits,
@@ -94,13 +96,13 @@ impl Ahead {
             .is_some_and(|now| Arc::ptr_eq(now, going))
     }
 
-    /// What was sent for the next task. None where the pass has to be asked.
+    /// What was sent for the next task. None if the pass has to be called.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(going) = self.lock().clone() else {
             return Ok(None);
         };
         let (pool, building) = (going.pool.get(), going.building.bind(py));
-        // Several threads are kept in order by the pass.
+        // The pass keeps several threads in order.
         let Some(alone) = pool.try_wait_alone() else {
             return Ok(None);
         };
@@ -138,7 +140,7 @@ impl Going {
         first.cast::<PyTuple>()?.get_item(1)?.extract().map(Some)
     }
 
-    /// Has as many built as may be.
+    /// Requests as many items as possible.
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         let building = self.building.bind(py);
         let mut order = self.order.bind(py).clone();
@@ -167,13 +169,14 @@ impl Going {
 
 #[pymethods]
 impl Ahead {
-    /// The pass goes on by itself from now on.
+    /// The pass runs without Python from now on.
     ///
     /// Args:
     ///     `order`: iterator over the indices that are wanted next.
-    ///     `epoch`, `state`: of them.
+    ///     `epoch`, `state`: of these indices.
     ///     `building`: a deque of pairs of an index and the number of its task.
-    ///     `fewest`, `most`: with no more than `fewest` of them others are published, up to `most`.
+    ///     `fewest`, `most`: if no more than `fewest` of them remain, others are published, up to
+    ///         `most`.
     ///     `limit_s`: seconds that building one may take.
     #[expect(clippy::too_many_arguments, reason = "all that a pass is")]
     fn begin(
@@ -201,7 +204,7 @@ impl Ahead {
         drop(before);
     }
 
-    /// From now on the pass is asked for everything. Who waits here for an item does so no longer.
+    /// From now on the pass is called for everything. Wakes a thread that waits here for an item.
     fn end(&self) {
         let before = self.lock().take();
         if let Some(before) = before {
@@ -212,8 +215,9 @@ impl Ahead {
     /// An iterator over the items of the pass.
     ///
     /// Args:
-    ///     `ask`: gives the next item, as `__next__` does.
-    ///     `open`: gives the item of what a worker has sent with more than that: what has changed, or an error.
+    ///     `ask`: returns the next item, as `__next__` does.
+    ///     `open`: returns the item, if a worker has sent more than the item: what has changed, or
+    ///         an error.
     fn items(slf: Py<Self>, ask: Py<PyAny>, open: Py<PyAny>) -> PassItems {
         PassItems {
             ahead: slf,

@@ -1,8 +1,9 @@
 #![expect(unsafe_code, reason = "arrays over memory that is not numpy's")]
 //! Memory of a pool as numpy sees it.
 //!
-//! **Invariant of the unsafe code.** The bytes of a batch are there as long as its [`Memory`], which every array over
-//! them holds; but for the one in [`copy_into`], which is gone before its bytes are.
+//! **Invariant of the unsafe code.** The bytes of a batch exist as long as its [`Memory`], which
+//! every array over them holds. The exception is the array in [`copy_into`], which ends before its
+//! bytes do.
 
 use pedl_pool::Lease;
 use pyo3::intern;
@@ -24,7 +25,7 @@ impl Memory {
         Bound::new(py, Self { lease })
     }
 
-    /// The bytes.
+    /// The bytes of the batch.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.lease.bytes()
     }
@@ -49,22 +50,23 @@ pub(crate) fn array_in<'py>(
     check_fits(dtype, shape, strides, lease.bytes().len().checked_sub(at))?;
     let class = numpy.ndarray.bind(py);
     let data = lease.as_ptr().wrapping_add(at);
-    // SAFETY: `check_fits` has made sure that the elements lie in the batch; any bytes are elements, and the array holds the
-    // batch before anybody else knows the array.
+    // SAFETY: `check_fits` has verified that the elements lie in the batch; any bytes are elements,
+    // and the array holds the batch before anybody else knows the array.
     let array = unsafe { numpy.c.new_array(class, dtype, shape, strides, data) }?;
     numpy.c.set_base(&array, memory.as_any())?;
     Ok(array)
 }
 
-/// Copies the elements of an array to a place that has room for them, in the order of [`Layout::dense_strides`].
+/// Copies the elements of an array to memory that has room for them, in the order of
+/// [`Layout::dense_strides`].
 pub(crate) fn copy_into(out: &mut [u8], layout: &Layout<'_>) -> PyResult<()> {
     let py = layout.array().py();
     let (dtype, strides) = (layout.dtype()?, layout.dense_strides());
     check_fits(&dtype, layout.shape(), &strides, Some(out.len()))?;
     let numpy = Numpy::get(py)?;
     let class = numpy.ndarray.bind(py);
-    // SAFETY: as above, but for who holds the memory: the array is gone before this returns, as nobody else gets to
-    // know it but `copyto` of numpy, which does not keep it.
+    // SAFETY: as above, except who holds the memory: the array ends before this returns, as only
+    // `copyto` of numpy receives it, which does not keep it.
     let copy = unsafe {
         numpy
             .c
@@ -75,7 +77,7 @@ pub(crate) fn copy_into(out: &mut [u8], layout: &Layout<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Fails unless an array of that shape has so many bytes of elements.
+/// Fails unless an array of that shape has this many bytes of elements.
 pub(crate) fn check_size(dtype: &Bound<'_, PyAny>, shape: &[isize], size: usize) -> PyResult<()> {
     let numpy = Numpy::get(dtype.py())?;
     if !dtype.is_instance(numpy.dtype.bind(dtype.py()))? {
@@ -91,7 +93,7 @@ pub(crate) fn check_size(dtype: &Bound<'_, PyAny>, shape: &[isize], size: usize)
     if has_size { Ok(()) } else { Err(malformed()) }
 }
 
-/// Fails unless so many bytes hold the elements of an array, which are no Python objects.
+/// Fails unless this many bytes hold the elements of an array, which are no Python objects.
 pub(crate) fn check_fits(
     dtype: &Bound<'_, PyAny>,
     shape: &[isize],
@@ -105,7 +107,7 @@ pub(crate) fn check_fits(
         let (Ok(size), Ok(stride)) = (usize::try_from(size), usize::try_from(stride)) else {
             return Err(malformed());
         };
-        // At least one element, also of an array without any.
+        // At least one element, also for an array without any.
         let reach = size.saturating_sub(1).checked_mul(stride);
         needed = needed
             .zip(reach)

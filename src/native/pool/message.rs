@@ -1,20 +1,22 @@
-//! What a worker sends: a value of Python, with the elements of its arrays beside it.
+//! The message that a worker sends: a Python value, with the elements of its arrays beside it.
 //!
 //! ```text
 //! 0    where the structure begins, 8 bytes
 //! 8    its length
 //! 16   bytes of all elements
-//! 64   the elements of each array, each at a multiple of 64, as what computes likes them best
+//! 64   the elements of each array, each at a multiple of 64, which is best for computation
 //! ..   the structure: nodes, depth first
 //! ```
 //!
-//! Elements may be there already, of arrays that were built in the slot ([`Region`]).
+//! Elements of arrays that were built in the slot ([`Region`]) may be there already.
 //!
-//! Lists, tuples, dicts, numbers, texts, scalars and arrays have nodes of their own; they are taken by their exact types.
-//! What is anything else is a pickle, out of which arrays are taken too. An array that occurs twice is sent once, and is
-//! one array again. Arrays keep their shape, dtype and the order of their elements in memory, without gaps.
+//! Lists, tuples, dicts, numbers, texts, scalars and arrays have separate kinds of nodes, by their
+//! exact types. Anything else is a pickle, whose arrays are extracted too. An array that occurs
+//! twice is sent once, and is one array again. Arrays keep their shape, dtype and the order of
+//! their elements in memory, without gaps.
 //!
-//! Both sides are the same build of this program, so there are no versions. Numbers are little-endian.
+//! Both sides are the same build of this program, so there are no versions. Numbers are
+//! little-endian.
 
 use std::collections::HashMap;
 
@@ -30,7 +32,7 @@ use crate::numpy::Numpy;
 use crate::pool::memory::{self, Memory};
 use crate::pool::region::{ALIGNMENT, Region};
 
-/// Deeper values are pickled, which has limits of its own.
+/// Deeper values are pickled; pickle has separate limits.
 const MAX_DEPTH: usize = 50;
 
 /// The words before the elements.
@@ -38,7 +40,7 @@ const STRUCTURE_AT: usize = 0;
 const STRUCTURE_LENGTH_AT: usize = 8;
 const ELEMENTS_AT: usize = 16;
 
-/// Bytes before the elements: three words, and what is missing to where arrays may begin.
+/// Bytes before the elements: three words, and padding to where arrays may begin.
 pub(crate) const HEAD: usize = ALIGNMENT;
 
 const NONE: u8 = 0;
@@ -59,7 +61,7 @@ const PICKLE: u8 = 13;
 
 /// How a pickle is made and read, by functions of Python.
 pub(crate) struct Pickling {
-    /// `dumps(value)`: the pickle, and a list of the arrays in it, which it refers to by their places.
+    /// `dumps(value)`: the pickle, and a list of the arrays in it, to which it refers by index.
     pub(crate) dumps: Py<PyAny>,
     /// `loads(pickle, arrays)`: the value.
     pub(crate) loads: Py<PyAny>,
@@ -72,9 +74,9 @@ pub(crate) struct Message<'a, 'py> {
     structure: Vec<u8>,
     /// Those whose elements are to be copied, and where to.
     arrays: Vec<(Layout<'py>, usize)>,
-    /// Which array of the message one is, by address.
+    /// The index of each array in the message, by address.
     known: HashMap<usize, usize>,
-    /// Keeps them alive, so that their addresses stay their own.
+    /// Keeps them alive, so that no other object gets their addresses.
     alive: Vec<Bound<'py, PyAny>>,
     /// Bytes of all elements.
     elements: usize,
@@ -219,7 +221,7 @@ impl<'a, 'py> Message<'a, 'py> {
         self.structure.push(ARRAY);
         match name {
             Some(name) => self.bytes(STR, name.text.as_bytes()),
-            // Such as that of records.
+            // For example, that of records.
             None => self.pickle(&dtype)?,
         }
         self.count(layout.shape().len());
@@ -399,7 +401,7 @@ impl<'a, 'py> Reading<'a, 'py> {
 
     fn array(&mut self) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
-        // The sender numbered it before what is within it.
+        // The sender numbered the array before those within it.
         let dtype = match self.byte()? {
             STR => {
                 let text = str::from_utf8(self.sized()?).map_err(|_| malformed())?;

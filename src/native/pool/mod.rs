@@ -1,14 +1,14 @@
 //! Worker processes that build batches: `pedl_pool` with Python on both sides.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | [`message`] | how a value of Python is written into a slot, and read |
+//! | [`message`] | how a Python value is written into a slot, and read |
 //! | [`memory`] | how arrays are views of a slot, which is leased as long as there is one |
 //! | [`region`] | how arrays have their memory in a slot from the start |
-//! | [`ahead`] | how a pass has items built ahead of it, and takes them |
+//! | [`ahead`] | how a pass requests items in advance, and takes them |
 //! | [`threads`] | how threads build items instead of processes |
 //!
-//! Who starts workers, and what they build, is said in `py_hooks/advice/worker_processes.py`.
+//! `py_hooks/advice/worker_processes.py` starts the workers, and defines what they build.
 
 mod ahead;
 mod memory;
@@ -38,19 +38,21 @@ use memory::Memory;
 use message::{Message, Pickling};
 pub(crate) use threads::{ThreadTask, ThreadTasks};
 
-/// Batches whose elements are less than this are copied: that takes less time than leasing them does.
+/// Batches with fewer bytes of elements are copied: that takes less time than leasing them.
 const LEASED_BYTES: usize = 1 << 16;
 
-/// How often a slot may be kept by what was built in it. Then it is what this data set does, and nothing is built there.
+/// How often arrays that were built in a slot may keep it. After that the data set counts as one
+/// that keeps arrays, and nothing is built there.
 const MAX_KEPT: u32 = 3;
 
-/// A wait is over at the latest then. A signal handler that lets calls go on ends only waits that have an end.
+/// The longest wait. A signal handler that does not raise ends only waits that have a limit.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// How often a worker looks whether the process that trains lives, where the kernel does not tell.
+/// How often a worker checks whether the training process lives, if the kernel does not report it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The tasks of one data set, and what workers have built for them: the side of the process that trains.
+/// The tasks of one data set, and what workers have built for them: the side of the training
+/// process.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct Pool {
     consumer: Consumer,
@@ -59,7 +61,7 @@ pub(crate) struct Pool {
     stuck: Mutex<Vec<u32>>,
     /// The number of the next task.
     next: AtomicU64,
-    /// Held by who waits for a task: there is one word that says for which.
+    /// The thread that waits for a task holds it: a single word says which task is waited for.
     waiting: Mutex<()>,
 }
 
@@ -68,7 +70,7 @@ impl Pool {
     ///
     /// Args:
     ///     `window`: how many tasks may be under way.
-    ///     `leases`: how many batches may be held on to without being copied, and one more.
+    ///     `leases`: how many batches may be kept without being copied, plus one.
     ///     `workers`: how many there are at a time.
     ///     `dumps`, `loads`: see [`Pickling`].
     pub(crate) fn new(
@@ -100,16 +102,18 @@ impl Pool {
 
 #[pymethods]
 impl Pool {
-    /// Has tasks built for these indices.
+    /// Requests that these indices are built.
     ///
     /// Returns:
-    ///     The number of the first one, and that of the next one that will be published. Where these are fewer than
-    ///     indices, the place of the next one is that of a task which is not taken yet.
+    ///     The number of the first task, and that of the next task that will be published. If these
+    ///     are fewer than the indices, the place of the next one is that of a task which is not
+    ///     taken yet.
     fn publish(&self, epoch: i64, indices: Vec<u64>, state: u64) -> (u64, u64) {
         self.publish_all(epoch, indices.into_iter(), state)
     }
 
-    /// Takes a task back; false where a worker has begun with it. Nothing is done where it is not under way.
+    /// Takes a task back; false if a worker has begun it. Does nothing if the task is not under
+    /// way.
     fn withdraw(&self, task: u64) -> bool {
         self.consumer.withdraw(task)
     }
@@ -119,13 +123,14 @@ impl Pool {
         self.consumer.is_under_way(task)
     }
 
-    /// Waits for what is built for a task.
+    /// Waits for the result of a task.
     ///
     /// Args:
     ///     `limit_s`: seconds that building it may take.
     ///
     /// Returns:
-    ///     What was sent; `None` where workers have ended, or one takes longer, before it is built: see `news`.
+    ///     What was sent; `None` if, before it is built, workers have ended or one takes longer:
+    ///     see `news`.
     fn take<'py>(
         &self,
         py: Python<'py>,
@@ -139,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// As `take`, for what is not needed. Returns whether it was built.
+    /// As `take`, for a result that is not needed. Returns whether it was built.
     fn discard(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
         let is_ready = self.wait_until_ready(py, task, limit_s)?;
         if is_ready {
@@ -166,7 +171,8 @@ impl Pool {
         Ok(self.watch.add(worker, process, fallback)?)
     }
 
-    /// What a worker that has ended was building: its epoch and index. Another will build it.
+    /// What a worker that has ended was building: its epoch and index. Another worker will build
+    /// it.
     fn recover(&self, worker: u32) -> Option<(i64, u64)> {
         let wanted = self.consumer.recover(worker)?;
         Some((wanted.epoch, wanted.index))
@@ -187,7 +193,8 @@ impl Pool {
         PoolWorker::new(py, arena, number, parent, Arc::clone(&self.pickling))
     }
 
-    /// For `Trial.pool_worker` in another process: the file descriptor of the memory, and its shape.
+    /// For `Trial.pool_worker` in another process: the file descriptor of the memory, and its
+    /// shape.
     #[getter]
     fn memory(&self) -> (i32, (u32, u32, u32)) {
         let arena = self.consumer.arena();
@@ -200,7 +207,7 @@ impl Pool {
 }
 
 impl Pool {
-    /// As `publish`, for as many as there are places; no more indices are asked for.
+    /// As `publish`, for as many as there are places; takes no more indices than that.
     fn publish_all(
         &self,
         epoch: i64,
@@ -218,7 +225,7 @@ impl Pool {
         (first, next)
     }
 
-    /// What was sent for a task, which is built.
+    /// What was sent for a task that is built.
     fn take_built<'py>(&self, py: Python<'py>, task: u64) -> PyResult<Bound<'py, PyAny>> {
         let mut lease = self
             .consumer
@@ -233,7 +240,7 @@ impl Pool {
         }
     }
 
-    /// Leave to wait for tasks, if nobody else has it.
+    /// Permission to wait for tasks, if nobody else has it.
     fn try_wait_alone(&self) -> Option<MutexGuard<'_, ()>> {
         match self.waiting.try_lock() {
             Ok(alone) => Some(alone),
@@ -242,7 +249,7 @@ impl Pool {
         }
     }
 
-    /// Leave to wait for tasks, once nobody else has it.
+    /// Permission to wait for tasks, once nobody else has it.
     fn wait_alone(&self, py: Python<'_>) -> MutexGuard<'_, ()> {
         loop {
             if let Some(alone) = self.try_wait_alone() {
@@ -252,7 +259,7 @@ impl Pool {
         }
     }
 
-    /// Waits until a task is built. False where there is news of workers before it is.
+    /// Waits until a task is built. False if there is news of workers before it is.
     fn wait_until_ready(&self, py: Python<'_>, task: u64, limit_s: Option<f64>) -> PyResult<bool> {
         match self.wait(&self.wait_alone(py), py, task, limit_s, || true)? {
             Waited::Built => Ok(true),
@@ -267,8 +274,8 @@ impl Pool {
         }
     }
 
-    /// Waits until a task is built, there is news of workers, or it is not wanted any more, which is looked for when the
-    /// bell has rung.
+    /// Waits until a task is built, there is news of workers, or the task is not wanted any more,
+    /// which is checked when the bell has rung.
     fn wait(
         &self,
         _alone: &MutexGuard<'_, ()>,
@@ -305,7 +312,7 @@ impl Pool {
     }
 }
 
-/// What a wait for a task came to.
+/// The result of a wait for a task.
 enum Waited {
     Built,
     /// Workers have ended, or the task is not wanted any more.
@@ -321,29 +328,31 @@ pub(crate) struct PoolWorker {
     pickling: Arc<Pickling>,
 }
 
-/// What a worker is at.
+/// The state of a worker.
 struct WorkerState {
     worker: pedl_pool::Worker,
     claim: Option<Claim>,
-    /// Bytes that were written for it.
+    /// Bytes that were written for this task.
     length: usize,
     /// The slot in which arrays are built, or one that some of them have kept.
     prepared: Option<Bytes>,
-    /// Whether it is for what is built now.
+    /// Whether that slot is for what is built now.
     builds_in_slot: bool,
     /// Bytes that the last two items would have built in a slot.
     needed: [usize; 2],
-    /// How often that may still happen.
+    /// How often arrays may still keep a slot.
     may_be_kept: u32,
 }
 
 #[pymethods]
 impl PoolWorker {
-    /// Builds one task after the other, until there will be no more.
+    /// Builds one task after the other, until there are no more.
     ///
     /// Args:
-    ///     `update(state)`: called before a task that is to be built in another state of the data set than the one before.
-    ///     `build(epoch, index)`: returns what was built, and the name of what it has changed, or None.
+    ///     `update(state)`: called before a task that is to be built in another state of the data
+    ///         set than the previous one.
+    ///     `build(epoch, index)`: returns what was built, and the name of what it has changed, or
+    ///         None.
     ///     `failed(error)`: returns what is sent of an exception.
     fn serve(
         &self,
@@ -366,10 +375,11 @@ impl PoolWorker {
                 let built = build.call1((epoch, index))?;
                 let built = built.cast_into::<PyTuple>()?;
                 let (item, changed) = (built.get_item(0)?, built.get_item(1)?);
-                // Where nobody knows any more what is built when it is sent, it need not be copied.
+                // If nothing refers to the item any more when it is sent, it need not be copied.
                 self.write((item, changed, py.None()).into_pyobject(py)?.as_any())
             };
-            // Also what is no error: `multiprocessing.Pool` has the caller raise it, too.
+            // Also for exceptions that are no errors: `multiprocessing.Pool` raises them in the
+            // caller, too.
             sent().or_else(send_failure)?;
             match self.finish() {
                 // There is no memory for a copy of what the data set has kept.
@@ -383,7 +393,7 @@ impl PoolWorker {
         Ok(())
     }
 
-    /// Waits for a task: its epoch, index and state; None once there will be no more.
+    /// Waits for a task: its epoch, index and state; None once there are no more.
     fn claim(&self, py: Python<'_>) -> PyResult<Option<(i64, u64, u64)>> {
         loop {
             let now = self.lock().worker.claim_now();
@@ -400,12 +410,14 @@ impl PoolWorker {
         }
     }
 
-    /// What this thread makes from now on is what was asked for: its arrays may be built where they are sent from.
+    /// What this thread makes from now on is the requested item: its arrays may be built where they
+    /// are sent from.
     fn begin(&self) {
         self.lock().begin();
     }
 
-    /// Writes down what was built for the task that was claimed last. Where that fails, something else may be written.
+    /// Writes what was built for the task that was claimed last. If that fails, something else may
+    /// be written.
     fn write(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut region = region::close();
         let message = Message::of(value, &self.pickling, &mut region)?;
@@ -471,7 +483,8 @@ impl PoolWorker {
         })
     }
 
-    /// The side of a worker in a process that knows nothing of the pool but its memory. It ends when its parent does.
+    /// The side of a worker in a process that has only the memory of the pool. It ends when its
+    /// parent does.
     ///
     /// Args:
     ///     `memory`: a file descriptor, which may be closed afterwards.
@@ -515,7 +528,7 @@ impl WorkerState {
             self.worker.take_back();
             let needed = self.needed[0].max(self.needed[1]);
             if needed > 0 && self.may_be_kept > 0 {
-                // Without memory for it, it is built elsewhere.
+                // If there is no memory for it, it is built elsewhere.
                 let length = message::HEAD + needed;
                 self.prepared = self.worker.prepare(length).ok();
                 self.builds_in_slot = self.prepared.is_some();
@@ -526,19 +539,20 @@ impl WorkerState {
         region::begin(slot, message::HEAD);
     }
 
-    /// What was built cannot be sent. Something else will be, which must not be written over arrays that are in use.
+    /// What was built cannot be sent. What is sent instead must not overwrite arrays that are in
+    /// use.
     fn abandon(&mut self) {
         region::abandon();
         if self.builds_in_slot && region::in_use() {
             self.builds_in_slot = false;
-            // Without memory for another slot there is none for what is written next, either.
+            // Without memory for another slot, there is none for what is written next, either.
             let _ = self.worker.set_aside(0);
         }
     }
 
     fn finish(&mut self, claim: Claim) -> io::Result<()> {
         if self.builds_in_slot && region::in_use() {
-            // Something has kept an array, which goes on having its memory there.
+            // Something has kept an array, whose memory stays there.
             self.builds_in_slot = false;
             self.may_be_kept -= 1;
             self.worker
@@ -553,7 +567,7 @@ impl WorkerState {
 impl Drop for WorkerState {
     fn drop(&mut self) {
         if region::in_use() {
-            // Arrays outlive it.
+            // Arrays outlive this worker.
             mem::forget(self.prepared.take());
         } else {
             region::release_slot();

@@ -1,18 +1,19 @@
 #![expect(unsafe_code, reason = "numpy takes the memory of arrays from here")]
-//! Arrays that are built where they will be read: numpy's large arrays have their memory in a slot.
+//! Arrays that are built in shared memory: numpy's large arrays have their memory in a slot.
 //!
-//! Which ones tells the item before: its first 64 allocations of 16 KiB or more are numbered, and those of which it
-//! delivered at least half, as one array without gaps, are expected to be delivered again. Only these get memory in the
-//! slot, so that nothing lies there but what is delivered; an item that is built in another way is copied into the slot, as
-//! the first one is. So is an array that was resized while it was built.
+//! The previous item decides which ones. Its first 64 allocations of 16 KiB or more are numbered.
+//! Those of which it delivered at least half, as one array without gaps, are expected to be
+//! delivered again. Only these get memory in the slot, so that it holds only what is delivered. An
+//! item that is built in another way is copied into the slot, like the first one. So is an array
+//! that was resized while it was built.
 //!
-//! A slot is handed over once no array of this process has memory in it any more. Where the data set keeps one (a
-//! cache), the slot stays with the worker, and what is in it is copied to another.
+//! A slot is handed over once no array of this process has memory in it. If the data set keeps one
+//! (a cache), the slot stays with the worker, and its contents are copied to another slot.
 //!
-//! Before numpy 1.22 arrays cannot be told where to have their memory; then everything is copied.
+//! Before numpy 1.22 the memory of arrays cannot be chosen; then everything is copied.
 //!
-//! **Invariant of the unsafe code.** What [`begin`] is given stays mapped, and is this process's alone, until [`in_use`]
-//! says that no array has memory there.
+//! **Invariant of the unsafe code.** What [`begin`] receives stays mapped, and only this process
+//! uses it, until [`in_use`] says that no array has memory there.
 //!
 //! Source: NEP 49 of numpy, "Data allocation strategies".
 
@@ -27,29 +28,30 @@ use pyo3::prelude::*;
 use crate::numpy::Numpy;
 use crate::numpy_c::Allocator;
 
-/// Where arrays may begin.
+/// Arrays may begin at multiples of this.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// Large arrays begin with a page: to write them takes a twentieth less time than where they begin a little behind its
-/// beginning, as what they are copied from mostly does, because the processor takes the low bits of two addresses for all.
+/// Large arrays begin with a page. Writing them then takes a twentieth less time than if they begin
+/// a little later, as the arrays that they are copied from mostly do, because the processor
+/// compares only the low bits of two addresses.
 const PAGE: usize = 4096;
 const FILLS_PAGES: usize = 1 << 16;
 
-/// Of which address the next array of this size is a multiple.
+/// The next array of this size begins at a multiple of this.
 fn alignment_of(size: usize) -> usize {
     if size < FILLS_PAGES { ALIGNMENT } else { PAGE }
 }
 
-/// Smaller arrays are copied: that takes no longer than to know them.
+/// Smaller arrays are copied: that takes no longer than to track them.
 const SMALLEST: usize = 1 << 14;
 
 /// How many allocations of an item are numbered.
 const NUMBERED: u32 = u64::BITS;
 
-/// What numpy would use without us.
+/// The allocator that numpy would use without us.
 static USUAL: OnceLock<Allocator> = OnceLock::new();
 
-/// Where the slot is, for who only asks whether an address lies in it.
+/// Where the slot is, for code that only checks whether an address lies in it.
 static SLOT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 static ALLOCATIONS: Mutex<Allocations> = Mutex::new(Allocations {
@@ -82,16 +84,16 @@ struct Allocations {
     process: u32,
     /// Whether the slot is for this item.
     has_slot: bool,
-    /// The slot, also one of an item before that is still in use.
+    /// The slot, or one of a previous item that is still in use.
     base: usize,
     end: usize,
     /// Where the next array goes.
     next: usize,
-    /// Of the next large allocation.
+    /// The number of the next large allocation.
     number: u32,
     /// Bits of the allocations that go into the slot.
     wanted: u64,
-    /// The large ones of this item, and what an earlier one has left in the slot.
+    /// The large ones of this item, and those that an earlier one has left in the slot.
     blocks: Vec<Block>,
 }
 
@@ -104,18 +106,19 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Where the free part of the slot begins; 0 where nothing was built in one.
+    /// Where the free part of the slot begins; 0 if nothing was built in one.
     pub(crate) fn end(&self) -> usize {
         self.end
     }
 
-    /// Notes that these bytes are delivered. Returns where in the slot they are, if they may stay there.
+    /// Notes that these bytes are delivered. Returns where in the slot they are, if they may stay
+    /// there.
     pub(crate) fn place_of(&mut self, address: usize, size: usize) -> Option<usize> {
         let block = self.blocks.iter_mut().find(|block| {
             block.address <= address && address + size <= block.address + block.size
         })?;
-        // A small part is not worth all of it. Two arrays of one block would share their memory, and where arrays begin
-        // must not tell how they were sent.
+        // A small part is not worth all of it. Two arrays of one block would share their memory,
+        // and the address of an array must not depend on how it was sent.
         let is_aligned = (address - block.address).is_multiple_of(ALIGNMENT);
         if block.is_delivered || size < block.size / 2 || !is_aligned {
             return None;
@@ -124,21 +127,23 @@ impl Region {
         block.is_in_slot.then(|| address - self.base)
     }
 
-    /// The next item is expected to deliver what this one does. Returns how many bytes of a slot that takes.
+    /// Expects the next item to deliver what this one does. Returns how many bytes of a slot that
+    /// takes.
     pub(crate) fn learn(&self) -> usize {
         let mut allocations = lock();
         allocations.wanted = 0;
         let mut needed = 0;
         for block in self.blocks.iter().filter(|block| block.is_delivered) {
             allocations.wanted |= 1 << block.number;
-            // Wherever the one before it ends.
+            // Wherever the previous one ends.
             needed += block.size.next_multiple_of(ALIGNMENT) + alignment_of(block.size) - ALIGNMENT;
         }
         needed
     }
 }
 
-/// Has arrays of this thread ask here for memory from now on, in this process; returns whether they do.
+/// Makes arrays of this thread request memory here from now on, in this process; returns whether
+/// they do.
 pub(crate) fn install(py: Python<'_>) -> PyResult<bool> {
     let numpy = Numpy::get(py)?;
     let Some(usual) = numpy.c.allocator(py)? else {
@@ -152,8 +157,8 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<bool> {
             realloc,
             free,
         };
-        // SAFETY: they answer with memory of the allocator before, or with memory that is nobody else's, by the
-        // invariant above; what they share is behind a lock.
+        // SAFETY: they return memory of the previous allocator, or memory that nobody else has, by
+        // the invariant above; what they share is behind a lock.
         unsafe { numpy.c.set_allocator(py, ours) }?;
     }
     lock().process = process::id();
@@ -163,8 +168,8 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<bool> {
 /// An item is built from now on.
 ///
 /// Args:
-///     `slot`: address and length of memory for what is delivered, where arrays begin behind `head` bytes. Nothing of
-///         a slot before is in use.
+///     `slot`: address and length of memory for what is delivered, where arrays begin after `head`
+///         bytes. Nothing of a previous slot is in use.
 pub(crate) fn begin(slot: Option<(usize, usize)>, head: usize) {
     let mut allocations = lock();
     allocations.is_open = true;
@@ -182,12 +187,12 @@ pub(crate) fn begin(slot: Option<(usize, usize)>, head: usize) {
     }
 }
 
-/// The slot is gone. Nothing of it is in use.
+/// The slot no longer exists. Nothing of it is in use.
 pub(crate) fn release_slot() {
     lock().set_slot(0, 0);
 }
 
-/// The item is built: nothing is put into the slot any more.
+/// The item is built: nothing is put into the slot from now on.
 pub(crate) fn close() -> Region {
     let mut allocations = lock();
     allocations.is_open = false;
@@ -214,7 +219,7 @@ pub(crate) fn in_use() -> bool {
 }
 
 impl Allocations {
-    /// Memory for arrays is there from now on; all that is known of others is forgotten.
+    /// Sets the memory for arrays; forgets all that is known of the previous one.
     fn set_slot(&mut self, base: usize, end: usize) {
         self.blocks.clear();
         (self.base, self.end, self.next) = (base, end, end);
@@ -226,7 +231,7 @@ impl Allocations {
         self.blocks.iter().any(|block| block.is_in_slot)
     }
 
-    /// Memory in the slot for the next large allocation, if it is to be there and has room.
+    /// Memory in the slot for the next large allocation, if it belongs there and fits.
     fn place(&mut self, size: usize) -> Option<usize> {
         let number = self.number;
         self.number = (number + 1).min(NUMBERED);
@@ -262,7 +267,7 @@ impl Allocations {
         }
     }
 
-    /// Memory is free again. Returns how large it was, if it was in the slot.
+    /// Memory is free again. Returns its size, if it was in the slot.
     fn remove(&mut self, address: usize) -> Option<usize> {
         let place = self
             .blocks
@@ -284,8 +289,8 @@ fn usual() -> &'static Allocator {
 /// What both `malloc` and `calloc` do.
 ///
 /// Args:
-///     `in_slot`: makes memory of the slot ready.
-///     `elsewhere`: allocates where the slot has none for this.
+///     `in_slot`: prepares memory of the slot.
+///     `elsewhere`: allocates if the slot has no memory for this.
 fn allocate(
     size: usize,
     in_slot: impl FnOnce(*mut c_void),
@@ -323,7 +328,7 @@ unsafe extern "C" fn malloc(_context: *mut c_void, size: usize) -> *mut c_void {
 
 unsafe extern "C" fn calloc(_context: *mut c_void, count: usize, size: usize) -> *mut c_void {
     let in_slot = |address: *mut c_void| {
-        // SAFETY: `place` gave so many bytes there to nobody else.
+        // SAFETY: `place` gave this many bytes there to nobody else.
         unsafe { ptr::write_bytes(address.cast::<u8>(), 0, count * size) };
     };
     let elsewhere = || {
@@ -342,7 +347,7 @@ unsafe extern "C" fn realloc(
     let usual = usual();
     if !is_in_slot(address) {
         lock().remove(address.addr());
-        // SAFETY: it is memory of this allocator, since it is none of ours.
+        // SAFETY: it is memory of this allocator, since it is not in the slot.
         return unsafe { (usual.realloc)(usual.context, address, size) };
     }
     // SAFETY: as numpy would call it.
@@ -350,7 +355,7 @@ unsafe extern "C" fn realloc(
     if !moved.is_null() {
         let before = lock().remove(address.addr()).unwrap_or(0);
         let count = before.min(size);
-        // SAFETY: both have so many bytes, and are different allocations.
+        // SAFETY: both have this many bytes, and are different allocations.
         unsafe { ptr::copy_nonoverlapping(address.cast::<u8>(), moved.cast(), count) };
     }
     moved
@@ -365,11 +370,11 @@ unsafe extern "C" fn free(_context: *mut c_void, address: *mut c_void, size: usi
         lock().remove(address.addr());
     }
     let usual = usual();
-    // SAFETY: it is memory of this allocator, since it is none of ours.
+    // SAFETY: it is memory of this allocator, since it is not in the slot.
     unsafe { (usual.free)(usual.context, address, size) };
 }
 
-/// Whether memory that is in use was given by `place`.
+/// Whether `place` gave this memory, which is in use.
 fn is_in_slot(address: *mut c_void) -> bool {
     let [begin, end] = SLOT.each_ref().map(|word| word.load(Ordering::Relaxed));
     (begin..end).contains(&address.addr())

@@ -1,7 +1,8 @@
-//! Items that threads of the process that trains build: tasks go to them through a queue, and results come back by task.
+//! Items that threads of the training process build: a queue carries the tasks to them, and each
+//! result comes back through its task.
 //!
-//! Threads share one interpreter, so they help where building an item waits for something, or leaves Python: reading
-//! files, decoding images, sums of numpy.
+//! Threads share one interpreter, so they help if building an item waits for something, or leaves
+//! Python: reading files, decoding images, sums of numpy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +12,13 @@ use crossbeam_channel::{self as channel, Receiver, RecvTimeoutError, Sender};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// How often who waits for an item looks for signals: a queue is not woken by them.
+/// How often a thread that waits for an item checks for signals: a signal does not wake a queue.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The tasks of one pass.
 #[pyclass(module = "_pedl", frozen)]
 pub(crate) struct ThreadTasks {
-    /// Nothing once there will be no more.
+    /// `None` once there are no more tasks.
     ready: Mutex<Option<Sender<Work>>>,
     wanted: Receiver<Work>,
 }
@@ -33,7 +34,7 @@ pub(crate) struct ThreadTask {
 struct Work {
     epoch: i64,
     index: u64,
-    /// A thread has begun with it, or nobody needs it.
+    /// A thread has begun it, or nobody needs it.
     is_claimed: Arc<AtomicBool>,
     result: Sender<PyResult<Py<PyAny>>>,
 }
@@ -43,7 +44,7 @@ fn claim(is_claimed: &AtomicBool) -> bool {
 }
 
 impl ThreadTasks {
-    /// None as yet.
+    /// No tasks yet.
     pub(crate) fn new() -> Self {
         let (ready, wanted) = channel::unbounded();
         Self {
@@ -55,7 +56,7 @@ impl ThreadTasks {
 
 #[pymethods]
 impl ThreadTasks {
-    /// Has items built, by who calls `serve`; returns a task for each.
+    /// Requests items from the threads that call `serve`; returns a task for each.
     fn submit(&self, epoch: i64, indices: Vec<u64>) -> PyResult<Vec<ThreadTask>> {
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let over = || PyRuntimeError::new_err("pedl: items are asked for of a pass that is over");
@@ -75,7 +76,7 @@ impl ThreadTasks {
         indices.into_iter().map(submit).collect()
     }
 
-    /// Builds one task after the other, until there will be no more.
+    /// Builds one task after the other, until there are no more.
     ///
     /// Args:
     ///     `build(epoch, index)`: returns the item.
@@ -83,13 +84,14 @@ impl ThreadTasks {
         while let Ok(work) = py.detach(|| self.wanted.recv()) {
             if claim(&work.is_claimed) {
                 let built = build.call1((work.epoch, work.index));
-                // Nobody waits for it where its task is gone.
+                // If its task was dropped, nobody waits for it.
                 let _ = work.result.send(built.map(Bound::unbind));
             }
         }
     }
 
-    /// There will be no more tasks: who serves returns once what it builds is built, and what no thread has begun with is not.
+    /// There are no more tasks: `serve` returns once the running item is built; items that no
+    /// thread has begun are not built.
     fn close(&self) {
         drop(
             self.ready
@@ -103,7 +105,7 @@ impl ThreadTasks {
 
 #[pymethods]
 impl ThreadTask {
-    /// Waits for the item. Raises what building it has raised.
+    /// Waits for the item. Raises the exception that building it has raised.
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         loop {
             match py.detach(|| self.built.recv_timeout(LOOK)) {
@@ -117,7 +119,7 @@ impl ThreadTask {
         }
     }
 
-    /// It is not needed, and not built where no thread has begun with it.
+    /// The item is not needed, and not built if no thread has begun it.
     fn cancel(&self) {
         claim(&self.is_claimed);
     }

@@ -11,7 +11,7 @@ const SHAPE: Shape = Shape {
     workers: 0,
 };
 
-/// The memory as another process sees it: by the same file, mapped elsewhere.
+/// The memory in another process: the same file, mapped elsewhere.
 fn seen_by_another(arena: &Arena) -> Arena {
     Arena::open(Arc::clone(arena.file()), arena.shape()).expect("there is room")
 }
@@ -19,13 +19,13 @@ fn seen_by_another(arena: &Arena) -> Arena {
 fn write(slots: &mut Slots, slot: u32, content: &[u8]) {
     slots.reserve(slot, content.len()).expect("there is room");
     let bytes = slots.bytes(slot, content.len()).expect("there is room");
-    // SAFETY: they are mapped, and no other thread of this test is in this slot.
+    // SAFETY: the bytes are mapped, and no other thread of this test uses this slot.
     unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), bytes.as_ptr(), content.len()) };
 }
 
 fn read(slots: &mut Slots, slot: u32, length: usize) -> Vec<u8> {
     let bytes = slots.bytes(slot, length).expect("there is room");
-    // SAFETY: as in `write`.
+    // SAFETY: see `write`.
     unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }.to_vec()
 }
 

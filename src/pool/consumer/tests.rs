@@ -13,7 +13,8 @@ const SHAPE: Shape = Shape {
     workers: 1,
 };
 
-/// A pool's consumer, and a worker of each number that sees the memory as another process does.
+/// The consumer of a pool, and a worker of each number that maps the memory as another process
+/// does.
 fn pool(workers: u32) -> (Consumer, Vec<Worker>) {
     let arena = Arc::new(Arena::create(SHAPE).expect("there is room"));
     let workers = (0..workers)
@@ -32,7 +33,7 @@ fn wanted(index: u64) -> Wanted {
     }
 }
 
-/// The batch of an index: of other sizes and contents each time.
+/// The batch of an index: size and content differ each time.
 fn batch(index: u64) -> Vec<u8> {
     let times = usize::try_from(index % 9000).expect("small");
     index.to_le_bytes().repeat(times)

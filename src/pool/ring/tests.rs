@@ -1,9 +1,11 @@
 #![expect(clippy::print_stdout, reason = "how many orders there were")]
-//! A model checker (loom) goes through the orders in which a consumer and its workers can do what they do: no task is lost
-//! or built twice, no slot is read while it is written, and nobody sleeps for ever, also where a worker dies at any step.
+//! A model checker (loom) runs the possible orders of the operations of a consumer and its workers:
+//! no task is lost or built twice, no slot is read while it is written, and no process sleeps for
+//! ever, even if a worker dies at any step.
 //!
-//! loom takes every `SeqCst` operation for one that is ordered with its own word only. So the words here read and write by
-//! operations that see the newest value: then all are in one order, as they are for [`AtomicU32`](std::sync::atomic).
+//! loom orders a `SeqCst` operation only with operations on the same word. So the words here read
+//! and write by operations that see the newest value: then all are in one order, as for
+//! [`AtomicU32`](std::sync::atomic).
 
 use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
 use std::time::Instant;
@@ -16,7 +18,7 @@ use loom::thread;
 use super::{Awaited, Claimed, Ring, Shape, Slot, Task};
 use crate::word::{Woken, Word};
 
-/// A word of loom's, and a futex made of a lock.
+/// A word of loom, and a futex made from a lock.
 #[derive(Debug)]
 struct Modelled {
     value: AtomicU32,
@@ -72,7 +74,7 @@ impl Word for Modelled {
     }
 }
 
-/// Where a worker dies; in this order.
+/// The step at which a worker dies; in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Death {
     Claimed,
@@ -83,7 +85,8 @@ enum Death {
     Never,
 }
 
-/// The ring and what it guards: what is to be built at each place, and the batch in each slot.
+/// The ring and the data that it guards: the item to build at each place, and the batch in each
+/// slot.
 struct Pool {
     words: Vec<Modelled>,
     shape: Shape,
@@ -107,7 +110,7 @@ impl Pool {
         Ring::new(&self.words, self.shape)
     }
 
-    /// A worker, until there are no more tasks, or it dies while it builds its first.
+    /// Runs a worker until there are no more tasks, or until it dies while it builds its first.
     fn work(&self, worker: u32, death: Death) {
         let ring = self.ring();
         while let Claimed::Place(place) = ring.claim(worker) {
@@ -139,7 +142,8 @@ impl Pool {
         }
     }
 
-    /// The consumer: every task once, in order; it holds on to one batch while it waits for the next.
+    /// Runs the consumer: every task once, in order; it holds one batch while it waits for the
+    /// next.
     fn consume(&self, tasks: u32) {
         let ring = self.ring();
         let mut published = 0;
@@ -175,17 +179,17 @@ impl Pool {
 
 #[expect(unsafe_code, reason = "loom's cells say when two threads are in one")]
 fn read(cell: *const u32) -> u32 {
-    // SAFETY: loom has just made sure that nobody writes it.
+    // SAFETY: loom has just ensured that nobody writes it.
     unsafe { *cell }
 }
 
 #[expect(unsafe_code, reason = "loom's cells say when two threads are in one")]
 fn write(cell: *mut u32, value: u32) {
-    // SAFETY: loom has just made sure that nobody else is in it.
+    // SAFETY: loom has just ensured that nobody else uses it.
     unsafe { *cell = value }
 }
 
-/// Goes through a model; returns how many orders there were.
+/// Runs a model; returns the number of orders.
 fn check(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -> usize {
     let orders = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = orders.clone();

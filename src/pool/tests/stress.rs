@@ -1,8 +1,8 @@
-//! Two worker processes and a consumer, for as long as `PEDL_STRESS_SECONDS` says (2 where it says nothing): batches of
-//! all sizes with checksums, held for a while, while workers are killed in the midst of whatever they do.
+//! Two worker processes and a consumer, for `PEDL_STRESS_SECONDS` (2 by default): batches of all
+//! sizes with checksums, held for a while, while workers are killed at any moment.
 //!
-//! Each batch is checked when it is taken, and again before it is let go: whoever wrote to a slot that is leased shows
-//! there. The last line tells how much it was.
+//! Each batch is checked when it is taken, and again before it is released: so a write to a leased
+//! slot is found. The last line shows the amount.
 
 use std::collections::VecDeque;
 use std::env;
@@ -27,7 +27,7 @@ const WORKERS: u32 = 2;
 /// The largest batch, in words of 8 bytes.
 const MOST_WORDS: u64 = 1 << 16;
 
-/// A worker is killed once in so many batches.
+/// One worker is killed per this many batches.
 const BATCHES_PER_KILL: u64 = 500;
 
 const SECONDS: &str = "PEDL_STRESS_SECONDS";
@@ -50,10 +50,10 @@ impl Random {
     }
 }
 
-/// The words of a batch: as many as its index says, random ones, and their sum.
+/// The words of a batch: random ones, in a number that depends on the index, and their sum.
 fn words(index: u64) -> impl Iterator<Item = u64> {
     let mut random = Random(index);
-    // Mostly small ones, as these are where steps follow upon each other.
+    // Mostly small ones, because with these, steps follow each other quickly.
     let most = if index.is_multiple_of(4) {
         MOST_WORDS
     } else {
@@ -85,7 +85,7 @@ fn check(lease: &Lease, index: u64) {
     assert!(is_same, "batch {index} is not what was built");
 }
 
-/// A worker, for as long as there are tasks. Runs in a process of its own.
+/// Runs a worker as long as there are tasks. Runs in a separate process.
 fn work(memory: &str, number: u32) {
     let file = File::options().read(true).write(true).open(memory);
     let arena = Arena::open(Arc::new(file.expect("the consumer lives")), SHAPE);
@@ -104,7 +104,7 @@ fn work(memory: &str, number: u32) {
             }
             Ok(())
         };
-        // As where a batch is built in a slot; and as where something has kept it.
+        // Either like a batch that is built in a slot, or like one whose slot something has kept.
         let is_kept = index % 7 == 0;
         if index % 3 == 0 {
             worker.prepare(length).expect("there is room");
@@ -193,7 +193,7 @@ impl Run {
         child
     }
 
-    /// Takes batches until then, and what is under way. Returns how many, and of how many bytes.
+    /// Takes batches until `end`, and those in progress. Returns how many, and their bytes.
     fn consume(&mut self, end: Instant) -> (u64, u64) {
         let (mut published, mut taken, mut bytes) = (0, 0, 0);
         let mut held = VecDeque::new();
@@ -236,7 +236,7 @@ impl Run {
 
     fn kill(&mut self) {
         let number = self.random.below(u64::from(WORKERS));
-        // At any moment of what it does next.
+        // At any moment of its next work.
         thread::sleep(Duration::from_micros(self.random.below(300)));
         self.workers[usize::try_from(number).expect("it is small")]
             .kill()

@@ -26,7 +26,7 @@ fn process() -> Child {
         .expect("there is `sleep`")
 }
 
-/// What is readable once the process has ended.
+/// A file descriptor that is readable once the process has ended.
 fn end_of(process: &Child) -> impl FnOnce() -> io::Result<OwnedFd> {
     let end = process.stdout.as_ref().expect("it is piped").as_fd();
     move || end.try_clone_to_owned()

@@ -1,67 +1,68 @@
-//! Two records of calls, call by call: what was called, from which line, after how many random draws, with what,
-//! and what it returned.
+//! Compares two records of calls, call by call: what was called, from which line, after how many
+//! random draws, with which arguments, and what it returned.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use pedl_core::calls::{Record, Records, kind};
 
-/// Lowest bit of a compute call's arguments: it built something. A start that goes on may build once more.
+/// Lowest bit of a compute call's arguments: it built something. A resumed start may build once
+/// more.
 const TRACED: u64 = 1;
 
-/// In what a call differs.
+/// The part in which a call differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Another call, or one from another line.
     Call,
-    /// Random numbers drawn by the script before it.
+    /// The number of random numbers that the script drew before it.
     Draws,
-    /// What it was given.
+    /// Its arguments.
     Arguments,
-    /// What it returned.
+    /// The returned value.
     Value,
-    /// There is none.
+    /// The call is missing.
     Missing,
-    /// The undisturbed run has none.
+    /// The undisturbed run does not have this call.
     Extra,
 }
 
 /// The first call that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallDifference {
-    /// Which call of the run, from 1.
+    /// The number of the call in the run, from 1.
     pub(crate) number: u64,
-    /// Of a training call its batch, from 1; else how many batches were trained.
+    /// For a training call its batch, from 1; otherwise how many batches were trained.
     pub(crate) batch: u64,
-    /// Of [`kind`].
+    /// One of [`kind`].
     pub(crate) kind: u8,
     pub(crate) part: Part,
-    /// What is called, and where.
+    /// The called function, and the place of the call.
     pub(crate) what: String,
     /// Both sides, as texts.
     pub(crate) expected: String,
     pub(crate) found: String,
 }
 
-/// What two records have shown.
+/// The result of a comparison of two records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Equal calls.
     pub(crate) equal: u64,
-    /// Batches trained by the last of the first record.
+    /// Batches trained up to the last call of the first record.
     pub(crate) batches: u64,
     /// The first call that differs, of any kind.
     pub(crate) first: Option<CallDifference>,
-    /// The first in which metrics of an epoch, or of a validation, differ.
+    /// The first call in which metrics of an epoch, or of a validation, differ.
     pub(crate) first_of_metrics: Option<CallDifference>,
 }
 
-/// What two undisturbed runs differ in: such calls are not compared by their values.
+/// The differences between two undisturbed runs: such calls are not compared by their values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Excluded {
-    /// What is called, and where.
+    /// The called function, and the place of the call.
     pub(crate) values: BTreeSet<String>,
-    /// The one record is longer than the other: the script ends without letting Python end.
+    /// One record is longer than the other: the script ends without letting Python end.
     pub(crate) end: bool,
 }
 
@@ -69,13 +70,13 @@ pub(crate) struct Excluded {
 ///
 /// # Errors
 ///
-/// A text, where one cannot be read.
+/// A text, if one cannot be read.
 pub(crate) fn compare(one: &Path, other: &Path, excluded: &Excluded) -> Result<Outcome, String> {
     let open = |path: &Path| Records::open(path).map_err(|error| error.to_string());
     let (mut one, mut other) = (open(one)?, open(other)?);
     let mut outcome = Outcome::default();
     loop {
-        // The end of a record may be torn, where the script ended without letting Python end.
+        // The end of a record may be torn, if the script ended without letting Python end.
         let (expected, found) = (
             one.next().and_then(Result::ok),
             other.next().and_then(Result::ok),
@@ -106,7 +107,7 @@ pub(crate) fn compare(one: &Path, other: &Path, excluded: &Excluded) -> Result<O
         if matches!(part, Part::Call | Part::Missing | Part::Extra)
             || outcome.first_of_metrics.is_some()
         {
-            // From here on the two have nothing to do with each other.
+            // From here on the two records are unrelated.
             return Ok(finished(outcome, one));
         }
     }
@@ -119,7 +120,7 @@ fn finished(mut outcome: Outcome, rest: Records) -> Outcome {
     outcome
 }
 
-/// The calls by which two undisturbed runs are told apart, if nothing is computed in them.
+/// The calls in which two undisturbed runs differ, if they compute nothing.
 pub(crate) fn excluded(one: &Path, other: &Path) -> Result<Excluded, String> {
     let mut excluded = Excluded::default();
     loop {

@@ -1,10 +1,11 @@
-//! The files that a script leaves, by the hash of their content.
+//! Compares the files that a script leaves, by the hash of their content.
 //!
-//! What differs between two undisturbed runs is not compared. Where names themselves hold a time or a random text, so that
-//! only one of the two has them, the pattern of a name stands for it: `runs/20261123-0551/w.npz` is `runs/#-#/w.npz` in
-//! both. Where a run leaves several files of a pattern, those count that both have with the same content. Of
-//! zip archives (`.keras`, `.npz`) the members are compared, so that the time in one of them excludes no other. A text that
-//! differs only in what a clock decides does not differ.
+//! What differs between two undisturbed runs is not compared. If a name itself contains a time or a
+//! random text, so that only one of the two runs has it, the pattern of the name replaces it:
+//! `runs/20261123-0551/w.npz` is `runs/#-#/w.npz` in both. If a run leaves several files of a
+//! pattern, those count that both have with the same content. Of zip archives (`.keras`, `.npz`)
+//! the members are compared, so that a time in one member excludes no other. A text that differs
+//! only in output of a clock counts as equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,13 +14,13 @@ use std::path::{Path, PathBuf};
 
 use super::text;
 
-/// What is ours, or nobody's.
+/// Our own files, or files that do not matter.
 const LEFT_OUT: [&str; 2] = [".pedl", "__pycache__"];
 
-/// A larger file is not looked into.
+/// The content of a larger file is not examined.
 const LARGEST_TEXT_BYTES: u64 = 64 << 20;
 
-/// One file: where it lies, and its hash, or those of the members of an archive by name.
+/// One file: its path, and its hash, or those of the members of an archive by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fact {
     path: String,
@@ -27,7 +28,7 @@ struct Fact {
     members: BTreeMap<String, u32>,
 }
 
-/// All files below a directory, by their path in it, or by the pattern that stands for it.
+/// All files below a directory, by their path in it, or by the pattern that replaces it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Files(BTreeMap<String, Fact>);
 
@@ -58,7 +59,7 @@ impl Files {
         Ok(())
     }
 
-    /// How many files there are of each of these patterns.
+    /// How many files of each of these patterns there are.
     fn count(&self, patterns: &BTreeSet<String>) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for pattern in self.0.keys().map(|path| pattern(path)) {
@@ -69,9 +70,10 @@ impl Files {
         counts
     }
 
-    /// The same, with names that those of several runs have in common: the pattern of the only file of one, and of several
-    /// the pattern and the hash of the content. Where there may be one file of a pattern and are more, that one of `like`
-    /// counts, or the last: a run that was killed before its first checkpoint began anew.
+    /// The same files, with names that several runs have in common: the pattern, if a run has one
+    /// file of it, and the pattern and the hash of the content, if it has several. If there should
+    /// be one file of a pattern and there are more, the one of `like` counts, or the last: a run
+    /// that was killed before its first checkpoint began anew.
     fn named(self, patterns: &BTreeMap<String, Count>, like: Option<&Self>) -> Self {
         let mut named = Self::default();
         for (path, fact) in self.0 {
@@ -124,7 +126,7 @@ impl Fact {
     }
 }
 
-/// The CRC-32 of each member of a zip archive; `None` where it is none that is understood.
+/// The CRC-32 of each member of a zip archive; `None` if it is not one that is understood.
 ///
 /// Source: PKWARE, APPNOTE.TXT 6.3.10, 4.3.12 and 4.3.16.
 fn members_of(archive: &[u8]) -> Option<BTreeMap<String, u32>> {
@@ -161,19 +163,19 @@ fn members_of(archive: &[u8]) -> Option<BTreeMap<String, u32>> {
     Some(members)
 }
 
-/// What two undisturbed runs left.
+/// The files of two undisturbed runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reference {
     first: Files,
-    /// Paths that differ: of an archive, with the members that do.
+    /// Paths that differ; for an archive, with its members that differ.
     differing: BTreeMap<String, BTreeSet<String>>,
-    /// Patterns of paths that only one of the two has, and that are compared.
+    /// Patterns of paths that only one of the two runs has, and that are compared.
     patterns: BTreeMap<String, Count>,
-    /// Such patterns that are not: of files that differ, or of which one run has more.
+    /// Such patterns that are not compared: of files that differ, or of which one run has more.
     left_out: BTreeSet<String>,
 }
 
-/// In what a file of another run differs.
+/// How a file of another run differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileDifference {
     pub(crate) path: String,
@@ -181,7 +183,7 @@ pub(crate) struct FileDifference {
 }
 
 impl Reference {
-    /// Of the files of two undisturbed runs.
+    /// The reference for the files of two undisturbed runs.
     pub(crate) fn new(first: Files, second: Files) -> Self {
         let mut reference = Self::default();
         let of_one = |one: &Files, other: &Files| -> Vec<String> {
@@ -234,7 +236,7 @@ impl Reference {
         self.first.0.keys().filter(is_compared).count()
     }
 
-    /// What is not compared, for people.
+    /// The files that are not compared, for people.
     pub(crate) fn excluded(&self) -> Vec<String> {
         let differing = self.differing.iter().map(|(path, members)| {
             if members.is_empty() {
@@ -252,7 +254,8 @@ impl Reference {
             || self.differing.get(path).is_some_and(BTreeSet::is_empty)
     }
 
-    /// The files of another run that differ. The roots are where the files lie, for texts to be looked into.
+    /// The files of another run that differ. `roots` are the directories of the files, for
+    /// comparing texts.
     pub(crate) fn compare(&self, other: Files, roots: [&Path; 2]) -> Vec<FileDifference> {
         let other = other.named(&self.patterns, Some(&self.first));
         let mut found = Vec::new();
@@ -304,7 +307,7 @@ impl Reference {
     }
 }
 
-/// How a file differs in more than a clock.
+/// How a file differs in more than times of a clock.
 fn differing_line(places: [PathBuf; 2]) -> Option<String> {
     let contents = places.map(|path| {
         let is_small = path.metadata().ok()?.len() <= LARGEST_TEXT_BYTES;
@@ -329,8 +332,8 @@ fn differing_line(places: [PathBuf; 2]) -> Option<String> {
     ))
 }
 
-/// A path with what changes from run to run as `#`: each group of letters and digits with a digit in it, or that
-/// may be a part of a random number in hexadecimal.
+/// A path with `#` for what changes from run to run: each group of letters and digits that contains
+/// a digit, or that may be a part of a random hexadecimal number.
 fn pattern(path: &str) -> String {
     let mut out = String::new();
     let mut rest = path;

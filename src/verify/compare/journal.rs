@@ -1,4 +1,4 @@
-//! What two runs told of their metrics, step by step and validation by validation.
+//! Compares the metrics that two runs reported, step by step and validation by validation.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::verify::observe::{Journal, batch_of};
 
-/// The metrics of a run, by what they are of. Of a step that was made again after a fault the later counts.
+/// The metrics of a run, by step or validation. If a step was repeated after a fault, the later
+/// metrics count.
 pub(crate) fn metrics_of(journal: &Journal) -> BTreeMap<(u64, String), Value> {
     let steps = journal.of("step").map(|(_, event)| {
         let last = event["batches"][1].as_u64().unwrap_or(0);

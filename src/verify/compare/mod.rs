@@ -1,7 +1,8 @@
-//! A disturbed run against the undisturbed ones: recorded calls, state, metrics, printed text, files.
+//! Compares a disturbed run with the undisturbed ones: recorded calls, state, metrics, printed
+//! text, files.
 //!
-//! Everything is compared by hash or byte for byte. What two undisturbed runs differ in is not compared, and is
-//! listed.
+//! Everything is compared by hash or byte for byte. What differs between two undisturbed runs is
+//! not compared, and is listed.
 
 pub(super) mod calls;
 pub(super) mod files;
@@ -29,7 +30,7 @@ pub(super) struct Reference<'a> {
     /// Batches of the run.
     pub(super) batches: u64,
     calls: Excluded,
-    /// Members of the state, besides tensors.
+    /// Members of the state that are excluded, besides tensors.
     rest: BTreeSet<String>,
     /// After the last batch.
     state: Option<State>,
@@ -37,14 +38,14 @@ pub(super) struct Reference<'a> {
     files: files::Reference,
 }
 
-/// How a run compares.
+/// The differences of a run.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// Another end than undisturbed.
+    /// It ended in another way than the undisturbed runs.
     pub(super) ending: Option<String>,
     pub(super) calls: Option<CallDifference>,
     pub(super) state: Option<StateDifference>,
-    /// The state after the last batch was not to be had: of which run.
+    /// The state after the last batch was not available.
     pub(super) state_missing: bool,
     pub(super) metrics: Option<String>,
     pub(super) printed: Option<String>,
@@ -65,7 +66,8 @@ impl Compared {
 }
 
 impl<'a> Reference<'a> {
-    /// Of two undisturbed runs; and in what they differ that no clock explains, the first of each kind.
+    /// The reference for two undisturbed runs; and their differences that no clock explains, the
+    /// first of each kind.
     pub(super) fn new(
         first: &'a Ran,
         second: &Ran,
@@ -123,18 +125,18 @@ impl<'a> Reference<'a> {
         found
     }
 
-    /// Lines and files that are compared.
+    /// The number of lines and files that are compared.
     pub(super) fn extent(&self) -> (usize, usize) {
         let lines = self.texts.iter().map(text::Reference::num_lines).sum();
         (lines, self.files.num_files())
     }
 
-    /// The state after the last batch is known.
+    /// Whether the state after the last batch is known.
     pub(super) fn has_state(&self) -> bool {
         self.state.is_some()
     }
 
-    /// In what a state differs from an undisturbed one of the same batch.
+    /// How a state differs from an undisturbed one of the same batch.
     pub(super) fn state_difference(&self, expected: &State, found: &State) -> StateDifference {
         StateDifference::new(expected, found, &self.rest)
     }
@@ -192,7 +194,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// What a script printed in all its starts, once.
+/// What a script printed in all its starts, without repetition.
 fn printed(ran: &Ran, stream: &str) -> Vec<u8> {
     fs::read(ran.trial.join(format!("{stream}.log"))).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! Two states of a trial after the same batch: every tensor by its hash, and the rest member by member.
+//! Compares two states of a trial after the same batch: every tensor by its hash, and the rest
+//! member by member.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +7,10 @@ use serde_json::Value;
 
 use crate::verify::observe::{State, TensorFact};
 
-/// What was printed is compared as text: its length depends on clocks.
+/// Printed output is compared as text: its length depends on clocks.
 const LEFT_OUT: [&str; 1] = ["/output"];
 
-/// Names of optimizers, as variables are called after them.
+/// Names of optimizers that occur in names of variables.
 const OPTIMIZERS: [&str; 16] = [
     "adam",
     "adamw",
@@ -29,7 +30,7 @@ const OPTIMIZERS: [&str; 16] = [
     "optimizer",
 ];
 
-/// Last parts of names of what metrics are collected in.
+/// Last parts of the names of variables that accumulate metrics.
 const ACCUMULATORS: [&str; 6] = [
     "total",
     "count",
@@ -39,18 +40,18 @@ const ACCUMULATORS: [&str; 6] = [
     "false_negatives",
 ];
 
-/// What a tensor is for, by its name.
+/// The purpose of a tensor, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// The position of a random stream.
     Stream,
     /// A count of batches.
     Counter,
-    /// What an optimizer keeps beside a weight.
+    /// A value that an optimizer keeps for a weight.
     Slot,
     /// A weight of a model.
     Weight,
-    /// What a metric is collected in.
+    /// An accumulator of a metric.
     Metric,
 }
 
@@ -90,17 +91,17 @@ impl Class {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TensorDifference {
     pub(crate) class: Class,
-    /// As people call it.
+    /// Its name for people.
     pub(crate) name: String,
-    /// `17, not 18`, where it is a number.
+    /// `17, not 18`, if it is a number.
     pub(crate) values: Option<String>,
 }
 
-/// In what two states differ.
+/// The differences between two states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StateDifference {
     pub(crate) batch: u64,
-    /// Those that matter most first.
+    /// The most important ones first.
     pub(crate) tensors: Vec<TensorDifference>,
     /// Members of the rest, as JSON pointers.
     pub(crate) rest: Vec<String>,
@@ -109,7 +110,8 @@ pub(crate) struct StateDifference {
 }
 
 impl StateDifference {
-    /// Of a state of an undisturbed run, and another one. `excluded` members of the rest are not compared.
+    /// Compares the state of an undisturbed run with another one. `excluded` members of the rest
+    /// are not compared.
     pub(crate) fn new(expected: &State, found: &State, excluded: &BTreeSet<String>) -> Self {
         let mut difference = Self {
             batch: expected.batch,
@@ -154,7 +156,7 @@ impl StateDifference {
         difference
     }
 
-    /// Whether the two are one.
+    /// Whether the two are equal.
     pub(crate) fn is_none(&self) -> bool {
         self.tensors.is_empty() && self.rest.is_empty()
     }
@@ -194,7 +196,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A state of scalars, by name as people call them.
+    /// A state of scalars, by their names for people.
     pub(crate) fn state(batch: u64, tensors: &[(&str, f32)], rest: Value) -> State {
         let fact = |value: f32, name: &str| TensorFact {
             dtype: if name.contains("iteration") {

@@ -1,18 +1,19 @@
-//! Printed text, without what only a clock decides.
+//! Compares printed text, without differences that only come from a clock.
 //!
-//! Of a line that was written over (progress bars) the last state counts; lines of a bar that is not full are no
-//! lines. Colours go. Times, dates and rates become `~`, and in a line that speaks of time every number does.
-//! What then still differs between two undisturbed runs is not compared either.
+//! If a line was overwritten (progress bars), its last state counts; lines of an incomplete bar are
+//! ignored. Colours are removed. Times, dates and rates become `~`, and in a line that mentions
+//! time every number does. What then still differs between two undisturbed runs is not compared
+//! either.
 
 use std::collections::BTreeMap;
 
-/// Units behind a number of a clock.
+/// Units after a number of a clock.
 const UNITS: [&str; 19] = [
     "s", "ms", "us", "ns", "µs", "m", "min", "mins", "h", "sec", "secs", "second", "seconds",
     "minute", "minutes", "hour", "hours", "Hz", "fps",
 ];
 
-/// Words in whose company a number comes from a clock.
+/// Words that mark the numbers in their line as those of a clock.
 const WORDS: [&str; 10] = [
     "time",
     "took",
@@ -26,7 +27,7 @@ const WORDS: [&str; 10] = [
     "runtime",
 ];
 
-/// In what two texts differ first.
+/// The first difference between two texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextDifference {
     /// The lines of the undisturbed run and of the other; `None`: there is none.
@@ -34,7 +35,7 @@ pub(crate) struct TextDifference {
     pub(crate) found: Option<String>,
 }
 
-/// The lines of a text, as they are compared.
+/// The lines of a text, in the form in which they are compared.
 pub(crate) fn lines_of(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let mut lines: Vec<String> = Vec::new();
@@ -59,7 +60,7 @@ pub(crate) fn lines_of(text: &[u8]) -> Vec<String> {
     lines
 }
 
-/// Whether a line is of a progress bar (`12/40 ...`), and that is full.
+/// Whether a line is of a progress bar (`12/40 ...`), and whether that is complete.
 fn progress(line: &str) -> Option<bool> {
     let line = line.trim_start();
     let (done, rest) = line.split_once('/')?;
@@ -101,7 +102,7 @@ fn masked(line: &str) -> String {
         rest = behind;
         if !is_in_word && (is_clock || speaks_of_time) {
             out.push('~');
-            // It is `900ms` now and `1s` then.
+            // It may be `900ms` now and `1s` later.
             rest = &behind[unit..];
         } else {
             out.push_str(number);
@@ -111,7 +112,8 @@ fn masked(line: &str) -> String {
     out
 }
 
-/// How long a number is, with what joins its parts: `0.25`, `1e-05`, `12:30:01`, `2026-01-31`.
+/// The length of a number, including what joins its parts: `0.25`, `1e-05`, `12:30:01`,
+/// `2026-01-31`.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut end = 0;
@@ -138,8 +140,8 @@ fn is_date(number: &str) -> bool {
     year && parts.clone().count() == 2 && parts.all(|part| part.len() == 2)
 }
 
-/// How long the unit of a clock behind a number is, with the space before it; 0: there is none. What stands behind
-/// a slash stays: `ms` of `23ms/step`.
+/// The length of the unit of a clock after a number, including the space before it; 0: there is
+/// none. What follows a slash is kept: `ms` of `23ms/step`.
 fn unit_length(behind: &str) -> usize {
     let space = usize::from(behind.starts_with(' '));
     let word = &behind[space..];
@@ -155,18 +157,18 @@ fn unit_length(behind: &str) -> usize {
     }
 }
 
-/// What two undisturbed runs printed: the lines that both have, in order, and the rest.
+/// The output of two undisturbed runs: the lines that both have, in order, and the rest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reference {
     stable: Vec<String>,
-    /// Letters of lines that differ, by which others like them are known.
+    /// The letters of lines that differ, which identify similar lines.
     unstable: Vec<String>,
     /// How many lines of the first run are not compared.
     pub(crate) excluded: usize,
 }
 
 impl Reference {
-    /// Of the texts of two undisturbed runs.
+    /// The reference for the texts of two undisturbed runs.
     pub(crate) fn new(one: &[u8], other: &[u8]) -> Self {
         let (one, other) = (lines_of(one), lines_of(other));
         if one == other {

@@ -1,10 +1,10 @@
-//! Values come back from their bytes, and no bytes are a crash.
+//! Tests that values survive encoding, and that no bytes cause a crash.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A value as a tree, for tests alone.
+/// A value as a tree, only for tests.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::calls) enum Tree {
     None,

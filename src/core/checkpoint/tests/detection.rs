@@ -1,8 +1,8 @@
-//! Damage is found, wherever it is.
+//! Tests that damage is found, wherever it is.
 
 use super::*;
 
-/// Paths of all files that the checkpoint of a batch consists of.
+/// Paths of all files of the checkpoint of a batch.
 fn files_of(fs: &CrashFs, batch: u64) -> Vec<PathBuf> {
     let layout = Layout::new(Path::new(TRIAL));
     let folder = layout.committed(batch);
@@ -23,7 +23,8 @@ fn flipped(intact: &[u8], bit: usize) -> Vec<u8> {
     flipped
 }
 
-/// Whether a bit of a pack is in a tensor that only an older checkpoint has, all bytes of which are `salt`.
+/// Whether a bit of a pack is in a tensor that only an older checkpoint has, whose bytes are all
+/// `salt`.
 fn is_of_older_only(path: &Path, intact: &[u8], bit: usize, salt: u8) -> bool {
     path.starts_with("/trial/checkpoints/tensors") && bit / 8 >= 8 && intact[bit / 8] == salt
 }
@@ -37,7 +38,7 @@ fn every_flipped_bit_is_found_and_the_older_checkpoint_used() {
     save(&fs, 200, 2).expect("nothing fails");
     let files = files_of(&fs, 200);
     let shared: Vec<_> = files.iter().filter(|path| older.contains(*path)).collect();
-    // The pack with what never changes, and the file that never does.
+    // The pack with the tensor that never changes, and the file that never does.
     assert_eq!((files.len(), shared.len()), (6, 2), "{files:?}");
 
     let (store, mut flips, mut not_needed) = (store(&fs), 0, 0);
@@ -86,7 +87,7 @@ fn every_flipped_bit_is_found_and_the_older_checkpoint_used() {
     check_newest(&fs, &[Some((200, 2))], "all is as it was");
 }
 
-/// Of a checkpoint of 4 MB, of which one tensor is that of an older one.
+/// Flips random bits of a checkpoint of 4 MB, which shares one tensor with an older one.
 #[expect(clippy::print_stdout, reason = "it is what is measured")]
 fn check_random_flips(number: u64) {
     let fs = disk();

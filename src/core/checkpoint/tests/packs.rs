@@ -1,8 +1,8 @@
-//! A tensor that does not change is stored once.
+//! Tests that a tensor that does not change is stored once.
 
 use super::*;
 
-/// A store whose checkpoints have these tensors: name, salt, bytes.
+/// Saves a checkpoint with these tensors: name, salt, bytes.
 fn save_tensors(store: &Store<CrashFs>, batch: u64, tensors: &[(&str, u8, usize)]) {
     let tensors = tensors.iter().map(|&(name, salt, size)| {
         let bytes: Vec<_> = (0..size).map(|at| at.to_le_bytes()[0] ^ salt).collect();
@@ -54,7 +54,7 @@ fn an_unchanged_tensor_is_stored_once_over_all_checkpoints() {
         let written = if batch == 1 { BODY + HEAD } else { HEAD };
         assert_eq!(newest(&store).written, written as u64, "batch {batch}");
     }
-    // The first pack, for the body, and those of the two heads that are kept.
+    // The first pack, for the body, and the packs of the two heads that are kept.
     assert_eq!(packs(&fs), 3);
     assert!(
         size_on_disk(&fs) < BODY + 3 * HEAD + 3_000,
@@ -118,7 +118,7 @@ fn what_is_little_costs_no_file() {
 
 const LAYERS: usize = 40;
 
-/// Each batch another tensor settles for good.
+/// With each batch, another tensor stops changing.
 #[test]
 fn packs_of_a_checkpoint_are_few_and_at_least_half_needed() {
     let fs = disk();
@@ -219,8 +219,9 @@ fn a_crash_while_something_settles_leaves_the_old_checkpoint_or_the_new_one() {
     }
 }
 
-/// How many changing operations a commit takes, and how many of them wait for the disk. More than this
-/// is a loss for everybody: each can fail, and those that wait are what a checkpoint costs on a slow disk.
+/// How many changing operations a commit takes, and how many of them wait for the disk. More than
+/// this would be a loss: each can fail, and those that wait determine the time of a checkpoint on a
+/// slow disk.
 #[test]
 #[expect(clippy::print_stdout, reason = "it is what is measured")]
 fn a_commit_takes_few_operations() {
@@ -237,7 +238,8 @@ fn a_commit_takes_few_operations() {
         counts.push((fs.operations(), fs.syncs()));
     }
     println!("operations, and of them syncs: {counts:?}");
-    // Makes the directories; writes a pack; none, and removes an old checkpoint; a pack, and removes both. Tensors of
-    // this size are not collected into one write: it would need their memory once more.
+    // Makes the directories; writes a pack; none, and removes an old checkpoint; a pack, and
+    // removes both. Tensors of this size are not collected into one write, which would need their
+    // memory once more.
     assert_eq!(counts, [(27, 10), (20, 7), (19, 6), (25, 8)]);
 }
