@@ -1,7 +1,7 @@
 //! The tests of the executable, in one binary: each starts real processes and none sleeps.
 //!
-//! What needs an interpreter is tried with every one that this machine has, in both modes; those that
-//! are missing are printed as skipped, with the reason.
+//! Tests that need an interpreter run with every one of this machine, in both modes; those that are
+//! missing are printed as skipped, with the reason.
 
 #![allow(clippy::print_stderr, reason = "tests say what they skip")]
 

@@ -1,4 +1,4 @@
-//! Unsafe code is in few files, and the list of them is true.
+//! Tests that unsafe code is in few files, and that the list of them is correct.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a line of source opens unsafe code: a block, a function, an implementation, an attribute.
+/// Whether a line of source opens unsafe code: a block, a function, an implementation, an
+/// attribute.
 fn is_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     [

@@ -1,22 +1,23 @@
-//! `cargo dev bench`: what interception costs, measured in pairs with plain Python.
+//! `cargo dev bench`: the cost of interception, measured in pairs with plain Python.
 //!
-//! `tests/bench/batches.py` makes the smallest batches that a framework can make, so that whatever is
-//! added to one shows. For each stack it runs
+//! `tests/bench/batches.py` makes the smallest batches that a framework can make, so that any added
+//! cost is visible. For each stack it is run
 //!
-//! 1. by plain Python and by `pedl-run`, both at once but never computing at the same time: they take
-//!    turns of less than a second. A machine that is busy with other things is busy with both then, and
-//!    each turn of the one is compared with that of the other beside it. Who is first changes from pair
-//!    to pair. No checkpoint is due;
-//! 2. with nothing to compute, which leaves the framework's own loop;
+//! 1. by plain Python and by `pedl-run`, both at once but never computing at the same time: they
+//!    take turns of less than a second. If other work keeps the machine busy, it is busy for both,
+//!    and each turn of one is compared with the neighbouring turn of the other. The order changes
+//!    from pair to pair. No checkpoint is due;
+//! 2. with nothing to compute, which leaves the loop of the framework;
 //! 3. to record calls and do nothing else;
-//! 4. until a checkpoint that is taken after the last batch of interest, is killed, and is started
+//! 4. until a checkpoint that is taken after the last measured batch, is killed, and is started
 //!    again: the time from the first of these batches to the end of the replay.
 //!
-//! The loop `draws` is another: what a million random numbers take in a session, where our twins of TensorFlow's ops draw
-//! them from states that can be read (`py_hooks/tensorflow/random_ops.py`). Those of [`TRIALS`] are trial classes, each beside
-//! the loop that a user would write for the same training (`tests/bench/measured`).
+//! The loop `draws` is different: it measures a million random numbers in a session, in which our
+//! replacements of TensorFlow's ops draw them from readable states
+//! (`py_hooks/tensorflow/random_ops.py`). The loops of [`TRIALS`] are trial classes, each compared
+//! with the loop that a user would write for the same training (`tests/bench/measured`).
 //!
-//! Numbers depend on the machine, so none of them is a failure.
+//! The numbers depend on the machine, so none of them is a failure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -42,11 +43,12 @@ use crate::repository::Repository;
 /// The tag of the stacks that are measured.
 const TAG: &str = "keras";
 
-/// The script, and where `pedl-run` keeps its trial, seen from where it runs.
+/// The script, and the directory of its trial, relative to the working directory.
 const SCRIPT: &str = "tests/bench/batches.py";
 const TRIAL: &str = ".pedl/batches";
 
-/// Loops of the script, with the tag of the stacks that have them. Of the first on a stack most is replayed.
+/// Loops of the script, with the tag of the stacks that have them. The first loop of a stack
+/// replays the most batches.
 const LOOPS: [(&str, &str); 9] = [
     (TAG, "arrays"),
     (TAG, "Sequence"),
@@ -67,14 +69,14 @@ const TRIALS: [(&str, &str); 4] = [
     ("PyTorchTrial", "pytorch_trial"),
 ];
 
-/// The definition, and the script with the loops beside it.
+/// The definition, and the script with the loops to compare with.
 const DEFINITION: &str = "tests/bench";
 const PLAIN_LOOP: &str = "tests/bench/plain_loop.py";
 
-/// A batch of theirs takes so much longer than those of the other loops.
+/// A batch of a trial class takes this many times as long as one of the other loops.
 const SHARE_OF_A_TRIAL: u64 = 5;
 
-/// The loop in which nothing is trained, and what it draws.
+/// The loop that trains nothing, and what it draws.
 const DRAWS: &str = "draws";
 const DRAWN: [&str; 9] = [
     "uniform",
@@ -88,7 +90,7 @@ const DRAWN: [&str; 9] = [
     "imported",
 ];
 
-/// Runs of each kind that draws, for a number of batches.
+/// Each kind of draw is run once for this many batches.
 const BATCHES_OF_A_DRAW: u64 = 10;
 
 /// `ROWS` and `WARM_UP_BATCHES` of the script, and `ROWS` of the trials.
@@ -96,21 +98,21 @@ const ROWS: u64 = 16;
 const ROWS_OF_A_TRIAL: u64 = 64;
 const WARM_UP_BATCHES: u64 = 200;
 
-/// What is measured where the command line says nothing else.
+/// The defaults of the command line.
 const PAIRS: u64 = 6;
 const BATCHES: u64 = 10_000;
 const REPLAYED: u64 = 100_000;
 
-/// Calls are recorded this often, and the quickest time counts: it is the least disturbed.
+/// Calls are recorded this many times. The shortest time counts, because it is the least disturbed.
 const RECORDINGS: u32 = 3;
 
-/// Batches in a step, as `pedl-run` has it by default. The script's numbers are multiples of it.
+/// Batches in a step: the default of `pedl-run`. The numbers of the script are multiples of it.
 const BATCHES_PER_STEP: u64 = 100;
 
 /// `PARTS` of the script.
 const PARTS: u64 = 20;
 
-/// An interval of time between checkpoints that never ends here.
+/// An interval between checkpoints that is longer than any run here.
 const NEVER: &str = "1e9";
 
 /// A hundred thousand batches of the slowest loop take five minutes on a busy machine.
@@ -124,17 +126,17 @@ const SHOWN_LINES: usize = 30;
 
 const MICROSECONDS: f64 = 1e6;
 
-/// Seconds of a batch in each part of a run, by loop: the answer of the script.
+/// The output of the script: the seconds of a batch in each part of a run, by loop.
 type Answer = BTreeMap<String, Vec<f64>>;
 
-/// How much is measured.
+/// The number of pairs and of batches to measure.
 struct Plan {
     pairs: u64,
     batches: u64,
     replayed: u64,
 }
 
-/// What has to be known to measure on one stack.
+/// What the measurements on one stack need.
 struct Bench<'a> {
     loops: Vec<&'static str>,
     plan: &'a Plan,
@@ -145,12 +147,12 @@ struct Bench<'a> {
     runs: u32,
 }
 
-/// Where two processes take turns, and the pipes by which each is given its own.
+/// The directory of two processes that take turns, and the pipes that give each of them its turn.
 struct Turns {
     directory: PathBuf,
     of_python: String,
     of_ours: String,
-    /// Keeps the first turn, until its process has opened it.
+    /// Holds the first turn until its process has opened the pipe.
     _first: File,
 }
 
@@ -162,14 +164,14 @@ struct Replay {
     log_calls: u64,
 }
 
-/// The part of an event that is of interest here.
+/// The fields of an event that are used here.
 #[derive(Deserialize)]
 struct Event {
     event: String,
     time: String,
 }
 
-/// Measures and prints. Only what cannot be measured is a failure.
+/// Measures and prints. It fails only if something cannot be measured.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(
         arguments,
@@ -206,7 +208,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(true)
 }
 
-/// An option that is a multiple of something.
+/// The value of an option, which must be a multiple of a number.
 fn number(options: &Options, name: &str, multiple: u64) -> Result<Option<u64>> {
     let Some(text) = options.all(name).last() else {
         return Ok(None);
@@ -298,7 +300,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A plain loop by Python and a trial class by `pedl-run`, in turns.
+    /// Runs a plain loop by Python and a trial class by `pedl-run`, in turns.
     fn pair_of_trial(&mut self, module: &str, batches: u64) -> Result<(Answer, Answer)> {
         let turns = self.turns()?;
         let mut python = self.environment.command();
@@ -382,7 +384,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The script by plain Python and by `pedl-run`, in turns.
+    /// Runs the script by plain Python and by `pedl-run`, in turns.
     fn pair(
         &mut self,
         command: &str,
@@ -407,7 +409,7 @@ impl Bench<'_> {
         Ok((self.answer(python)?, self.answer(ours)?))
     }
 
-    /// The script by plain Python.
+    /// Runs the script by plain Python.
     fn python(&mut self, arguments: &[&str]) -> Result<Answer> {
         let mut command = self.environment.command();
         command.arg(self.repository.root().join(SCRIPT));
@@ -415,7 +417,7 @@ impl Bench<'_> {
         self.answer(Running::start(command, Output::Keep)?)
     }
 
-    /// The script by `pedl-run`, without checkpoints.
+    /// Runs the script by `pedl-run`, without checkpoints.
     fn pedl_run(&mut self, arguments: &[&str]) -> Result<Answer> {
         let directory = self.new_directory()?;
         let running = self.start(&directory, &[], arguments)?;
@@ -429,7 +431,7 @@ impl Bench<'_> {
         Running::start(command, Output::Keep)
     }
 
-    /// `pedl-run`, without what it is to run.
+    /// The command of `pedl-run`, without the program to run.
     fn command(&self, options: &[&str]) -> Command {
         let mut command = self.environment.command_for(self.executable);
         command.args(["--checkpoint-seconds", NEVER]).args(options);
@@ -448,13 +450,14 @@ impl Bench<'_> {
             Ok::<_, Failure>(path)
         };
         let (of_python, of_ours) = (turn("turn-of-python")?, turn("turn-of-pedl-run")?);
-        // Who comes second finds the caches of the processor as the other has left them.
+        // The second process finds the caches of the processor as the first has left them.
         let first = if self.runs.is_multiple_of(2) {
             &of_python
         } else {
             &of_ours
         };
-        // Open in both ways, so that it waits for nobody, and keeps the first turn.
+        // Opened for reading and writing, so that the open does not block and the pipe keeps the
+        // first turn.
         let pipe = OpenOptions::new().read(true).write(true).open(first);
         let mut pipe = pipe.at("open", first)?;
         pipe.write_all(b".").at("write", first)?;
@@ -466,7 +469,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Waits for the end of a run, and takes its last line apart.
+    /// Waits for the end of a run, and parses its last line.
     fn answer(&self, mut running: Running) -> Result<Answer> {
         let ended = running.wait(RUN_LIMIT)?;
         let text = running.text();
@@ -482,7 +485,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Trains to a checkpoint that is taken after `batches` batches, kills, and starts again.
+    /// Trains until the checkpoint after `batches` batches, kills the run, and starts it again.
     fn replay(&mut self, name: &str, batches: u64) -> Result<Replay> {
         let directory = self.new_directory()?;
         let marks = directory.join("marks");
@@ -490,7 +493,8 @@ impl Bench<'_> {
         let calls = WARM_UP_BATCHES + batches;
         let step = BATCHES_PER_STEP.to_string();
         let period = (calls / BATCHES_PER_STEP).to_string();
-        // What cannot be resumed exactly takes no checkpoint, as TensorFlow 1 with its defaults.
+        // A run that cannot be resumed exactly takes no checkpoint, as TensorFlow 1 with its
+        // defaults.
         let options = [
             "--exact",
             "--batches-per-step",
@@ -530,7 +534,7 @@ impl Bench<'_> {
     }
 }
 
-/// The end of an output: a step is a line, and there are thousands.
+/// The last lines of an output: a step prints a line, and there are thousands.
 pub(crate) fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().rev().take(SHOWN_LINES).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
@@ -552,8 +556,8 @@ fn resumed_at(trial: &Path) -> Result<f64> {
         .ok_or_else(|| Failure::new(format!("`{}` tells of no resume", journal.display())))
 }
 
-/// When the last start of the script came to its loop, in seconds since 1970: the script's own clock repeats in a replay
-/// what it told before.
+/// When the last start of the script reached its loop, in seconds since 1970. It is the time of a
+/// file, because the clock of the script repeats its earlier times in a replay.
 fn last_mark(marks: &Path) -> Result<f64> {
     let time = fs::metadata(marks)
         .and_then(|found| found.modified())
@@ -569,9 +573,9 @@ fn part(answer: &Answer, name: &str) -> Vec<f64> {
     answer.get(name).cloned().unwrap_or_default()
 }
 
-/// Of each loop: what Python takes, and how much longer the turns of `pedl-run` took than those beside
-/// them. Half of the differences lie between the quartiles; the error is that of their median, which 19
-/// in 20 medians keep to.
+/// Prints for each loop the time of Python, and how much longer the turns of `pedl-run` took than
+/// the neighbouring ones. Half of the differences are between the quartiles. The error is that of
+/// their median: 19 in 20 medians are within it.
 fn print_pairs(pairs: &[(Answer, Answer)], loops: &[&str]) {
     println!(
         "  {:<16}{:>8}   {:>37}   {:>7}",

@@ -1,10 +1,11 @@
-//! `cargo dev matrix`, `cargo dev gallery`, `cargo dev campaign` and `cargo dev sessions`: trainings that are killed, on every stack that has a
-//! script for them. [`run`] is for `cargo dev kills` too.
+//! `cargo dev matrix`, `cargo dev gallery`, `cargo dev campaign` and `cargo dev sessions`: kill
+//! trainings on every stack that has a script for them. `cargo dev kills` uses [`run`] too.
 //!
-//! What a cell is, and what it has to show, is told by `tests/matrix.py`, `tests/gallery.py`, `tests/campaign.py` and `tests/sessions.py`, which
-//! do the work with the Python of each stack. Results are kept below the cache directory, in a file for each executable
-//! and state of those programs, so what was interrupted goes on where it was. `cargo dev matrix --table write`
-//! writes the table of `docs/reference/exactness-matrix.md` (`table`).
+//! `tests/matrix.py`, `tests/gallery.py`, `tests/campaign.py` and `tests/sessions.py` define the
+//! cells and what each has to show, and do the work with the Python of each stack. Results are kept
+//! below the cache directory, in a file for each executable and state of those programs, so an
+//! interrupted command continues where it was. `cargo dev matrix --table write` writes the table of
+//! `docs/reference/exactness-matrix.md` (`table`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ use crate::repository::Repository;
 /// Scripts, by the tag of the stacks they are for.
 pub(crate) type Scripts = &'static [(&'static str, &'static str)];
 
-/// Those that train with every source of batches that a Keras has.
+/// The scripts that train with every source of batches of their Keras.
 pub(crate) const EVERYTHING: Scripts = &[
     ("keras2", "everything_keras2.py"),
     ("generation", "everything_keras2.py"),
@@ -35,18 +36,18 @@ pub(crate) const EVERYTHING: Scripts = &[
     ("tf-data", "everything_keras3.py"),
 ];
 
-/// All cells of one stack, on a slow machine.
+/// Enough for all cells of one stack, on a slow machine.
 const STACK_LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// A program that runs cells with the Python of a stack.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) scripts: Scripts,
-    /// Options that it takes too.
+    /// Options of the command line that it takes too.
     pub(crate) options: &'static [&'static str],
-    /// Files that it is made of, besides itself and `tests/everything.py`.
+    /// Files that it uses, besides itself and `tests/everything.py`.
     pub(crate) files: &'static [&'static str],
-    /// Whether each stack has a part of the work (`--part`), and not all of it.
+    /// Whether each stack gets a part of the work (`--part`), and not all of it.
     pub(crate) is_shared: bool,
 }
 
@@ -90,14 +91,14 @@ const SESSIONS: Program = Program {
     is_shared: false,
 };
 
-/// Runs loops over sessions; says whether all of them are good.
+/// Runs loops over sessions; returns whether all of them are good.
 pub(crate) fn sessions(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "kind", "kills"])?.no_rest()?;
     Ok(run(&SESSIONS, &options)?.good)
 }
 
-/// Trains with each public name of each generation of Keras, and prints what each came to by generation; says whether all
-/// of them are good.
+/// Trains with each public name of each generation of Keras, and prints the outcomes by generation;
+/// returns whether all of them are good.
 pub(crate) fn gallery(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "cell", "kind"])?.no_rest()?;
     let ran = run(&GALLERY, &options)?;
@@ -109,7 +110,7 @@ pub(crate) fn gallery(arguments: Vec<OsString>) -> Result<bool> {
     Ok(ran.good)
 }
 
-/// How many names of each stack came to what, and below that each one that is not exact.
+/// The number of names by outcome for each stack, and below that each name that is not exact.
 fn summary_of_names(results: &str, order: &[&str]) -> Result<String> {
     const OUTCOMES: [&str; 4] = ["exact", "cause", "does not run", "FAILED"];
     let mut by_stack: BTreeMap<usize, BTreeMap<String, String>> = BTreeMap::new();
@@ -146,13 +147,13 @@ fn summary_of_names(results: &str, order: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-/// Runs the cells of the campaign; says whether all of them are good.
+/// Runs the cells of the campaign; returns whether all of them are good.
 pub(crate) fn campaign(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "source", "kills", "epochs"])?.no_rest()?;
     Ok(run(&CAMPAIGN, &options)?.good)
 }
 
-/// Runs the cells of the matrix, and prints their table; says whether all of them are good.
+/// Runs the cells of the matrix, and prints their table; returns whether all of them are good.
 pub(crate) fn matrix(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "cell", "table"])?.no_rest()?;
     let writes = match options.all("table").last() {
@@ -176,17 +177,17 @@ pub(crate) fn matrix(arguments: Vec<OsString>) -> Result<bool> {
     Ok(ran.good)
 }
 
-/// A program that was run on all stacks that were asked for.
+/// The results of a program on all requested stacks.
 pub(crate) struct Ran {
     /// The file with the results.
     pub(crate) results: PathBuf,
     /// Whether all are good.
     pub(crate) good: bool,
-    /// The stacks that are here, and which part of the work each had, as `1/7`.
+    /// The stacks that were run, and the part of the work that each had, as `1/7`.
     pub(crate) parts: Vec<(String, String)>,
 }
 
-/// Runs a program on each stack that was asked for.
+/// Runs a program on each requested stack.
 pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
@@ -203,8 +204,8 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
     let built = repository.build()?;
     let results = results_of(program, &repository, &built)?;
     let executable = results.with_extension("pedl-run");
-    // A copy: what is built in the hours to come is not what these results are about. The same program may be
-    // running it already for another stack, so it comes there by a rename.
+    // A copy, because builds in the next hours must not change the executable of these results. The
+    // same program may already run it for another stack, so a rename puts the copy in place.
     let copy = executable.with_extension(format!("pedl-run.{}", std::process::id()));
     fs::copy(&built, &copy).at("copy", &built)?;
     fs::rename(&copy, &executable).at("replace", &executable)?;
@@ -271,7 +272,7 @@ fn file_of(program: &Program, repository: &Repository) -> PathBuf {
     repository.root().join(format!("tests/{}.py", program.name))
 }
 
-/// The script that a stack runs; none where no tag of it has one.
+/// The script that a stack runs; none if no tag of the stack has one.
 fn script_of(scripts: Scripts, stack: &Stack) -> Option<&'static str> {
     let tagged = |tag: &str| stack.tags.iter().any(|other| other == tag);
     scripts
@@ -280,7 +281,7 @@ fn script_of(scripts: Scripts, stack: &Stack) -> Option<&'static str> {
         .map(|(_, script)| *script)
 }
 
-/// The file with the results of an executable, and of what runs it.
+/// The results file of an executable and of the program that runs it.
 fn results_of(program: &Program, repository: &Repository, executable: &Path) -> Result<PathBuf> {
     let directory = environment::cache_directory()?.join(program.name);
     fs::create_dir_all(&directory).at("create", &directory)?;
@@ -296,7 +297,7 @@ fn results_of(program: &Program, repository: &Repository, executable: &Path) -> 
     Ok(directory.join(format!("{}.jsonl", &hash[..12])))
 }
 
-/// What came to one cell, as `tests/matrix.py` writes it down.
+/// The outcome of one cell, as `tests/matrix.py` writes it.
 #[derive(Debug, Deserialize)]
 struct Line {
     /// Stack, source or feature, seed.
@@ -304,8 +305,8 @@ struct Line {
     outcome: String,
 }
 
-/// The table of all cells: a line for each stack, a column for each source. What few stacks have tried, the features, has
-/// a table of its own.
+/// The table of all cells: a line for each stack, a column for each source. The features, which few
+/// stacks have tried, are in a separate table.
 fn table(results: &str, order: &[&str]) -> Result<String> {
     let mut outcomes: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     let mut by_stack: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
@@ -362,10 +363,10 @@ fn table(results: &str, order: &[&str]) -> Result<String> {
     Ok(text.trim_end().to_owned() + "\n")
 }
 
-/// What at most one stack in so many has tried is not a column of the table of sources.
+/// A name that at most one stack in this many has tried is not a column of the table of sources.
 const FEW: usize = 3;
 
-/// One cell: what its two trainings, with a seed and without, have come to.
+/// One cell: the outcomes of its two trainings, with a seed and without.
 fn shown(outcomes: &BTreeSet<String>, causes: &mut Vec<String>) -> String {
     let words = outcomes.iter().map(|outcome| {
         let Some(cause) = outcome.strip_prefix("cause: ") else {

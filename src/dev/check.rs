@@ -1,4 +1,4 @@
-//! `cargo dev check`: what can be said about the source without running it.
+//! `cargo dev check`: static checks of the source.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The oldest Python that a supported stack needs.
 const OLDEST_PYTHON: &str = "3.7";
 
-/// Where our Python files are that run inside a user's Python.
+/// The folders of our Python files that run inside a user's Python.
 const RUNTIME_TREES: [&str; 2] = ["py_hooks", "shims"];
 
-/// Compiles every file that it is told, without writing a cache beside it.
+/// Compiles every file of its arguments, without writing a cache beside it.
 const COMPILE: &str = "
 import sys
 for path in sys.argv[1:]:
@@ -31,7 +31,7 @@ for path in sys.argv[1:]:
 print(len(sys.argv) - 1, 'files')
 ";
 
-/// Runs all checks, also after one has failed.
+/// Runs all checks, even after one has failed.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Options::parse(arguments, &[])?.no_rest()?;
     let repository = Repository::find();
@@ -98,7 +98,7 @@ fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
     command
 }
 
-/// The compile check, where there is a Python that old.
+/// The compile check, if there is a Python that old.
 fn compile(repository: &Repository) -> Result<Option<Command>> {
     let Some(interpreter) = Interpreter::find(&[OLDEST_PYTHON.to_owned()]) else {
         return Ok(None);

@@ -1,13 +1,15 @@
-//! `cargo dev checkpoints`: what a checkpoint of 300 MB costs, beside other ways to save and to read as much.
+//! `cargo dev checkpoints`: the cost of a checkpoint of 300 MB, beside other ways to save and to
+//! read as much.
 //!
-//! `tests/bench/checkpoints.py` trains a model with 25 million parameters under Adam by `pedl-run`. Its first start
-//! takes checkpoints, and in turns with each does what it is compared with; the next ones put the state of the last
-//! checkpoint in. The first checkpoint of a process touches its memory for the first time, and stands by itself; of
-//! the others the median counts. A ratio is the median of those within each turn, for a machine that is busy
-//! is busy with both then.
+//! `tests/bench/checkpoints.py` trains a model with 25 million parameters under Adam by `pedl-run`.
+//! Its first start takes checkpoints, and in turns with each it does what the checkpoint is
+//! compared with. The later starts restore the state of the last checkpoint. The first checkpoint
+//! of a process touches its memory for the first time, so it is reported separately; of the others
+//! the median counts. A ratio is the median of the ratios within each turn, because a busy machine
+//! is then busy for both.
 //!
-//! Numbers depend on the machine and on what else it does, so the load is printed. What is above [`MOST_COPIES`] or below
-//! [`LEAST_SPEED`] is a failure.
+//! The numbers depend on the machine and its other work, so the load is printed. A number above
+//! [`MOST_COPIES`] or below [`LEAST_SPEED`] is a failure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,33 +32,34 @@ use crate::startup::load;
 
 const SCRIPT: &str = "tests/bench/checkpoints.py";
 
-/// The tag of the stacks that are measured where the command line names none, and that of Keras 3.
+/// The tag of the stacks that are measured if the command line names none, and that of Keras 3.
 const TAG: &str = "keras";
 const KERAS3: &str = "keras3";
 
-/// How many starts put the state in.
+/// How many starts restore the state.
 const RESUMES: u32 = 3;
 
-/// On Keras 3 the training waits for a checkpoint at most as long as for so many copies of its bytes.
+/// On Keras 3 the training waits for a checkpoint at most as long as for this many copies of its
+/// bytes.
 const MOST_COPIES: f64 = 2.0;
 
-/// A checkpoint is written at least at this part of the speed of `dd`.
+/// A checkpoint is written at least at this fraction of the speed of `dd`.
 const LEAST_SPEED: f64 = 0.8;
 
-/// An interval of time between checkpoints that never ends here: the script takes them by itself.
+/// An interval between checkpoints that is longer than any run here: the script takes them itself.
 const NEVER: &str = "1e9";
 
-/// Thirty times 300 MB on a slow disk.
+/// Enough for thirty times 300 MB on a slow disk.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// What else saves: its name in the script, and in the table.
+/// The other ways to save: the name in the script, and in the table.
 const SAVERS: [(&str, &str); 3] = [
     ("model.save", "  model.save"),
     ("BackupAndRestore", "  BackupAndRestore"),
     ("Orbax", "  Orbax, asynchronous"),
 ];
 
-/// The answer of one start: seconds by what was done.
+/// The output of one start: the seconds by operation.
 #[derive(Deserialize)]
 struct Answer {
     bytes: Option<f64>,
@@ -64,7 +67,7 @@ struct Answer {
     times: BTreeMap<String, Vec<f64>>,
 }
 
-/// Measures and prints; says whether every limit was kept.
+/// Measures and prints; returns whether every limit was kept.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack"])?.no_rest()?;
     let repository = Repository::find();
@@ -124,7 +127,7 @@ fn measure(stack: &Stack, repository: &Repository, executable: &Path) -> Result<
     Ok(good)
 }
 
-/// Waits for the end of a start, and takes its last line apart. The script ends as one that fails does.
+/// Waits for the end of a start, and parses its last line. The script ends like one that fails.
 fn answer(mut running: Running) -> Result<Answer> {
     let ended = running.wait(LIMIT)?;
     let text = running.text();
@@ -136,7 +139,7 @@ fn answer(mut running: Running) -> Result<Answer> {
         })
 }
 
-/// Prints the table; says whether the limits were kept.
+/// Prints the table; returns whether the limits were kept.
 fn print(saved: &Answer, resumed: &Answer, is_keras3: bool) -> bool {
     let megabytes = saved.bytes.unwrap_or(f64::NAN) / 1e6;
     let speed = |times: &[f64]| format!("{:.0} MB/s", megabytes / median(later(times)));
@@ -144,7 +147,7 @@ fn print(saved: &Answer, resumed: &Answer, is_keras3: bool) -> bool {
     let copies = saved.of("memcpy");
     let (written, dd) = (saved.of("write"), saved.of("dd"));
     let of_copies = median_ratio(waits, copies);
-    // Of speeds, and so the other way round.
+    // A ratio of speeds, so the arguments are swapped.
     let of_dd = median_ratio(dd, written);
     let is_quick = !is_keras3 || of_copies <= MOST_COPIES;
     let is_fast = of_dd >= LEAST_SPEED;
@@ -189,7 +192,7 @@ fn print(saved: &Answer, resumed: &Answer, is_keras3: bool) -> bool {
     is_quick && is_fast
 }
 
-/// A line of the table: seconds of the first time, and of the others.
+/// Prints a line of the table: the seconds of the first time, and the median of the others.
 fn print_row(name: &str, times: &[f64], ratio: Option<f64>, note: &str) {
     let first = times.first().copied().unwrap_or(f64::NAN);
     let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
@@ -200,12 +203,12 @@ fn print_row(name: &str, times: &[f64], ratio: Option<f64>, note: &str) {
     println!("{}", line.trim_end());
 }
 
-/// All but the first time.
+/// All times except the first.
 fn later(times: &[f64]) -> &[f64] {
     times.get(1..).unwrap_or_default()
 }
 
-/// How many times the others' time it took, in the same turn; the median, without the first turn.
+/// The median ratio of our time to the other time in the same turn, without the first turn.
 fn median_ratio(ours: &[f64], others: &[f64]) -> f64 {
     let pairs = later(ours).iter().zip(later(others));
     median(
@@ -216,7 +219,7 @@ fn median_ratio(ours: &[f64], others: &[f64]) -> f64 {
 }
 
 impl Answer {
-    /// Seconds of one thing; none where it was not done.
+    /// The seconds of one operation; none if it was not done.
     fn of(&self, name: &str) -> &[f64] {
         self.times.get(name).map_or(&[], Vec::as_slice)
     }

@@ -1,17 +1,19 @@
-//! `cargo dev conformance`: tests of others, by python itself and with `pedl-run` in its place.
+//! `cargo dev conformance`: test suites of other projects, by python itself and with `pedl-run` in
+//! its place.
 //!
-//! They are CPython's own, for each Python of `tests/conformance/list.toml`, and those of a library, for
-//! each stack that is named there: `unittest` runs the ones, `python -m pytest` the others. Each file is run
-//! three times: by that Python, and by `pedl-run` in both modes, where the tests start `pedl-run` too where
-//! they would start python. Tests that no package holds come from a checkout of their repository
-//! (`--checkout DIR`), at the revision that the list names. A test has to come out the same. One that does not is run again by itself, up to
-//! three times, since many depend on the time; if it still differs, it has to be on the list of known
-//! differences, which names the cause.
+//! They are those of CPython, for each Python of `tests/conformance/list.toml`, and those of a
+//! library, for each stack that the list names. `unittest` runs the former, `python -m pytest` the
+//! latter. Each file is run three times: by that Python, and by `pedl-run` in both modes, in which
+//! the tests start `pedl-run` too if they would start python. Tests that no package contains come
+//! from a checkout of their repository (`--checkout DIR`), at the revision in the list. A test must
+//! have the same outcome. A test that differs is run again by itself, up to three times, because
+//! many depend on the time. If it still differs, it must be in the list of known differences, which
+//! names the cause.
 //!
 //! A short part of it, the gate, belongs to `cargo dev test`.
 //!
-//! Results are kept below the cache directory in `conformance/`, in a file for each executable (those of
-//! python itself in one for all), so that a run that was interrupted goes on where it was.
+//! Results are kept below the cache directory in `conformance/`, in a file for each executable
+//! (those of python itself in one for all), so an interrupted run continues where it was.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,20 +34,21 @@ use crate::process::{self, Output, Running};
 use crate::repository::{Repository, has_revision};
 use crate::summary::Counts;
 
-/// One file of tests; those of multiprocessing take two minutes on an idle machine.
+/// Enough for one file of tests; those of multiprocessing take two minutes on an idle machine.
 const FILE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// How often a test that differs is run again. On a busy machine some need luck.
+/// How many times a test that differs is run again. On a busy machine some pass only by luck.
 const REPETITIONS: usize = 3;
 
-/// Where more tests of a file differ, the file is run again whole: one test may have left something that
-/// the others fail by.
+/// If more tests of a file differ, the whole file is run again: one test may have left something
+/// that makes the others fail.
 const MOST_ALONE: usize = 5;
 
 /// The ways of running a test: python itself, and the modes of `pedl-run`.
 const WAYS: [&str; 3] = ["python", "embed", "exec"];
 
-/// The program that tests start as python (`python.rs`), and the file beside it that says what to run.
+/// The program that tests start as python (`python.rs`), and the file beside it that says what to
+/// run.
 const WRAPPER: &str = "pedl-dev-python";
 const WRAPPER_ROWS: &str = "commands";
 
@@ -65,12 +68,13 @@ struct List {
     real_pythons: Vec<RealPython>,
 }
 
-/// A file whose tests find the real python in `sys.executable`, as every script does, and start that.
+/// A file whose tests find the real python in `sys.executable`, as every script does, and start
+/// that.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RealPython {
     file: String,
-    /// Beginnings of the versions.
+    /// Prefixes of the versions.
     pythons: Vec<String>,
     cause: String,
 }
@@ -96,7 +100,8 @@ struct OnStack {
 }
 
 impl Library {
-    /// What its tests run in: more than the stack holds, and the library from its source distribution if that has them.
+    /// The stack that its tests need: with more requirements, and with the library from its source
+    /// distribution if that contains the tests.
     fn stack(&self, on: &OnStack, matrix: &Matrix) -> Result<Stack> {
         let mut stack = matrix.stack(&on.name)?.clone();
         if on.requirements.is_empty() && self.source.is_none() {
@@ -111,8 +116,8 @@ impl Library {
         Ok(stack)
     }
 
-    /// Where its tests are, if they are not in the library: the files at the list's revision, taken out of a checkout.
-    /// Or why there are none.
+    /// The folder of its tests, if they are not in the library: the files at the revision of the
+    /// list, extracted from a checkout. Or the reason why there are none.
     fn tests(&self, checkouts: &[&str]) -> Result<std::result::Result<Option<PathBuf>, String>> {
         let (Some(repository), Some(revision)) = (&self.repository, &self.revision) else {
             return Ok(Ok(None));
@@ -150,7 +155,7 @@ impl Library {
     }
 }
 
-/// A Python whose tests are run, or in whose environment a library's are.
+/// A Python whose tests are run, or whose environment runs the tests of a library.
 struct Subject {
     /// The version, or the name of the stack.
     name: String,
@@ -158,7 +163,7 @@ struct Subject {
     /// Environment variables of the stack.
     variables: BTreeMap<String, String>,
     runner: Runner,
-    /// Where the files of tests are, if no package has them.
+    /// The folder of the test files, if no package contains them.
     tests: Option<PathBuf>,
 }
 
@@ -193,16 +198,16 @@ impl Subject {
     }
 }
 
-/// A difference that is known.
+/// A known difference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Difference {
     /// A part of the names of the tests.
     test: String,
-    /// Beginnings of the versions, or of the names of the stacks; none: all.
+    /// Prefixes of the versions, or of the names of the stacks. Empty means all.
     #[serde(default)]
     pythons: Vec<String>,
-    /// None: both.
+    /// Empty means both.
     #[serde(default)]
     modes: Vec<String>,
     cause: String,
@@ -222,16 +227,16 @@ impl Difference {
     }
 }
 
-/// What became of the tests of one file, in one way.
+/// The outcomes of the tests of one file, in one way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Outcomes {
     /// The version, or the name of the stack.
     python: String,
     way: String,
     file: String,
-    /// By the names of the tests: what became of each, and why.
+    /// By the name of the test: its outcome, and why.
     tests: BTreeMap<String, (String, String)>,
-    /// How the process ended, where it did not come to the end of the file.
+    /// How the process ended, if it did not reach the end of the file.
     broke_off: Option<String>,
     seconds: u64,
 }
@@ -249,7 +254,7 @@ struct Line {
     text: String,
 }
 
-/// Runs what is not there yet, and compares. Says whether all is as it should be.
+/// Runs the files without results, and compares. Returns whether everything is as expected.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let names = ["python", "stack", "mode", "file", "checkout"];
     let options = Options::parse(arguments, &names)?.no_rest()?;
@@ -263,7 +268,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         let mut values = options.all(name).peekable();
         values.peek().is_none() || values.any(|value| value == found)
     };
-    // Whoever names some of the ones means none of the others.
+    // A command line that names only Pythons runs no stack, and the other way round.
     let is_given = |name: &str| options.all(name).next().is_some();
     let (pythons, stacks) = (is_given("python"), is_given("stack"));
     let modes: Vec<_> = WAYS[1..]
@@ -325,7 +330,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(good)
 }
 
-/// The part that belongs to `cargo dev test`: a few short files, on the oldest and the newest Python.
+/// The part that belongs to `cargo dev test`: a few short files, on the oldest and the newest
+/// Python.
 pub(crate) fn gate(repository: &Repository, executable: &Path) -> Result<Counts> {
     let list = read_list(repository)?;
     let campaign = Campaign::new(repository, executable, &list)?;
@@ -374,19 +380,20 @@ fn hash_of(files: &[&Path]) -> Result<String> {
 /// All runs of one executable.
 struct Campaign {
     executable: PathBuf,
-    /// Where the programs lie that run the tests.
+    /// The folder of the programs that run the tests.
     runners: PathBuf,
-    /// Where its results are kept.
+    /// The folder of its results.
     directory: PathBuf,
-    /// Where those of python itself are, whatever the executable.
+    /// The folder of the results of python itself, for every executable.
     directory_of_python: PathBuf,
-    /// Where the programs lie that tests start as python.
+    /// The folder of the programs that tests start as python.
     wrappers: PathBuf,
     real_pythons: Vec<RealPython>,
 }
 
 impl Campaign {
-    /// Copies the executable: what is built in the hours to come is not what these results are about.
+    /// Copies the executable, because builds in the next hours must not change that of these
+    /// results.
     fn new(repository: &Repository, built: &Path, list: &List) -> Result<Self> {
         let wrapper = repository.build_own(WRAPPER)?;
         let results = environment::cache_directory()?.join("conformance");
@@ -420,7 +427,7 @@ impl Campaign {
         })
     }
 
-    /// Where the results of a way are kept. Another runner is another file.
+    /// The results file of a way. Another runner has another file.
     fn results(&self, subject: &Subject, way: &str) -> Result<PathBuf> {
         let parts: &[&str] = match subject.runner {
             Runner::Unittest => &["run_file.py"],
@@ -475,7 +482,7 @@ impl Campaign {
         Ok(counts)
     }
 
-    /// What became of the tests of a file: known already, or found out now.
+    /// The outcomes of the tests of a file: already known, or determined now.
     fn outcomes(&self, subject: &Subject, way: &str, file: &str) -> Result<Outcomes> {
         let path = self.results(subject, way)?;
         let text = fs::read_to_string(&path).unwrap_or_default();
@@ -578,9 +585,9 @@ impl Campaign {
         Ok(outcomes)
     }
 
-    /// A program that is python for the tests, and runs `pedl-run`. With `-I`, `-E` or `-S` exec mode is
-    /// refused, and `--mode auto` embeds; on Python 3.7 they are refused altogether, so that python itself
-    /// runs there.
+    /// A program that acts as python for the tests, and runs `pedl-run`. With `-I`, `-E` or `-S`
+    /// exec mode is refused, and `--mode auto` embeds. On Python 3.7 these options are refused in
+    /// both modes, so python itself is run.
     fn wrapper(&self, subject: &Subject, mode: &str) -> Result<PathBuf> {
         let directory = self.wrappers.join(format!("{}-{mode}", subject.name));
         fs::create_dir_all(&directory).at("create", &directory)?;
@@ -595,13 +602,14 @@ impl Campaign {
         fs::write(&rows, command(mode) + &isolated).at("write", &rows)?;
         let wrapper = directory.join("python");
         if !wrapper.exists() {
-            // A link would do, but for tests that ask where it leads.
+            // Not a link, because some tests ask where it leads.
             fs::copy(self.wrappers.join(WRAPPER), &wrapper).at("write", &wrapper)?;
         }
         Ok(wrapper)
     }
 
-    /// Compares, prints a line, and what differs below it. What differs without a known cause has failed.
+    /// Compares, prints a line, and below it the differences. One without a known cause is a
+    /// failure.
     fn compare(
         &self,
         list: &List,
@@ -624,7 +632,7 @@ impl Campaign {
             if unknown.is_empty() {
                 break;
             }
-            // Most tests that fail now and then wait for something; alone they have the time.
+            // Most tests that sometimes fail wait for something; alone they have enough time.
             let again = |tests: &[&str]| -> Result<_> {
                 let one = self.run(subject, "python", &found.file, tests)?;
                 Ok((one, self.run(subject, &found.way, &found.file, tests)?))
@@ -634,7 +642,7 @@ impl Campaign {
             let was_run =
                 |test: &&str| both.0.tests.contains_key(*test) || both.1.tests.contains_key(*test);
             if !is_whole && !unknown.iter().all(was_run) {
-                // What failed was no test but the preparation of some.
+                // The failure was not in a test but in the preparation of some tests.
                 both = again(&[])?;
             }
             let still = different(&both.0, &both.1);
@@ -692,7 +700,7 @@ impl Campaign {
     }
 }
 
-/// The tests that did not come out the same.
+/// The tests with different outcomes.
 fn different<'a>(expected: &'a Outcomes, found: &'a Outcomes) -> Vec<&'a str> {
     let mut names: Vec<&str> = expected
         .tests

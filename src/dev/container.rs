@@ -1,7 +1,7 @@
-//! `cargo dev container`: the one file in systems that are not this one.
+//! `cargo dev container`: tests the one-file executable in other systems.
 //!
-//! No container engine is needed, only what engines are made of: namespaces, mounts, and the systems
-//! that debootstrap unpacks, which are kept below the cache directory. So it needs root. The tests are
+//! It needs no container engine, only the parts of one: namespaces, mounts, and the systems that
+//! debootstrap unpacks, which are kept below the cache directory. So it needs root. The tests are
 //! in `tests/release`; they run the instructions of `examples/Dockerfile`.
 
 use std::ffi::OsString;
@@ -17,10 +17,10 @@ use crate::repository::Repository;
 use crate::test::pytest;
 use crate::wheel;
 
-/// What these tests are marked with.
+/// The mark of these tests.
 const STACK: &str = "container";
 
-/// Unpacking two systems, and some trainings.
+/// Enough for unpacking two systems, and for some trainings.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// Builds the release, and runs the tests with it.

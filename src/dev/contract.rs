@@ -1,8 +1,8 @@
 //! `cargo dev contract`: the rules of model definitions, and the tests that check each.
 //!
-//! The rules stand in `tests/contract.toml`. A test checks those whose numbers its name begins with:
-//! `test_c1_k4_a_trial_has_its_steps` checks C1 and K4. With `--mutate` a rule is broken in a copy of the
-//! tree, to see its test fail (`mutations.rs`).
+//! The rules are in `tests/contract.toml`. A test checks the rules whose numbers its name begins
+//! with: `test_c1_k4_a_trial_has_its_steps` checks C1 and K4. `--mutate` breaks a rule in a copy of
+//! the tree, to see its test fail (`mutations.rs`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,10 +17,10 @@ use crate::failure::{At as _, Failure, Result};
 use crate::mutations::{Mutants, Mutation, Verdict};
 use crate::repository::Repository;
 
-/// Where tests are, below the repository.
+/// The folders with tests, below the repository.
 const PLACES: [&str; 2] = ["tests", "src"];
 
-/// A rule: the letter of its section, and its number there.
+/// A rule: the letter of its section, and its number in it.
 type Rule = (char, u32);
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ struct File {
     mutations: BTreeMap<String, Mutation>,
 }
 
-/// Prints the table; says whether each rule has a test.
+/// Prints the table; returns whether each rule has a test.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["mutate"])?.no_rest()?;
     let repository = Repository::find();
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(missing.is_empty())
 }
 
-/// Breaks rules; says whether the tests of all failed.
+/// Breaks rules; returns whether the tests of all failed.
 fn mutate(repository: Repository, wanted: &[String]) -> Result<bool> {
     let file = read(&repository)?;
     let is_wanted = |name: &str| wanted.iter().any(|one| one == name || one == "all");
@@ -209,7 +209,7 @@ mod tests {
         for (rule, mutation) in mutations {
             let count = text(&mutation.file).matches(&mutation.from).count();
             assert_eq!(count, 1, "{rule}: `{}` is not there once", mutation.from);
-            // Behind the beginning of its name may stand which of its parameters.
+            // The beginning of its name may be followed by the choice of its parameters.
             let name = mutation.test.split(' ').next().unwrap_or_default();
             let of_rule = rule_of(&rule.to_lowercase()).expect("a rule");
             let checks_it = text(&mutation.of)

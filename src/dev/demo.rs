@@ -1,11 +1,12 @@
-//! `cargo dev demo`: what this project is for, shown on a real script.
+//! `cargo dev demo`: shows on a real script what this project is for.
 //!
 //! `examples/keras_fit_images.py` is trained three times with the same numbers: by plain Python, by
 //! `pedl-run` undisturbed, and by a `pedl-run` that is killed half-way with SIGKILL, all of its
-//! processes at once, and then started again with the same command. At the end stand the hashes of
-//! the weights, one above the other.
+//! processes at once, and then started again with the same command. At the end the hashes of the
+//! weights are printed, one above the other.
 //!
-//! `--picture FILE` writes the kill, the resume and the result as a picture of a terminal (SVG): that of the README.
+//! `--picture FILE` writes the kill, the resume and the result as a picture of a terminal (SVG),
+//! the one in the README.
 //!
 //! *Half-way* is not a time. It is reached when the journal of the trial shows half of the steps
 //! that the undisturbed run took, and there is a checkpoint to continue from.
@@ -26,19 +27,20 @@ use crate::picture::{self, Kind};
 use crate::process::{Output, Running};
 use crate::repository::Repository;
 
-/// The stack of `tests/matrix.toml` that the example is shown on: the quickest to install.
+/// The stack of `tests/matrix.toml` that runs the example: the quickest to install.
 const STACK: &str = "keras3-jax";
 
-/// The versions of Python that are looked for, where no other is asked for.
+/// The versions of Python that are looked for, if the command line names none.
 const PYTHONS: [&str; 3] = ["3.11", "3.12", "3.13"];
 
 /// The script.
 const SCRIPT: &str = "examples/keras_fit_images.py";
 
-/// Where `pedl-run` keeps the trial of that script, seen from where it runs.
+/// The directory of the trial of that script, relative to the working directory.
 const TRIAL: &str = ".pedl/keras_fit_images";
 
-/// How often a checkpoint is taken. By default it is once a minute, and the training is over before.
+/// How often a checkpoint is taken. The default is once a minute, and the training ends before
+/// that.
 const OPTIONS: [&str; 2] = ["--checkpoint-seconds", "1"];
 
 /// The example takes a quarter of a minute; more than this is a hang.
@@ -47,14 +49,14 @@ const RUN_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// How often to look into the journal. A batch takes a few milliseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How the output of a run is set off.
+/// The prefix of the output of a run.
 const INDENT: &str = "   | ";
 
-/// What the last lines of the script begin with.
+/// The beginnings of the last lines of the script.
 const ACCURACY: &str = "test accuracy ";
 const HASH: &str = "sha256 of the weights: ";
 
-/// What has to be known to start the script.
+/// What is needed to start the script.
 struct Stage {
     repository: Repository,
     executable: PathBuf,
@@ -76,14 +78,14 @@ struct Row {
 struct Killed {
     took: Duration,
     text: String,
-    /// What was done to it, in a line.
+    /// A line that describes the kill.
     kill: String,
 }
 
 /// Characters of a hash that the picture shows.
 const SHOWN_DIGITS: usize = 32;
 
-/// Shows it; says whether the hashes are equal.
+/// Runs the demonstration; returns whether the hashes are equal.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["python", "picture"])?.no_rest()?;
     let asked_for = options.all("python").last().map(PathBuf::from);
@@ -123,10 +125,10 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(same)
 }
 
-/// Lines in a row that are shown whole.
+/// If there are at most this many steps in a row, all of them are shown.
 const SHOWN_STEPS: usize = 3;
 
-/// The lines, but of many steps in a row the first and the last.
+/// The lines, but only the first and the last of many steps in a row.
 fn without_middle(lines: Vec<(Kind, String)>) -> Vec<(Kind, String)> {
     let is_step = |line: &(Kind, String)| line.1.starts_with("pedl: step ");
     let mut found = Vec::new();
@@ -174,7 +176,7 @@ fn shown(first: &Killed, rows: &[Row; 3]) -> Vec<(Kind, String)> {
 }
 
 impl Stage {
-    /// Builds the executable, makes the environment, and says so.
+    /// Builds the executable, makes the environment, and prints both.
     fn set(asked_for: Option<&Path>) -> Result<Self> {
         let repository = Repository::find();
         let stack = Matrix::read(&repository)?.stack(STACK)?.clone();
@@ -218,7 +220,7 @@ impl Stage {
         })
     }
 
-    /// The script by itself, in a new directory.
+    /// The command of the script itself, in a new directory.
     fn python(&self, directory: &str) -> Result<Command> {
         let mut command = self.environment.command();
         command
@@ -227,13 +229,13 @@ impl Stage {
         Ok(command)
     }
 
-    /// The script under `pedl-run`, in a new directory.
+    /// The command of the script under `pedl-run`, in a new directory.
     fn pedl_run(&self, directory: &str) -> Result<Command> {
         self.make(directory)?;
         Ok(self.again(directory))
     }
 
-    /// The script under `pedl-run`, in a directory where it may have run before.
+    /// The command of the script under `pedl-run`, in a directory in which it may have run before.
     fn again(&self, directory: &str) -> Command {
         let mut command = self.environment.command_for(&self.executable);
         command
@@ -251,7 +253,7 @@ impl Stage {
         Ok(directory)
     }
 
-    /// A command as one would type it.
+    /// A command as a user would type it.
     fn shown(&self, command: &Command) -> String {
         let variables = self
             .environment
@@ -289,7 +291,8 @@ impl Stage {
         })
     }
 
-    /// Trains until half of `steps` are done, and kills everything then. `None` if the script was quicker.
+    /// Trains until half of `steps` are done, then kills everything. `None` if the script ended
+    /// earlier.
     fn train_and_kill(&self, directory: &str, steps: usize) -> Result<Option<Killed>> {
         let trial = Trial::at(self.directory.join(directory).join(TRIAL));
         let mut running = Running::start(self.pedl_run(directory)?, Output::Prefix(INDENT))?;
@@ -319,7 +322,7 @@ impl Stage {
     }
 }
 
-/// The interpreter for people who did not ask for one.
+/// The interpreter if the command line names none.
 fn find_interpreter(stack: &Stack) -> Result<Interpreter> {
     let versions: Vec<String> = PYTHONS.iter().map(|&version| version.to_owned()).collect();
     Interpreter::find(&versions)

@@ -1,7 +1,8 @@
-//! `cargo dev endurance`: a million batches of a tiny model, and what they leave on disk and in memory.
+//! `cargo dev endurance`: a million batches of a tiny model, and what they leave on disk and in
+//! memory.
 //!
-//! What is measured is told by `tests/endurance.py`, which does the work with the Python of the stack. What the
-//! runs leave is kept below the target directory in `endurance/`, until the next time.
+//! `tests/endurance.py` defines what is measured, and does the work with the Python of the stack.
+//! The files of the runs are kept below the target directory in `endurance/`, until the next time.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use crate::matrix::Matrix;
 use crate::process::{Ended, Output, Running};
 use crate::repository::Repository;
 
-/// Of all Keras the quickest to make a batch, and to replay one.
+/// The stack of Keras that makes and replays a batch the quickest.
 const STACK: &str = "keras3-jax";
 
-/// Two million batches three times, on a machine that is busy with other things.
+/// Enough for two million batches three times, on a machine that is busy with other things.
 const LIMIT: Duration = Duration::from_secs(3 * 60 * 60);
 
-/// Trains, measures and prints; says whether everything is within its bounds.
+/// Trains, measures and prints; returns whether everything is within its bounds.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["batches", "way"])?.no_rest()?;
     let repository = Repository::find();

@@ -1,6 +1,6 @@
 //! Virtual environments with the packages of a stack, made once and kept outside the tree.
 //!
-//! They lie below `$PEDL_DEV_CACHE`, else `$XDG_CACHE_HOME/pedl-dev`, else `~/.cache/pedl-dev`, one
+//! They are below `$PEDL_DEV_CACHE`, else `$XDG_CACHE_HOME/pedl-dev`, else `~/.cache/pedl-dev`, one
 //! directory for each stack, interpreter and list of requirements:
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //! keras3-jax-python3.13.0-1f0c3a9be2d4.lock        held while it is looked at or made
 //! ```
 //!
-//! Nothing is updated in place. A changed requirement is another directory; old ones may be deleted
-//! at any time.
+//! Nothing is updated in place. A changed requirement gives another directory; old ones may be
+//! deleted at any time.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -26,16 +26,16 @@ use crate::interpreter::Interpreter;
 use crate::matrix::Stack;
 use crate::process::{self, Ended, Output, Running};
 
-/// Downloading and unpacking TensorFlow on a slow line.
+/// Enough for downloading and unpacking TensorFlow on a slow line.
 const INSTALL_LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// Making an empty environment, or asking pip for its version.
+/// Enough for making an empty environment, or for asking pip for its version.
 const QUICK_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// The first version of pip that can install into another interpreter's environment (`--python`).
 const PIP_WITH_PYTHON_OPTION: (u32, u32) = (22, 3);
 
-/// The file that says that an environment is whole. It holds the requirements, for people.
+/// The file that marks an environment as complete. It contains the requirements, for people.
 const MARKER: &str = "complete";
 
 /// An environment that is ready.
@@ -44,14 +44,15 @@ pub(crate) struct Environment {
     pub(crate) python: PathBuf,
     /// Its directory.
     pub(crate) directory: PathBuf,
-    /// How long it took to make; `None` where it was there already.
+    /// How long it took to make; `None` if it existed already.
     pub(crate) made_in: Option<Duration>,
-    /// What the stack wants to have set.
+    /// The environment variables of the stack.
     pub(crate) variables: BTreeMap<String, String>,
 }
 
 impl Environment {
-    /// Finds or makes the environment of a stack. Without a Python for it there is none, and a line says so.
+    /// Finds or makes the environment of a stack. If there is no Python for it, prints a line and
+    /// returns `None`.
     pub(crate) fn of_measured(stack: &Stack) -> Result<Option<Self>> {
         match Interpreter::of(stack) {
             Ok(interpreter) => Self::of(stack, &interpreter).map(Some),
@@ -94,7 +95,7 @@ impl Environment {
         })
     }
 
-    /// Installs more packages into a folder of their own, without what they depend on.
+    /// Installs more packages into a separate folder, without their dependencies.
     pub(crate) fn install_beside(
         &self,
         stack: &Stack,
@@ -111,12 +112,12 @@ impl Environment {
         install(stack, &interpreter, &self.python, &words)
     }
 
-    /// Its Python, in the environment variables of the stack.
+    /// A command of its Python, with the environment variables of the stack.
     pub(crate) fn command(&self) -> Command {
         self.command_for(&self.python)
     }
 
-    /// Another program that will run its Python, in the same variables.
+    /// A command of another program that will run its Python, with the same variables.
     pub(crate) fn command_for(&self, program: &Path) -> Command {
         let mut command = process::python(program);
         command.envs(&self.variables);
@@ -124,7 +125,7 @@ impl Environment {
     }
 }
 
-/// Where everything is kept that these commands make outside the tree.
+/// The directory of everything that these commands make outside the tree.
 pub(crate) fn cache_directory() -> Result<PathBuf> {
     let set = |name: &str| {
         env::var_os(name)
@@ -141,7 +142,7 @@ pub(crate) fn cache_directory() -> Result<PathBuf> {
     std::path::absolute(&directory).at("resolve", &directory)
 }
 
-/// The name tells everything that the contents depend on.
+/// A name that depends on everything that the contents depend on.
 fn directory_name(stack: &Stack, interpreter: &Interpreter) -> String {
     let mut hash = blake3::Hasher::new();
     let path = interpreter.path.to_string_lossy();
@@ -168,7 +169,8 @@ fn make(stack: &Stack, interpreter: &Interpreter, directory: &Path, python: &Pat
     if directory.exists() {
         fs::remove_dir_all(directory).at("remove", directory)?;
     }
-    // Debian's Python has `venv`, but may lack `ensurepip`: an environment without pip always works.
+    // Debian's Python has `venv`, but may lack `ensurepip`: an environment without pip always
+    // works.
     let mut venv = process::python(&interpreter.path);
     venv.args(["-m", "venv", "--without-pip"]);
     if !stack.system.is_empty() {
@@ -181,7 +183,7 @@ fn make(stack: &Stack, interpreter: &Interpreter, directory: &Path, python: &Pat
     install(stack, interpreter, python, &stack.requirements)
 }
 
-/// Installs packages, or whatever else pip is told, with the environment's Python.
+/// Runs `pip install` with packages or options, for the Python of the environment.
 fn install(
     stack: &Stack,
     interpreter: &Interpreter,
@@ -203,8 +205,8 @@ fn install(
     )
 }
 
-/// A pip that installs into the environment: the interpreter's own from outside, where it can (this
-/// spares each environment a copy), else one put inside.
+/// A pip that installs into the environment. It is that of the interpreter, from outside, if that
+/// can do it (this saves a copy in each environment), else one that is put inside.
 fn pip_for(interpreter: &Interpreter, python: &Path) -> Result<Command> {
     let mut outside = process::python(&interpreter.path);
     outside.args(["-m", "pip"]);
@@ -238,7 +240,7 @@ fn pip_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Runs to a good end, or shows what the program said.
+/// Runs a program to a successful end, or shows its output.
 fn run(command: Command, limit: Duration, otherwise: &str) -> Result<()> {
     let mut running = Running::start(command, Output::Keep)?;
     let ended: Ended = running.wait(limit)?;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// What there is to see of a trial while it runs.
+/// A trial as it is seen from outside while it runs.
 pub(crate) struct Trial {
     directory: PathBuf,
 }
 
-/// The part of an event that is of interest here.
+/// The fields of an event that are used here.
 #[derive(Deserialize)]
 struct Event {
     event: String,
@@ -25,7 +25,7 @@ impl Trial {
         }
     }
 
-    /// How often an event was recorded.
+    /// How many times an event was recorded.
     pub(crate) fn count(&self, kind: &str) -> usize {
         self.events()
             .iter()
@@ -43,7 +43,7 @@ impl Trial {
             .and_then(|event| event.batch)
     }
 
-    /// All of them; a line that a kill has torn is none.
+    /// All events; a line that a kill has torn is none.
     fn events(&self) -> Vec<Event> {
         let text = fs::read_to_string(self.directory.join("events.jsonl")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);

@@ -1,12 +1,13 @@
-//! `cargo dev examples`: the public model definitions of `determined-ai/pedl-examples`, unchanged, on doubles of their data.
+//! `cargo dev examples`: the public model definitions of `determined-ai/pedl-examples`, unchanged,
+//! on doubles of their data.
 //!
-//! Which there are stands in `tests/public_examples.toml`. What becomes of each is found out by
-//! `tests/public_examples.py`, with the Python of its stack. They are not part of this project, so they come from a
+//! `tests/public_examples.toml` lists them. `tests/public_examples.py` finds out the outcome of
+//! each, with the Python of its stack. They are not part of this project, so they come from a
 //! checkout (`--checkout DIR`) that has the revision of the list.
 //!
-//! All is kept below the target directory in `examples/`: the data, real packages that definitions import, what runs
-//! that failed left, and the results, in a file for each executable and state of that program, so what was interrupted
-//! goes on where it was.
+//! Everything is kept below the target directory in `examples/`: the data, real packages that
+//! definitions import, the files of failed runs, and the results, in a file for each executable and
+//! state of that program, so an interrupted command continues where it was.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,7 +23,7 @@ use crate::matrix::{Matrix, Stack};
 use crate::process::{Ended, Output, Running};
 use crate::repository::{Repository, has_revision};
 
-/// Two runs of a definition, each with the imports of its framework, on a slow machine.
+/// Enough for two runs of a definition, each with the imports of its framework, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// The list.
@@ -85,7 +86,7 @@ impl List {
         Ok(list)
     }
 
-    /// Those of these names; all without any.
+    /// The definitions of these names; all if there are no names.
     fn chosen(&self, names: &[&str]) -> Result<Vec<&Definition>> {
         let there = |name: &&&str| self.definitions.iter().any(|one| one.name == **name);
         if let Some(name) = names.iter().find(|name| !there(name)) {
@@ -101,7 +102,7 @@ impl List {
     }
 }
 
-/// Runs definitions, and prints a line for each; says whether each came to what the list says.
+/// Runs definitions, and prints a line for each; returns whether each has the outcome in the list.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["checkout", "name"])?.no_rest()?;
     let repository = Repository::find();
@@ -184,7 +185,7 @@ fn packages(
     Ok(folder)
 }
 
-/// The file with the results of an executable, and of what runs the definitions.
+/// The results file of an executable and of what runs the definitions.
 fn results_of(repository: &Repository, executable: &Path, directory: &Path) -> Result<PathBuf> {
     fs::create_dir_all(directory).at("create", directory)?;
     let doubles = repository.root().join("tests/public_examples");
@@ -227,7 +228,7 @@ mod tests {
                 one.name
             );
             assert_eq!(one.data.is_empty(), one.double.is_empty(), "{}", one.name);
-            // They are taken away.
+            // The tests remove these folders.
             assert!(one.leaves.iter().all(|folder| folder.starts_with("/tmp/")));
         }
         let mut names: Vec<_> = list

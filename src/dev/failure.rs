@@ -1,10 +1,10 @@
-//! Why a command of ours could not do its work, and what the reader can do about it.
+//! Errors: why a command could not do its work, and what the reader can do about it.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// An error of `cargo dev` itself. A test that fails is none: it is a result.
+/// An error of `cargo dev` itself. A test that fails is not an error: it is a result.
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
@@ -12,11 +12,11 @@ pub(crate) struct Failure {
     code: u8,
 }
 
-/// What nearly every function here returns.
+/// The result of nearly every function here.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// Something did not work; the exit code is 1.
+    /// An operation failed; the exit code is 1.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// The command line is not one of ours; the exit code is 64 (`EX_USAGE` of `sysexits.h`).
+    /// The command line is wrong; the exit code is 64 (`EX_USAGE` of `sysexits.h`).
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self {
             code: 64,
@@ -34,7 +34,7 @@ impl Failure {
         .hint("`cargo dev --help` lists what there is")
     }
 
-    /// A signal told us to stop; the exit code is what a shell makes of that signal.
+    /// A signal stopped the command; the exit code is the one that a shell gives for that signal.
     pub(crate) fn interrupted(signal: i32) -> Self {
         let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
         Self {
@@ -48,7 +48,7 @@ impl Failure {
         self.code > 128
     }
 
-    /// Adds the one thing that would help.
+    /// Adds the one hint that would help.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),
@@ -74,7 +74,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Says which path an input or output error is about.
+/// Adds the path to an input or output error.
 pub(crate) trait At<T> {
     /// Turns the error into a [`Failure`]: `cannot <verb> <path>: <error>`.
     fn at(self, verb: &str, path: &Path) -> Result<T>;

@@ -1,8 +1,10 @@
-//! `cargo dev fuzz`: gives the readers of what others may have made any bytes, guided by what these reach.
+//! `cargo dev fuzz`: gives arbitrary bytes, guided by coverage, to the readers of what others may
+//! have made.
 //!
-//! The targets are those of `tests/fuzz`, and begin with the seeds of its corpus. What a run has found worth keeping lies
-//! in `fuzz/corpus` of the target directory, and is where the next run goes on; what made a target fail is in
-//! `fuzz/artifacts`. A failure is mended with a seed, which the plain tests then read (`cargo test corpus`).
+//! The targets are those of `tests/fuzz`, and begin with the seeds of its corpus. Inputs that a run
+//! has found worth keeping are in `fuzz/corpus` of the target directory, and the next run begins
+//! with them. Inputs that made a target fail are in `fuzz/artifacts`. The fix of a failure adds a
+//! seed, which the plain tests then read (`cargo test corpus`).
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,24 +17,24 @@ use crate::failure::{At as _, Failure, Result};
 use crate::process::{self, Output, Running};
 use crate::repository::Repository;
 
-/// How long all targets run together, where the command line says nothing else.
+/// How long all targets run together, if the command line gives no time.
 const SECONDS: u64 = 60;
 
-/// The version of `cargo-fuzz` that is installed, and what it builds for.
+/// The version of `cargo-fuzz` that is installed, and the platform that it builds for.
 const CARGO_FUZZ: &str = "0.13.2";
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// No input may take longer, or more memory: what a file says of itself is not believed.
+/// No input may take longer, or more memory: what a file says about itself is not trusted.
 const SECONDS_MAX: u64 = 10;
 const MEMORY_MIB: u64 = 1024;
 
-/// An input is no longer than this: what more bytes reach, fewer do too.
+/// An input is no longer than this, because shorter inputs reach as much.
 const INPUT_BYTES: u64 = 16 << 10;
 
 /// Builds take longer than anything else here.
 const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
 
-/// Runs the targets in turn; says whether none of them failed.
+/// Runs the targets in turn; returns whether none of them failed.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["seconds", "target"])?.no_rest()?;
     let seconds = match options.all("seconds").last() {
@@ -110,7 +112,7 @@ fn build(repository: &Repository, fuzz: &Path, directory: &Path) -> Result<()> {
         .arg(fuzz)
         .arg("--target-dir")
         .arg(directory)
-        // What counts the branches that are taken is only in a compiler that allows it.
+        // Only a compiler that allows it can count the branches that are taken.
         .env("RUSTC_BOOTSTRAP", "1");
     succeed(build, "build the fuzz targets")
 }

@@ -1,8 +1,8 @@
-//! Where the Pythons are.
+//! Finds Python interpreters.
 //!
-//! The project itself needs none to be built. Its tests and its demonstration run on real ones,
-//! which we look for, and ask for their version, because a name promises nothing: the `python3.11`
-//! of pyenv is a script that may know of no such version.
+//! The project needs none for its build. Its tests and its demonstration run on real ones. They are
+//! searched for, and asked for their version, because a name promises nothing: the `python3.11` of
+//! pyenv is a script that may know no such version.
 
 use std::env;
 use std::ffi::OsStr;
@@ -20,8 +20,8 @@ use crate::process::{self, Output, Running};
 const QUESTION: &str = "import json, sys; print(json.dumps(\
     {'version': '%d.%d.%d' % sys.version_info[:3], 'path': sys.executable}))";
 
-/// Prints the packages of Debian that it lacks, on a line: of the modules that are named behind it, and of the shared library
-/// that `pedl-run` loads.
+/// Prints, on a line, the packages of Debian that it lacks: those of the modules in its arguments,
+/// and that of the shared library that `pedl-run` loads.
 const LACKING: &str = "import importlib.util, os, sys, sysconfig\n\
     lacking = ['python3-' + name for name in sys.argv[1:] if not importlib.util.find_spec(name)]\n\
     library = map(sysconfig.get_config_var, ('LIBDIR', 'INSTSONAME'))\n\
@@ -29,7 +29,7 @@ const LACKING: &str = "import importlib.util, os, sys, sysconfig\n\
         lacking.append('libpython%d.%d' % sys.version_info[:2])\n\
     print(' '.join(lacking))";
 
-/// Where a distribution has its own Python.
+/// The Python of a distribution.
 const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
 /// A candidate that does not answer within this time is no interpreter.
@@ -62,7 +62,7 @@ impl Interpreter {
         serde_json::from_str(last).map_err(|_| no(&format!("it answered `{}`", answer.trim())))
     }
 
-    /// The one for a stack, or why there is none.
+    /// The interpreter for a stack, or why there is none.
     pub(crate) fn of(stack: &Stack) -> std::result::Result<Self, String> {
         let versions = stack.python.join(", ");
         if stack.system.is_empty() {
@@ -84,7 +84,7 @@ impl Interpreter {
         }
     }
 
-    /// The first one that answers, of the versions in this order; none is no error.
+    /// The first interpreter that answers, of the versions in this order. `None` is not an error.
     pub(crate) fn find(versions: &[String]) -> Option<Self> {
         versions.iter().find_map(|version| {
             candidates(version)
@@ -94,7 +94,7 @@ impl Interpreter {
         })
     }
 
-    /// The newest one of a version below pyenv.
+    /// The newest interpreter of a version below pyenv.
     pub(crate) fn below_pyenv(version: &str) -> Option<Self> {
         pyenv_versions(version)
             .iter()
@@ -102,7 +102,7 @@ impl Interpreter {
             .find(|found| found.is(version))
     }
 
-    /// The one of exactly this version, `3.11.7` say; none is no error.
+    /// The interpreter of exactly this version, for example `3.11.7`. `None` is not an error.
     pub(crate) fn exactly(version: &str) -> Option<Self> {
         let (minor, _) = version.rsplit_once('.')?;
         candidates(minor)
@@ -111,7 +111,8 @@ impl Interpreter {
             .find(|found| found.version == version)
     }
 
-    /// The packages of Debian that bring these modules, and the shared library, where they are not there; in one text.
+    /// The packages of Debian with these modules, and with the shared library, that are missing; in
+    /// one text.
     fn lacking(&self, modules: &[String]) -> Result<String> {
         let mut command = process::python(&self.path);
         command.args(["-I", "-c", LACKING]).args(modules);
@@ -136,7 +137,7 @@ impl Interpreter {
         Ok(ended.success() && asked.text().trim() == "True")
     }
 
-    /// Whether it is of this version, `3.11` say.
+    /// Whether it is of this version, for example `3.11`.
     fn is(&self, version: &str) -> bool {
         self.version
             .strip_prefix(version)
@@ -144,8 +145,8 @@ impl Interpreter {
     }
 }
 
-/// The executables that may be of a version, likeliest first: `python3.11` and `python3` in the
-/// directories of `PATH`, then pyenv's own directories, newest patch first.
+/// The executables that may be of a version, most likely first: `python3.11` and `python3` in the
+/// directories of `PATH`, then the directories of pyenv, newest patch first.
 fn candidates(version: &str) -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut found = Vec::new();
@@ -176,7 +177,7 @@ fn pyenv_versions(version: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// `7` of `3.11.7`, where the version is `3.11`.
+/// `7` of `3.11.7`, if the version is `3.11`.
 fn patch(name: &OsStr, version: &str) -> Option<u32> {
     name.to_str()?
         .strip_prefix(version)?

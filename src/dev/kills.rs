@@ -1,7 +1,7 @@
-//! `cargo dev kills`: a thousand kills over all stacks, half of them in the midst of a write.
+//! `cargo dev kills`: a thousand kills over all stacks, half of them during a write.
 //!
-//! `tests/kills.py` does the work with the Python of each stack, which has a part of the kills; results are kept as those of
-//! a campaign (the module `cells`). Here they are added up.
+//! `tests/kills.py` does the work with the Python of each stack, which gets a part of the kills.
+//! Results are kept like those of a campaign (the module `cells`). They are added up here.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -25,10 +25,11 @@ const KILLS: Program = Program {
     is_shared: true,
 };
 
-/// How many kills there are if nobody says how many; also what `tests/kills.py` takes then.
+/// The default number of kills, also that of `tests/kills.py`.
 const KILLS_WANTED: &str = "1000";
 
-/// Kills trainings on all stacks together as often as asked for; says whether none was lost, and none differs.
+/// Kills trainings on all stacks together as many times as requested; returns whether none was
+/// lost, and none differs.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "kills", "jobs"])?.no_rest()?;
     let wanted = options.all("kills").last().unwrap_or(KILLS_WANTED);
@@ -42,7 +43,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(ran.good && tally.is_good() && tally.kills() == wanted)
 }
 
-/// What came to one trial, as `tests/kills.py` writes it down.
+/// The outcome of one trial, as `tests/kills.py` writes it.
 #[derive(Debug, Deserialize)]
 struct Trial {
     /// Stack, kills of all stacks together, part, number.
@@ -54,7 +55,7 @@ struct Trial {
     differing: u64,
 }
 
-/// What came to all trials of one command.
+/// The outcomes of all trials of one command.
 #[derive(Debug, Default, PartialEq)]
 struct Tally {
     at_bytes: u64,
@@ -65,7 +66,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Adds up the trials of so many kills, in these parts; others may be in the file.
+    /// Adds up the trials of this many kills, in these parts; the file may contain others.
     fn of(results: &str, kills: u64, parts: &[(String, String)]) -> Result<Self> {
         let mut tally = Self::default();
         for line in results.lines() {

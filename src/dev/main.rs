@@ -1,8 +1,8 @@
-//! `cargo dev ...`: the commands with which this project is shown, tested and checked.
+//! `cargo dev ...`: the commands that demonstrate, test and check this project.
 //!
-//! They need cargo and any Python with pip, nothing else: environments with the frameworks are made
-//! on the way ([`environment`]), and none is needed to build. What a command prints is for people,
-//! and its exit code for machines: 0, or 1 where something failed, or 64 for a wrong command line.
+//! They need cargo and any Python with pip, nothing else. Environments with the frameworks are made
+//! when they are needed ([`environment`]), and a build needs none. The output of a command is for
+//! people, its exit code for machines: 0, or 1 if something failed, or 64 for a wrong command line.
 
 #![expect(
     clippy::print_stdout,
@@ -53,11 +53,11 @@ struct Command {
     name: &'static str,
     arguments: &'static str,
     help: &'static str,
-    /// Gets what follows the name; says whether all was well.
+    /// Takes the arguments after the name; returns whether everything succeeded.
     run: fn(Vec<OsString>) -> Result<bool>,
 }
 
-/// All of them, in the order of the help.
+/// All commands, in the order of the help.
 static COMMANDS: &[Command] = &[
     Command {
         name: "demo",
@@ -230,14 +230,14 @@ fn help() -> String {
             ~/.cache/pedl-dev.\n"
 }
 
-/// The options of a command: `--NAME VALUE` or `--NAME=VALUE` each, and what follows `--`.
+/// The options of a command: `--NAME VALUE` or `--NAME=VALUE` each, and the arguments after `--`.
 struct Options {
     values: Vec<(&'static str, String)>,
     rest: Vec<OsString>,
 }
 
 impl Options {
-    /// Takes a command line apart; only the options of `known` are allowed.
+    /// Parses a command line; only the options of `known` are allowed.
     fn parse(arguments: Vec<OsString>, known: &[&'static str]) -> Result<Self> {
         let mut arguments = arguments.into_iter();
         let mut values = Vec::new();
@@ -277,7 +277,7 @@ impl Options {
             .map(|(_, value)| &**value)
     }
 
-    /// For commands that pass nothing on.
+    /// For commands that pass no arguments on.
     fn no_rest(self) -> Result<Self> {
         match self.rest.first() {
             None => Ok(self),

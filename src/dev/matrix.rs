@@ -40,7 +40,7 @@ pub(crate) struct Stack {
     pub(crate) system: Vec<String>,
 }
 
-/// Distributions that a stack is for.
+/// The distributions of the frameworks.
 const FRAMEWORKS: [&str; 5] = ["keras", "tensorflow", "tensorflow-cpu", "jax", "torch"];
 
 impl Stack {
@@ -77,7 +77,8 @@ impl Matrix {
             .map_err(|error| Failure::new(format!("`{}` is not valid:\n{error}", path.display())))
     }
 
-    /// A stack with what `cargo dev checkpoints` compares with on it: another environment than that of the tests.
+    /// A stack with the packages that `cargo dev checkpoints` compares with: another environment
+    /// than that of the tests.
     pub(crate) fn with_peers(&self, stack: &Stack) -> Stack {
         let mut stack = stack.clone();
         if let Some(peers) = self.peers.get(&stack.name) {
@@ -86,7 +87,7 @@ impl Matrix {
         stack
     }
 
-    /// The stacks of these names; without any, those with a tag that nothing keeps from being taken.
+    /// The stacks of these names. Without names, the stacks with a tag that are not optional.
     pub(crate) fn chosen(&self, names: &[&str], tag: &str) -> Result<Vec<&Stack>> {
         for name in names {
             self.stack(name)?;

@@ -1,14 +1,16 @@
-//! `cargo dev contract --mutate RULE|all`: whether the test of a rule fails where the rule is broken.
+//! `cargo dev contract --mutate RULE|all`: whether the test of a rule fails if the rule is broken.
 //!
-//! Of a rule `tests/contract.toml` lists one line of the source that keeps it, and what breaks it there. The line is
-//! changed in a copy of the tree, below cargo's target directory, and the test is run there, which has to fail, and to
-//! pass without the change.
+//! For each rule, `tests/contract.toml` lists one line of the source that keeps it, and the change
+//! that breaks it. The line is changed in a copy of the tree, below cargo's target directory, and
+//! the test is run there. It has to fail, and to pass without the change.
 //!
-//! The executable lays out its Python files in a cache directory and only looks whether each is there with its size. So for
-//! a line in one of them nothing is built: the copy has a cache of its own, and the line is changed in it too, in a file
-//! that is made as long as it was. Two such copies work side by side. A line in Rust is built, without optimisation.
+//! The executable lays out its Python files in a cache directory and only checks that each exists
+//! with its size. So a line in one of them needs no build: the copy has a separate cache, and the
+//! line is changed there too, in a file that is made as long as it was. Two such copies work side
+//! by side. A line in Rust is built, without optimisation.
 //!
-//! Outcomes are remembered below the target directory, by a hash of the mutation, the file it is in and that of the test.
+//! Outcomes are stored below the target directory, by a hash of the mutation, of its file and of
+//! the file of the test.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,46 +37,47 @@ const SHORT_LIMIT: Duration = Duration::from_secs(60);
 /// How many copies work side by side.
 const COPIES: usize = 2;
 
-/// Where the library has the Python files of the tree: `TREES` in `build.rs`, the innermost first.
+/// The places of Python files of the tree in the library: `TREES` in `build.rs`, the innermost
+/// first.
 const PLACES: [(&str, &str); 3] = [
     ("py_hooks/boot_site", "boot"),
     ("py_hooks", "py_hooks"),
     ("shims/pedl", "pedl"),
 ];
 
-/// How the file of a module begins, and its docstring ends.
+/// The text that begins the file of a module, and ends its docstring.
 const QUOTES: &str = "\"\"\"";
 
-/// What a test ends with where something failed: pytest's exit code, and that of cargo.
+/// The exit codes of a failed test: that of pytest, and that of cargo.
 const FAILED: [i32; 2] = [1, 101];
 
-/// Letters of a remark.
+/// The most characters of a remark.
 const REMARK: usize = 100;
 
-/// One line of the source that is broken.
+/// A change that breaks one line of the source.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Mutation {
     /// The file, below the repository.
     pub(crate) file: PathBuf,
-    /// What stands there, once.
+    /// The text to replace, which is in the file once.
     pub(crate) from: String,
-    /// What takes its place.
+    /// The text that replaces it.
     to: String,
-    /// What the name of the test has in it; behind ` and ` which of its parameters are run.
+    /// A part of the name of the test; after ` and ` the parameters that are run.
     pub(crate) test: String,
     /// The file of the test.
     pub(crate) of: PathBuf,
-    /// The stack that it runs on; none for a test in Rust.
+    /// The stack that runs it; none for a test in Rust.
     stack: Option<String>,
 }
 
 impl Mutation {
-    /// Whether nothing has to be built for it.
+    /// Whether it needs no build.
     fn is_of_python(&self) -> bool {
         self.file.extension().is_some_and(|end| end == "py")
     }
 
-    /// The file where the line is changed.
+    /// The text of the file with the changed line.
     fn broken(&self, root: &Path) -> Result<String> {
         let path = root.join(&self.file);
         let text = fs::read_to_string(&path).at("read", &path)?;
@@ -90,20 +93,20 @@ impl Mutation {
     }
 }
 
-/// What became of a broken rule.
+/// The outcome of a broken rule.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
     /// The test passes without the change, and fails with it.
     Killed,
-    /// The test passes all the same.
+    /// The test passes in spite of the change.
     Survived,
-    /// Nothing was shown.
+    /// The test showed nothing.
     NotRun,
 }
 
 impl Verdict {
-    /// As it is printed.
+    /// The word that is printed.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Killed => "killed",
@@ -121,7 +124,7 @@ struct Outcome {
     remark: String,
 }
 
-/// Mutations whose rules' tests are the same one.
+/// Mutations with the same test.
 type Group<'a> = Vec<(&'a str, &'a Mutation)>;
 
 /// Breaks one line at a time in copies of the tree.
@@ -131,12 +134,12 @@ pub(crate) struct Mutants {
     environments: BTreeMap<String, Environment>,
     tags: BTreeMap<String, String>,
     outcomes: Mutex<BTreeMap<String, Outcome>>,
-    /// Held: the copies are for one at a time.
+    /// Held, because only one process at a time may use the copies.
     _lock: File,
 }
 
 impl Mutants {
-    /// Reads what is remembered.
+    /// Reads the stored outcomes.
     pub(crate) fn new(original: Repository) -> Result<Self> {
         let directory = original.target_directory()?.join("mutants");
         fs::create_dir_all(&directory).at("create", &directory)?;
@@ -145,7 +148,7 @@ impl Mutants {
         flock(&lock, FlockOperation::LockExclusive).at("lock", &path)?;
         let path = directory.join("outcomes.jsonl");
         let text = fs::read_to_string(&path).unwrap_or_default();
-        // A line that was cut off is of an outcome that is not known.
+        // A line that was cut off is an unknown outcome.
         let known = text
             .lines()
             .filter_map(|line| serde_json::from_str::<Outcome>(line).ok())
@@ -161,7 +164,7 @@ impl Mutants {
         })
     }
 
-    /// Breaks rules, as far as it is not known what comes of it. Returns the verdicts by rule.
+    /// Breaks the rules whose outcomes are unknown. Returns the verdicts by rule.
     pub(crate) fn run(
         &mut self,
         wanted: &[(&str, &Mutation)],
@@ -219,7 +222,7 @@ impl Mutants {
         Ok(())
     }
 
-    /// What an outcome goes by.
+    /// The key of an outcome.
     fn key_of(&self, mutation: &Mutation) -> Result<String> {
         let mut hash = blake3::Hasher::new();
         let text = serde_json::to_string(mutation)
@@ -232,7 +235,7 @@ impl Mutants {
         Ok(hash.finalize().to_hex()[..16].to_owned())
     }
 
-    // -- Python --------------------------------------------------------------------------------------------------------
+    // -- Python -----------------------------------------------------------------------------------
 
     fn run_python(
         &self,
@@ -241,7 +244,7 @@ impl Mutants {
     ) -> Result<()> {
         let built = self.original.build()?;
         let executable = self.directory.join("pedl-run");
-        // What runs it may have been left behind.
+        // A process that runs it may be left.
         let _ = fs::remove_file(&executable);
         fs::copy(&built, &executable).at("copy", &built)?;
         let waiting = Mutex::new(groups);
@@ -290,7 +293,8 @@ impl Mutants {
         Ok(())
     }
 
-    /// Prints what came of a mutation, and keeps it: for later runs too, unless the test was not run.
+    /// Prints the outcome of a mutation, and keeps it: for later runs too, unless the test was not
+    /// run.
     fn settle(
         &self,
         rule: &str,
@@ -307,7 +311,7 @@ impl Mutants {
         Ok(())
     }
 
-    /// Whether the test passes where nothing is broken, or why not.
+    /// Whether the test passes if nothing is broken, or why not.
     fn is_good(&self, copy: &Copy, mutation: &Mutation) -> Result<std::result::Result<(), String>> {
         let Some((ended, text)) = self.test(copy, mutation)? else {
             return Ok(Err("there is no Python for its stack".to_owned()));
@@ -326,7 +330,7 @@ impl Mutants {
         })
     }
 
-    /// Breaks the line, runs the test, and mends it.
+    /// Breaks the line, runs the test, and restores the line.
     fn broken(
         &self,
         copy: &Copy,
@@ -369,7 +373,7 @@ impl Mutants {
         })
     }
 
-    /// Why what is broken cannot be compiled.
+    /// Why the broken file cannot be compiled, if it cannot.
     fn build_error(&self, copy: &Copy, mutation: &Mutation) -> Result<Option<String>> {
         if !mutation.is_of_python() {
             return self.build(copy, mutation);
@@ -389,7 +393,8 @@ impl Mutants {
         Ok((!ended.success()).then(|| reason(&running.text())))
     }
 
-    /// Runs the test of a rule: how it ended, and what it printed. None where there is no Python for it.
+    /// Runs the test of a rule: how it ended, and what it printed. None if there is no Python for
+    /// it.
     fn test(&self, copy: &Copy, mutation: &Mutation) -> Result<Option<(Ended, String)>> {
         let command = if let Some(name) = &mutation.stack {
             let Some(environment) = self.environments.get(name) else {
@@ -414,7 +419,7 @@ impl Mutants {
         Ok(Some((ended, running.text())))
     }
 
-    // -- Rust ----------------------------------------------------------------------------------------------------------
+    // -- Rust -------------------------------------------------------------------------------------
 
     fn run_built(
         &self,
@@ -444,7 +449,8 @@ impl Mutants {
         Ok(())
     }
 
-    /// Builds a copy, for a test in Python or for one in Rust; says what the compiler says where that fails.
+    /// Builds a copy, for a test in Python or for one in Rust; returns the message of the compiler
+    /// if that fails.
     fn build(&self, copy: &Copy, mutation: &Mutation) -> Result<Option<String>> {
         let mut cargo = self.cargo(copy);
         if mutation.stack.is_some() {
@@ -465,7 +471,7 @@ impl Mutants {
         cargo
     }
 
-    // -- copies --------------------------------------------------------------------------------------------------------
+    // -- copies -----------------------------------------------------------------------------------
 
     /// Copies the tree as it is, uncommitted changes included.
     fn copy(&self, name: &str, executable: PathBuf) -> Result<Copy> {
@@ -535,13 +541,13 @@ impl Mutants {
 /// A copy of the tree.
 struct Copy {
     tree: PathBuf,
-    /// Where its runs of the executable have their library.
+    /// The cache directory with the library of its runs of the executable.
     cache: PathBuf,
     executable: PathBuf,
 }
 
 impl Copy {
-    /// Has the executable lay out its library in the cache of the copy; returns the directory.
+    /// Makes the executable lay out its library in the cache of the copy; returns the directory.
     fn lay_out(&self) -> Result<PathBuf> {
         let mut version = process::python(&self.executable);
         version
@@ -563,7 +569,7 @@ impl Copy {
     }
 }
 
-/// Files that are changed as long as this is there.
+/// Files that stay changed until this is dropped.
 struct Changed(Vec<(PathBuf, Vec<u8>)>);
 
 impl Changed {
@@ -579,14 +585,15 @@ impl Changed {
 impl Drop for Changed {
     fn drop(&mut self) {
         for (path, before) in &self.0 {
-            // A copy that cannot be mended would spoil all that comes after: its tests fail unbroken, which is told.
+            // A copy that cannot be restored would spoil all later tests: they fail without a
+            // change, which is reported.
             let _ = fs::write(path, before);
             forget_compiled(path);
         }
     }
 }
 
-/// Removes what Python has compiled of a file: it is not compared with its source.
+/// Removes the byte code of a file, because it is not compared with its source.
 fn forget_compiled(path: &Path) {
     let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
         return;
@@ -603,14 +610,15 @@ fn forget_compiled(path: &Path) {
     }
 }
 
-/// Where the library has a Python file of the tree.
+/// The place of a Python file of the tree in the library.
 fn laid_out(library: &Path, file: &Path) -> Option<PathBuf> {
     PLACES
         .iter()
         .find_map(|(tree, place)| Some(library.join(place).join(file.strip_prefix(tree).ok()?)))
 }
 
-/// A module that does the same, and is as long: empty lines are added to its end, or its docstring is cut.
+/// A module that does the same and has this length: empty lines are added to its end, or its
+/// docstring is cut.
 fn of_length(text: &str, length: usize) -> Result<String> {
     let Some(excess) = text.len().checked_sub(length) else {
         return Ok(format!("{text}{}", "\n".repeat(length - text.len())));
@@ -629,7 +637,7 @@ fn of_length(text: &str, length: usize) -> Result<String> {
     }
 }
 
-/// Why something failed, of what pytest, Rust's tests or the compiler have printed.
+/// Why something failed, from the output of pytest, of Rust's tests or of the compiler.
 fn reason(text: &str) -> String {
     let beginnings = ["E  ", "assertion", "thread '", "error", "SyntaxError"];
     let found = beginnings

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// What a line is, which decides its colour.
+/// The kind of a line, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// What somebody typed.

@@ -1,7 +1,9 @@
-//! `cargo dev pool`: what worker processes deliver, beside a bare ring in shared memory, Keras's own and torch's.
+//! `cargo dev pool`: how much worker processes deliver, beside a bare ring in shared memory, and
+//! beside the workers of Keras and of torch.
 //!
-//! `tests/bench/pool.py` measures and prints, once for each stack, with the executable that was built. All that is
-//! compared is measured in turns, in one run. Numbers depend on the machine, so none of them is a failure.
+//! `tests/bench/pool.py` measures and prints, once for each stack, with the built executable.
+//! Everything that is compared is measured in turns, in one run. The numbers depend on the machine,
+//! so none of them is a failure.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use crate::matrix::Matrix;
 use crate::process::{Output, Running};
 use crate::repository::Repository;
 
-/// The tag of the stacks that may be measured, and those that are where the command line names none.
+/// The tag of the stacks that may be measured, and the stacks if the command line names none.
 const TAG: &str = "keras";
 const STACKS: [&str; 2] = ["keras3-jax", "keras2-tensorflow1"];
 
@@ -23,7 +25,7 @@ const SCRIPT: &str = "tests/bench/pool.py";
 /// Keras needs a tenth of a second for a large batch.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Measures and prints. Only what cannot be measured is a failure.
+/// Measures and prints. It fails only if something cannot be measured.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "part"])?.no_rest()?;
     let repository = Repository::find();

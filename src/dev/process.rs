@@ -1,8 +1,8 @@
-//! Child processes with a time limit, ended as a whole group, with an environment of their own.
+//! Child processes with a time limit and a cleaned environment, ended as a whole group.
 //!
-//! Every child leads a new process group, so that a run that hangs, or is told to stop, takes what
-//! it started with it. A new group does not get the terminal's Ctrl-C, so we pass signals on: see
-//! [`watch_signals`].
+//! Every child leads a new process group, so that a run that hangs, or has to stop, ends with
+//! everything that it started. A new group does not get the terminal's Ctrl-C, so signals are
+//! passed on: see [`watch_signals`].
 
 use std::env;
 use std::ffi::OsStr;
@@ -25,20 +25,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{Failure, Result};
 
-/// How long a group that was told to end may take before it is killed.
+/// How long a group may take to end after it was asked to, before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How long to wait for the last output of a group that is gone. Only a process that left the
 /// group can still hold the pipe; its output is not worth more.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 
-/// How often a wait looks for a signal of ours, when it was not woken by the signal itself.
+/// How often a wait checks for a signal to this program, if the signal itself did not wake it.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The signal that told us to stop, or 0.
+/// The signal that asked this program to stop, or 0.
 static STOP: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the child first, and then us.
+/// From now on SIGINT, SIGTERM and SIGHUP end the child first, and then this program.
 pub(crate) fn watch_signals() -> Result<()> {
     let stop = STOP.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -56,8 +56,8 @@ fn stop_signal() -> Option<i32> {
     }
 }
 
-/// A command without what `cargo run` added to our environment, which would speak of the wrong
-/// package and let foreign programs load libraries of the toolchain.
+/// A command without the variables that `cargo run` has added. They would name the wrong package
+/// and let foreign programs load libraries of the toolchain.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
@@ -80,7 +80,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A command that runs Python, also without what the caller's shell says about *its* Python.
+/// A command that runs Python, also without the variables of the caller's shell about *its* Python.
 pub(crate) fn python(program: impl AsRef<OsStr>) -> Command {
     let mut command = command(program);
     for (name, _) in env::vars_os() {
@@ -94,7 +94,8 @@ pub(crate) fn python(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Whether cargo put this entry into `LD_LIBRARY_PATH`: our own directory, or the toolchain's.
+/// Whether cargo put this entry into `LD_LIBRARY_PATH`: the directory of this program, or the
+/// toolchain's.
 fn added_by_cargo(path: &Path) -> bool {
     let ours = env::current_exe().ok();
     let ours = ours.as_deref().and_then(Path::parent);
@@ -105,13 +106,13 @@ fn added_by_cargo(path: &Path) -> bool {
 /// Where the output of a child goes.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
-    /// Standard output is printed as it comes, and kept; errors go to ours.
+    /// Standard output is printed as it comes, and kept; standard error is inherited.
     Copy,
-    /// Both streams are kept, and printed as they come, each line behind this.
+    /// Both streams are kept, and printed as they come, each line after this prefix.
     Prefix(&'static str),
     /// Both streams are kept.
     Keep,
-    /// Standard output is kept; errors go where the command says, to ours by default.
+    /// Standard output is kept; standard error is what the command says, inherited by default.
     KeepStdout,
 }
 
@@ -126,12 +127,12 @@ impl Output {
 pub(crate) enum Ended {
     /// By itself.
     Exited(ExitStatus),
-    /// We killed it, its time was up.
+    /// It was killed because its time was up.
     TimedOut,
 }
 
 impl Ended {
-    /// Whether it ended by itself, and well.
+    /// Whether it ended by itself, with success.
     pub(crate) fn success(self) -> bool {
         matches!(self, Self::Exited(status) if status.success())
     }
@@ -149,7 +150,7 @@ impl Ended {
     }
 }
 
-/// A child that runs.
+/// A running child.
 pub(crate) struct Running {
     child: std::process::Child,
     pidfd: OwnedFd,
@@ -191,7 +192,7 @@ impl Running {
         self.started.elapsed()
     }
 
-    /// Waits for the end; after `limit`, or on a signal to us, ends the whole group.
+    /// Waits for the end; after `limit`, or on a signal to this program, ends the whole group.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Ended> {
         loop {
             if let Some(ended) = self.wait_tick(limit, TICK)? {
@@ -200,7 +201,7 @@ impl Running {
         }
     }
 
-    /// Waits until it has ended or `reached` says yes, asking every `interval`.
+    /// Waits until it has ended or `reached` returns true, which is checked every `interval`.
     ///
     /// `None` means that the condition holds; the child still runs, or did a moment ago.
     pub(crate) fn wait_until(
@@ -231,12 +232,12 @@ impl Running {
         if !poll_for_end(&self.pidfd, left.min(tick))? {
             return Ok(None);
         }
-        // The leader is a zombie still, so its id cannot have been given to another group.
+        // The leader is still a zombie, so its id cannot have been given to another group.
         let _ = kill_process_group(self.group, Signal::KILL);
         self.reap().map(|status| Some(Ended::Exited(status)))
     }
 
-    /// Asks the group to end, and kills what does not.
+    /// Asks the group to end, and kills the processes that do not.
     fn end_group(&mut self) -> Result<()> {
         let _ = kill_process_group(self.group, Signal::TERM);
         let asked = Instant::now();
@@ -269,14 +270,14 @@ impl Running {
             .map_err(|error| Failure::new(format!("cannot wait for a child: {error}")))
     }
 
-    /// The whole lines it has written so far, where they are kept.
+    /// The whole lines it has written so far, if they are kept.
     #[cfg(test)]
     fn text_so_far(&mut self) -> &str {
         self.text.extend(self.lines.try_iter());
         &self.text
     }
 
-    /// What it wrote, where it was to be kept. Call it after the end.
+    /// Its output, if it is kept. Call it after the end.
     pub(crate) fn text(mut self) -> String {
         while let Ok(line) = self.lines.recv_timeout(LAST_OUTPUT) {
             self.text.push_str(&line);
@@ -286,7 +287,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Nothing that we started outlives us, not even when we fail in the middle.
+    /// No child outlives this program, not even if the program fails in the middle.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) && test_kill_process_group(self.group).is_ok()
         {
@@ -296,7 +297,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits for the end of a process; a signal to us ends the wait early.
+/// Waits for the end of a process; a signal to this program ends the wait early.
 fn poll_for_end(pidfd: &OwnedFd, timeout: Duration) -> Result<bool> {
     let timeout = Timespec::try_from(timeout)
         .map_err(|error| Failure::new(format!("a time limit is too long: {error}")))?;
@@ -308,7 +309,7 @@ fn poll_for_end(pidfd: &OwnedFd, timeout: Duration) -> Result<bool> {
     }
 }
 
-/// Reads to the end of a pipe in a thread of its own, line by line, and prints as `output` says.
+/// Reads to the end of a pipe in a separate thread, line by line, and prints as `output` says.
 fn read(pipe: PipeReader, output: Output) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -330,8 +331,8 @@ fn read(pipe: PipeReader, output: Output) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// All processes below one, from `/proc`. A process that starts meanwhile can be missed; it is
-/// then in the group, or its parent's death is its own affair.
+/// All processes below one, from `/proc`. A process that starts meanwhile can be missed. It is then
+/// in the group, or has to handle the death of its parent by itself.
 fn descendants(ancestor: Pid) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -348,7 +349,8 @@ fn descendants(ancestor: Pid) -> Vec<Pid> {
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        // The second field is the name in parentheses, which may itself hold spaces and parentheses.
+        // The second field is the name in parentheses, which may itself hold spaces and
+        // parentheses.
         let parent = stat
             .rsplit_once(')')
             .and_then(|(_, rest)| rest.split_whitespace().nth(1));

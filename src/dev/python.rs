@@ -1,14 +1,15 @@
-//! What `cargo dev conformance` has tests start as python: a copy of this program with the name `python`.
+//! The program that tests start as python in `cargo dev conformance`: a copy of it is named
+//! `python`.
 //!
-//! It becomes the command of the file `commands` beside it, followed by its own arguments. That file has two
-//! lines, of words between tabs: the command, and the one that takes its place where the options of Python
-//! leave out the environment or `site` (`-I`, `-E`, `-S`).
+//! It becomes the command in the file `commands` beside it, followed by its arguments. That file
+//! has two lines, of words between tabs: the command, and the one that replaces it if the options
+//! of Python leave out the environment or `site` (`-I`, `-E`, `-S`).
 //!
-//! A shell would do, but for tests that look closely: it drops environment variables whose names it cannot
-//! have, and cannot be run by a file descriptor. Nor could Rust's own `main`, which opens standard streams
-//! that are closed.
+//! A shell does not do, because some tests look closely: it drops environment variables whose names
+//! it cannot have, and cannot be run by a file descriptor. Rust's `main` does not do either: it
+//! opens standard streams that are closed.
 
-// The test harness brings a `main` of its own.
+// The test harness has another `main`.
 #![cfg_attr(not(test), no_main)]
 
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// What the C runtime calls.
+/// The function that the C runtime calls.
 #[cfg(not(test))]
 #[expect(
     unsafe_code,
@@ -31,7 +32,7 @@ pub extern "C" fn main(
     run()
 }
 
-/// Becomes the command; returns only where that is not possible, with the exit code of a shell.
+/// Becomes the command; returns only if that is not possible, with the exit code of a shell.
 #[cfg_attr(
     test,
     allow(dead_code, reason = "the test harness has another main function")
@@ -55,7 +56,7 @@ fn run() -> i32 {
     126
 }
 
-/// Whether Python's own options leave out the environment or `site`.
+/// Whether the options of Python leave out the environment or `site`.
 fn is_isolated(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter().map(|argument| argument.as_bytes());
     let mut isolated = false;

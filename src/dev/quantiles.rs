@@ -1,11 +1,11 @@
-//! What many measurements say together. Medians, since a machine is never quite idle.
+//! Statistics of many measurements. Medians, because a machine is never quite idle.
 
 /// The smallest of some numbers.
 pub(crate) fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The one in the middle of some numbers; of an even count the mean of the two.
+/// The middle one of some numbers; for an even count the mean of the two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let (lower, upper) = (values.len().saturating_sub(1) / 2, values.len() / 2);
     let sorted = sorted(values);
@@ -15,14 +15,14 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The number below which `part` of `whole` of the numbers lie.
+/// The number below which `part` of `whole` of the numbers are.
 pub(crate) fn quantile(values: &[f64], part: usize, whole: usize) -> f64 {
     let place = (values.len() * part / whole).min(values.len().saturating_sub(1));
     sorted(values).get(place).copied().unwrap_or(f64::NAN)
 }
 
-/// Half the width of the interval that holds the true median in 19 of 20 cases: between the numbers
-/// that stand √n left and right of the middle.
+/// Half the width of the interval that contains the true median in 19 of 20 cases: between the
+/// numbers √n places left and right of the middle.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

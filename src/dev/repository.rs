@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::failure::{Failure, Result};
 use crate::process::{self, Output, Running};
 
-/// A build from nothing, twice optimised, on a slow machine.
+/// Enough for a build from scratch, twice optimised, on a slow machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Whether a clone of another repository has a commit.
@@ -38,7 +38,7 @@ struct Metadata {
 }
 
 impl Repository {
-    /// The tree of the source of this very file.
+    /// The tree that contains this source file.
     pub(crate) fn find() -> Self {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = manifest.ancestors().nth(2).unwrap_or(manifest);
@@ -76,12 +76,13 @@ impl Repository {
             })
     }
 
-    /// Builds `pedl-run`, optimised, and returns its path. What the compiler says is printed.
+    /// Builds `pedl-run`, optimised, and returns its path. The messages of the compiler are
+    /// printed.
     pub(crate) fn build(&self) -> Result<PathBuf> {
         self.build_executable("pedl-run", &["--release", "--package", "pedl-run"])
     }
 
-    /// Builds another executable of these commands, as they themselves are built, and returns its path.
+    /// Builds another executable of these commands, in the same way as them, and returns its path.
     pub(crate) fn build_own(&self, executable: &str) -> Result<PathBuf> {
         self.build_executable(executable, &["--package", "pedl-dev"])
     }

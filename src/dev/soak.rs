@@ -1,9 +1,9 @@
-//! `cargo dev soak`: a script that forks, spawns, threads and gets signals at random, started again and
-//! again, by python and by `pedl-run`.
+//! `cargo dev soak`: a script that forks, spawns, starts threads and gets signals at random,
+//! started again and again, by python and by `pedl-run`.
 //!
-//! What is compared is told by `tests/soak.py`, which does the work. Results are kept below the cache
-//! directory in `soak/`, in a directory for each executable and script, so that what was interrupted goes
-//! on where it was.
+//! `tests/soak.py` defines what is compared, and does the work. Results are kept below the cache
+//! directory in `soak/`, in a directory for each executable and script, so an interrupted command
+//! continues where it was.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,16 +16,17 @@ use crate::interpreter::Interpreter;
 use crate::process::{self, Ended, Output, Running};
 use crate::repository::Repository;
 
-/// Where the command line names none: the oldest and the newest Python that can be embedded.
+/// The default versions: the oldest and the newest Python that can be embedded.
 const PYTHONS: [&str; 2] = ["3.7", "3.13"];
 
-/// How many starts of `pedl-run`, where the command line says nothing else.
+/// The default number of starts of `pedl-run`.
 const STARTS: &str = "2000";
 
-/// Starts of half a second each, and as many of python, on a machine that is busy with other things.
+/// Enough for starts of half a second each, and as many of python, on a machine that is busy with
+/// other things.
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Makes the starts that were not made yet; says whether all of them were as under python.
+/// Makes the starts that are missing; returns whether all of them were as under python.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["python", "starts"])?.no_rest()?;
     let chosen: Vec<&str> = options.all("python").collect();
@@ -51,7 +52,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         .join("soak")
         .join(&hash[..12]);
     fs::create_dir_all(&directory).at("create", &directory)?;
-    // A copy: what is built meanwhile is not what these results are about.
+    // A copy, because builds in the meantime must not change the executable of these results.
     let executable = directory.join("pedl-run");
     if !executable.exists() {
         let copy = directory.join(format!("pedl-run.{}", std::process::id()));
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             None => println!("skipped: there is no Python {version} below pyenv"),
         }
     }
-    // The one that does the work is any that is new enough.
+    // Any Python that is new enough can run `tests/soak.py`.
     let Some(driver) = pythons.last() else {
         return Ok(true);
     };

@@ -1,12 +1,13 @@
-//! `cargo dev startup`: what `pedl-run` adds to the start of a script that does nothing.
+//! `cargo dev startup`: the time that `pedl-run` adds to the start of a script that does nothing.
 //!
-//! A pair is `python hello.py` and `pedl-run hello.py`, one after the other, from the start of the process
-//! to its end; who is first changes from pair to pair. Each is run in an empty directory, with the library
-//! of `pedl-run` laid out and compiled, and without leave to write byte code (`PYTHONDONTWRITEBYTECODE`),
-//! as in images of containers. Then once more with nothing laid out: the first run after an installation.
+//! A pair is `python hello.py` and `pedl-run hello.py`, one after the other, from the start of the
+//! process to its end; the order changes from pair to pair. Each is run in an empty directory, with
+//! the library of `pedl-run` laid out and compiled, and without permission to write byte code
+//! (`PYTHONDONTWRITEBYTECODE`), as in images of containers. Then once more with nothing laid out:
+//! the first run after an installation.
 //!
-//! Numbers depend on the machine and on what else it does, so the load is printed. Only a median above
-//! [`MOST`] is a failure.
+//! The numbers depend on the machine and its other work, so the load is printed. Only a median
+//! above [`MOST`] is a failure.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,25 +21,25 @@ use crate::process::{self, Output, Running};
 use crate::quantiles::{error_of_median, median, quantile};
 use crate::repository::Repository;
 
-/// Where the command line names none: the oldest Python, one that is often installed, and the newest.
+/// The default versions: the oldest Python, one that is often installed, and the newest.
 const PYTHONS: [&str; 3] = ["3.7", "3.11", "3.13"];
 
-/// An interpreter with Python linked into its executable, as Debian's: there the default is exec mode.
+/// An interpreter with Python linked into its executable, as Debian's. Its default is exec mode.
 const STATIC_EXECUTABLE: &str = "/usr/bin/python3";
 
-/// How many pairs where the command line says nothing else.
+/// The default number of pairs.
 const PAIRS: u64 = 40;
 
-/// A first run compiles the library, and is only there to be known.
+/// A first run compiles the library. It is measured only for information.
 const FIRST_RUNS: u64 = 5;
 
-/// What may be added to the start, in ms.
+/// The most that may be added to the start, in ms.
 const MOST: f64 = 15.0;
 
-/// A start on a machine that is busy with other things.
+/// Enough for a start on a machine that is busy with other things.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is run: its name in the table, and the arguments.
+/// The programs: the name in the table, and the arguments.
 const PROGRAMS: [(&str, &[&str]); 2] = [("hello.py", &["hello.py"]), ("-c pass", &["-c", "pass"])];
 
 const MILLISECONDS: f64 = 1e3;
@@ -52,7 +53,7 @@ struct Start<'a> {
     cache: PathBuf,
 }
 
-/// Measures and prints; says whether no median is above what is allowed.
+/// Measures and prints; returns whether no median is above the limit.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["python", "pairs"])?.no_rest()?;
     let pairs = match options.all("pairs").last() {
@@ -108,7 +109,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(good)
 }
 
-/// What is measured. The Pythons of pyenv are those that may be linked against a libpython.
+/// The interpreters to measure. Those of pyenv are the ones that may be linked against a libpython.
 fn interpreters(chosen: &[&str]) -> Vec<Interpreter> {
     let wanted = if chosen.is_empty() {
         &PYTHONS[..]
@@ -132,7 +133,7 @@ fn interpreters(chosen: &[&str]) -> Vec<Interpreter> {
 }
 
 impl Start<'_> {
-    /// Prints a line for each program; says whether the medians are small enough.
+    /// Prints a line for each program; returns whether the medians are small enough.
     fn measure(&self, name: &str, pairs: u64) -> Result<bool> {
         let mut good = true;
         for (program, arguments) in PROGRAMS {
@@ -142,7 +143,7 @@ impl Start<'_> {
             self.seconds(false, arguments)?;
             let (mut python, mut more) = (Vec::new(), Vec::new());
             for pair in 0..pairs {
-                // Who comes second finds the caches of the processor as the other has left them.
+                // The second process finds the caches of the processor as the first has left them.
                 let ours_is_first = pair % 2 == 1;
                 let first = self.seconds(ours_is_first, arguments)? * MILLISECONDS;
                 let second = self.seconds(!ours_is_first, arguments)? * MILLISECONDS;
@@ -204,7 +205,7 @@ impl Start<'_> {
     }
 }
 
-/// What else the machine does: the mean number of processes that wanted to run, of the last minute.
+/// The load of the machine: the mean number of processes that wanted to run, in the last minute.
 pub(crate) fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()

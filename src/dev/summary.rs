@@ -1,13 +1,13 @@
-//! Adds up what cargo and pytest say at their ends, and says it in pytest's words.
+//! Adds up the summaries of cargo and pytest, and prints the sum in pytest's words.
 
 use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// The width of the closing line, as wide as that of pytest on a terminal it knows nothing about.
+/// The width of the closing line, the same as pytest's on an unknown terminal.
 const WIDTH: usize = 80;
 
-/// How many tests ended how.
+/// The number of tests by outcome.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) failed: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// One part of the run that could not be run or did not come to its own summary.
+    /// One part of the run that could not be run or did not reach its summary.
     pub(crate) const ERROR: Self = Self {
         failed: 0,
         passed: 0,
@@ -41,7 +41,7 @@ impl Counts {
         self.failed == 0 && self.errors == 0
     }
 
-    /// All `test result:` lines of `cargo test`, one for each binary; `None` where there is none.
+    /// All `test result:` lines of `cargo test`, one for each binary; `None` if there is none.
     pub(crate) fn of_cargo(output: &str) -> Option<Self> {
         let mut sum = None;
         for line in output
@@ -86,7 +86,8 @@ impl Counts {
                 continue;
             };
             match word {
-                // A test that passes although it is marked to fail is a failure here (xfail_strict).
+                // A test that passes although it is marked to fail is a failure here
+                // (xfail_strict).
                 "passed" => counts.passed += number,
                 "failed" | "xpassed" => counts.failed += number,
                 "skipped" => counts.skipped += number,
@@ -216,7 +217,7 @@ mod tests {
             " 123 passed, 4 skipped in 567.80s (0:09:27) "
         );
         assert!(sum.good());
-        // What was written can be read again.
+        // The line can be parsed again.
         assert_eq!(Counts::of_pytest(&line), Some(sum));
         sum += Counts::ERROR;
         assert!(!sum.good());

@@ -1,8 +1,9 @@
 //! `cargo dev supported`: which versions are intercepted, and with which each is tested.
 //!
-//! The table of `docs/reference/supported-versions.md`, from what the hooks themselves read (`py_hooks/registry.py`) and from the
-//! stacks of `tests/matrix.toml`; of some there are only the trainings of `cargo dev matrix`, and some are
-//! tested on demand. A test compares the page with it.
+//! Prints the table of `docs/reference/supported-versions.md`, from what the hooks read
+//! (`py_hooks/registry.py`) and from the stacks of `tests/matrix.toml`. Some stacks have only the
+//! trainings of `cargo dev matrix`, and some are tested on demand. A test compares the page with
+//! it.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use crate::failure::{At as _, Failure, Result};
 use crate::matrix::{Matrix, Stack};
 use crate::repository::Repository;
 
-/// What stands for the last version of a generation that is not closed yet.
+/// The word for the last version of a generation that is still open.
 const OPEN: &str = "on";
 
 /// A row of the registry.
@@ -65,7 +66,7 @@ fn table(repository: &Repository) -> Result<String> {
     Ok(table)
 }
 
-/// The rows of the registry: between its parentheses one tuple of four texts a line.
+/// The rows of the registry: each line between its parentheses is a tuple of four texts.
 fn generations(registry: &str) -> Result<Vec<Generation>> {
     let rows = registry
         .lines()
@@ -100,8 +101,8 @@ fn row(line: &str) -> Option<Generation> {
 }
 
 impl Generation {
-    /// Whether a stack pins the library to a version of this generation. A part of a distribution (`tensorflow.keras`)
-    /// is tested where the stack names it as the Keras of its scripts.
+    /// Whether a stack pins the library to a version of this generation. A part of a distribution
+    /// (`tensorflow.keras`) is tested if the stack names it as the Keras of its scripts.
     fn is_tested_by(&self, stack: &Stack) -> bool {
         let (distribution, is_part) = match self.library.split_once('.') {
             Some((distribution, _)) => (distribution, true),

@@ -1,12 +1,17 @@
-//! `cargo dev test`: everything that is tested by a program, in one command.
+//! `cargo dev test`: all automatic tests, in one command.
 //!
-//! First the executable is built, optimised, as it is released; then come the Rust tests, the gate of
-//! `cargo dev conformance`, and the Python tests once for each stack of `tests/matrix.toml`, with this executable. A stack without an
-//! interpreter is left out by name. The last line adds up all parts in pytest's words.
+//! First the executable is built, optimised, as it is released. Then come the Rust tests, the gate
+//! of `cargo dev conformance`, and the Python tests once for each stack of `tests/matrix.toml`,
+//! with this executable. A stack without an interpreter is named and skipped. The last line adds up
+//! all parts in pytest's words.
+//!
+//! Environments that are missing are made in the background, in the order of the stacks, while the
+//! executable is built and the Rust tests run.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Options;
@@ -25,17 +30,20 @@ const RUST: &str = "rust";
 /// The name by which `--stack` chooses the gate of `cargo dev conformance`.
 const CONFORMANCE: &str = "conformance";
 
-/// Building and running the Rust tests.
+/// Enough for building and running the Rust tests.
 const RUST_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// The Python tests of one stack.
+/// Enough for the Python tests of one stack.
 const STACK_LIMIT: Duration = Duration::from_secs(40 * 60);
 
-/// All of it: what still runs then is ended, so that there is a summary within the 90 minutes after
-/// which `.ci/run` is cut off.
+/// The limit of everything. Whatever still runs then is ended, so that there is a summary within
+/// the 90 minutes after which `.ci/run` is cut off.
 const TOTAL_LIMIT: Duration = Duration::from_secs(85 * 60);
 
-/// pytest's exit code where it found no test to run.
+/// How many of the slowest tests of a stack are printed.
+const SLOWEST: &str = "10";
+
+/// pytest's exit code if it found no test to run.
 const NOTHING_COLLECTED: i32 = 5;
 
 /// One line of the summary.
@@ -54,8 +62,8 @@ struct Session {
     started: Instant,
 }
 
-/// Runs the tests; `--stack NAME` (again and again) only those, `rust` for the Rust tests and
-/// `conformance` for CPython's.
+/// Runs the tests; `--stack NAME` (which may be repeated) runs only those, `rust` the Rust tests
+/// and `conformance` those of CPython.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack"])?;
     let repository = Repository::find();
@@ -81,6 +89,11 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         started: Instant::now(),
     };
 
+    let is_run = |stack: &&Stack| {
+        let is_left_out = stack.only_trains.is_some() || stack.optional.is_some();
+        !chosen.is_empty() || !is_left_out
+    };
+    make_ahead(stacks.iter().filter(is_run).cloned().collect());
     let mut parts = Vec::new();
     headline("build");
     let executable = match session.repository.build() {
@@ -124,7 +137,20 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(report(&parts, session.started.elapsed()))
 }
 
-/// The part of a stack that is left out, which is said.
+/// Makes the environments of some stacks in a thread. [`Environment::of`] waits for one that is
+/// being made.
+fn make_ahead(stacks: Vec<Stack>) {
+    thread::spawn(move || {
+        for stack in stacks {
+            if let Ok(interpreter) = Interpreter::of(&stack) {
+                // A failure is repeated and printed when the stack is tested.
+                let _ = Environment::of(&stack, &interpreter);
+            }
+        }
+    });
+}
+
+/// The part of a stack that is skipped, which is printed.
 fn skipped(stack: &Stack, why: &str) -> Part {
     println!("{}: skipped: {why}", stack.name);
     Part {
@@ -136,8 +162,8 @@ fn skipped(stack: &Stack, why: &str) -> Part {
 }
 
 impl Session {
-    /// The Rust tests of the workspace. The extension module has none of its own: it links to no
-    /// Python, so only a Python can load it.
+    /// The Rust tests of the workspace. The extension module has none: it links to no Python, so
+    /// only a Python can load it.
     fn rust(&self) -> Result<Part> {
         let started = Instant::now();
         let mut cargo = self.repository.cargo();
@@ -183,6 +209,7 @@ impl Session {
             ]);
         }
         pytest
+            .args(["--durations", SLOWEST, "--durations-min", "5"])
             .args(&self.pytest_arguments)
             .env("PEDL_STACK_TAGS", stack.tags.join(" "));
         let (ended, output) = self.watch(pytest, STACK_LIMIT)?;
@@ -237,7 +264,7 @@ impl Part {
         }
     }
 
-    /// A part that ran. Where its numbers are good but its end is not, the end counts.
+    /// A part that ran. If its numbers are good but its end is not, the end counts.
     fn ended(name: &str, ended: Ended, counts: Option<Counts>, took: Duration) -> Self {
         let mut part = Self {
             name: name.to_owned(),
@@ -260,7 +287,7 @@ fn headline(name: &str) {
     );
 }
 
-/// Prints what came out; says whether all was well. Nothing at all is not.
+/// Prints the results; returns whether everything succeeded. A run without any test does not.
 fn report(parts: &[Part], took: Duration) -> bool {
     headline("all parts");
     let mut sum = Counts::default();

@@ -1,13 +1,14 @@
-//! `cargo dev wheel`: what is given out, a wheel and one executable file, for every Linux of ten years.
+//! `cargo dev wheel`: builds the release, a wheel and one executable file, for every Linux of ten
+//! years.
 //!
-//! Both hold the same bytes: maturin builds the executable and packs it, as `pip install .` does from
-//! the source (`pyproject.toml`), but links it by Zig against the symbols of glibc 2.17, that of
-//! manylinux2014. The nested build of `_pedl` (`build.rs`) inherits the linker. What comes out is read
-//! again, the executable and the `_pedl` that it lays out: neither may ask for a newer glibc, or for a
-//! library that not every Linux has, libpython above all. maturin audits the outer one only.
+//! Both contain the same bytes: maturin builds the executable and packs it, as `pip install .` does
+//! from the source (`pyproject.toml`), but Zig links it against the symbols of glibc 2.17, that of
+//! manylinux2014. The nested build of `_pedl` (`build.rs`) inherits the linker. The results are
+//! read again, the executable and the `_pedl` that it lays out: neither may need a newer glibc, or
+//! a library that not every Linux has, above all libpython. maturin audits only the outer one.
 //!
-//! Then the wheel is installed into each Python of this machine, by pip, uv and pipx, and tried there
-//! (`tests/release`). All these tools come from `PyPI` (`[wheel]` of `tests/matrix.toml`).
+//! Then the wheel is installed into each Python of this machine, by pip, uv and pipx, and tried
+//! there (`tests/release`). All these tools come from `PyPI` (`[wheel]` of `tests/matrix.toml`).
 
 use std::env;
 use std::ffi::OsString;
@@ -27,17 +28,17 @@ use crate::process::{self, Output, Running};
 use crate::repository::Repository;
 use crate::test::pytest;
 
-/// What the tests of the wheel are marked with (`tests/release`).
+/// The mark of the tests of the wheel (`tests/release`).
 const STACK: &str = "wheel";
 
-/// What the wheel is built for, in the words of maturin and of rustc.
+/// The platform of the wheel, in the words of maturin and of rustc.
 const COMPATIBILITY: &str = "manylinux2014";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The newest glibc of that.
+/// The newest glibc of that platform.
 const NEWEST_GLIBC: Glibc = Glibc(2, 17);
 
-/// The libraries that may be asked for: those that glibc and the compiler consist of.
+/// The libraries that may be needed: those that glibc and the compiler consist of.
 const LIBRARIES: [&str; 7] = [
     "ld-linux-x86-64.so.2",
     "libc.so.6",
@@ -48,20 +49,20 @@ const LIBRARIES: [&str; 7] = [
     "librt.so.1",
 ];
 
-/// The time of all files in the wheel, so that the same source makes the same bytes: 1980, the first
-/// that a zip file can hold.
+/// The time of all files in the wheel, so that the same source makes the same bytes: 1980, the
+/// first that a zip file can contain.
 const TIME: &str = "315532800";
 
-/// Two optimised builds from nothing, and the parts of glibc that Zig compiles.
+/// Enough for two optimised builds from scratch, and the parts of glibc that Zig compiles.
 const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
 
-/// An environment for each Python and installer.
+/// Enough for an environment for each Python and installer.
 const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Laying out the library.
+/// Enough for laying out the library.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
-/// What is given out.
+/// The released files.
 pub(crate) struct Release {
     /// `pedl-<version>-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl`
     pub(crate) wheel: PathBuf,
@@ -96,7 +97,8 @@ pub(crate) fn tools(repository: &Repository) -> Result<Environment> {
     Environment::of(&stack, &interpreter)
 }
 
-/// Builds, checks, and prints what came out. By default it goes to `dist` in cargo's target directory.
+/// Builds, checks, and prints the results. The default folder is `dist` in cargo's target
+/// directory.
 pub(crate) fn build(
     repository: &Repository,
     environment: &Environment,
@@ -105,7 +107,7 @@ pub(crate) fn build(
     let target = repository.target_directory()?;
     let out = out.map_or_else(|| target.join("dist"), Path::to_owned);
     let out = std::path::absolute(&out).at("resolve", &out)?;
-    // Of its own: what is built against another glibc is another build, which cargo cannot tell.
+    // A separate directory, because cargo cannot tell a build against another glibc from this one.
     let built = target.join("wheel");
     remove(&built.join("wheels"))?;
     let mut maturin = maturin(repository, environment)?;
@@ -129,7 +131,7 @@ pub(crate) fn build(
     let executable = built.join(TARGET).join("release/pedl-run");
     let given_out = |file: &Path| -> Result<PathBuf> {
         let copy = out.join(file.file_name().unwrap_or_default());
-        // Not over the old one: it may be running.
+        // Not written over the old file, which may be running.
         let staged = out.join(format!(".copy-{}", std::process::id()));
         fs::copy(file, &staged).at("copy", file)?;
         fs::rename(&staged, &copy).at("replace", &copy)?;
@@ -167,7 +169,7 @@ fn maturin(repository: &Repository, environment: &Environment) -> Result<Command
     Ok(maturin)
 }
 
-/// The `_pedl` that the executable brings along.
+/// The `_pedl` that the executable contains.
 fn laid_out_module(executable: &Path, environment: &Environment, cache: &Path) -> Result<PathBuf> {
     remove(cache)?;
     let mut command = process::python(executable);
@@ -193,7 +195,7 @@ fn describe(name: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints what a file needs of the system, and fails where that is too much.
+/// Prints what a file needs of the system, and fails if that is too much.
 fn check(name: &str, path: &Path) -> Result<()> {
     let bytes = fs::read(path).at("read", path)?;
     let not_elf = |error| Failure::new(format!("cannot read `{}`: {error}", path.display()));
@@ -229,7 +231,7 @@ fn check(name: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// The newest `GLIBC_` version among the symbols that a file asks others for.
+/// The newest `GLIBC_` version among the symbols that a file needs from others.
 fn newest_glibc(elf: &Elf<'_>) -> Glibc {
     let versions = elf
         .verneed

@@ -1,8 +1,8 @@
-//! `cargo dev workers`: worker processes over a long time, and what becomes of those that are killed.
+//! `cargo dev workers`: worker processes over a long time, and what happens if they are killed.
 //!
-//! What is measured is told by `tests/workers.py`, which does the work with the Python of each stack, and by
-//! `src/pool/tests/stress.rs`, which has no Python in it. What the runs leave is kept below the target directory in
-//! `workers/`, until the next time.
+//! `tests/workers.py`, which does the work with the Python of each stack, and
+//! `src/pool/tests/stress.rs`, which has no Python in it, define what is measured. The files of the
+//! runs are kept below the target directory in `workers/`, until the next time.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -15,17 +15,18 @@ use crate::matrix::Matrix;
 use crate::process::{Ended, Output, Running};
 use crate::repository::Repository;
 
-/// The tag of the stacks that may be chosen, and those that are where the command line names none.
+/// The tag of the stacks that may be chosen, and the stacks if the command line names none.
 const TAG: &str = "keras";
 const STACKS: [&str; 2] = ["keras3-jax", "keras2-tensorflow1"];
 
-/// Minutes of stress without Python, where the command line says nothing.
+/// The default number of minutes of stress without Python.
 const MINUTES: u64 = 10;
 
-/// A thousand kills twice, and two thousand epochs, on a machine that is busy with other things.
+/// Enough for a thousand kills twice, and two thousand epochs, on a machine that is busy with other
+/// things.
 const LIMIT: Duration = Duration::from_secs(3 * 60 * 60);
 
-/// Runs all parts and prints what they find; says whether everything is within its bounds.
+/// Runs all parts and prints their findings; returns whether everything is within its bounds.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "kills", "epochs", "minutes"])?.no_rest()?;
     let repository = Repository::find();
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Two worker processes without Python, for so long.
+/// Runs two worker processes without Python, for this many minutes.
 fn stress(repository: &Repository, minutes: u64) -> Result<bool> {
     let mut command = repository.cargo();
     command

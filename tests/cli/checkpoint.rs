@@ -1,4 +1,4 @@
-//! `pedl checkpoint`, on trials whose checkpoints were made here.
+//! `pedl checkpoint`, on trials whose checkpoints are made here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,8 @@ fn checkpoint(directory: &Dir, arguments: &[&str]) -> Output {
         .output()
 }
 
-/// A trial with checkpoints after 100 and 200 batches, of which the newer has a validation. `body` is the same in both.
+/// A trial with checkpoints after 100 and 200 batches, of which the newer has a validation. `body`
+/// is the same in both.
 fn trial(directory: &Dir, name: &str) -> PathBuf {
     let trial = directory.join(".pedl").join(name);
     fs::create_dir_all(&trial).expect("made");
@@ -127,7 +128,7 @@ fn one_is_shown_with_its_tensors() {
 fn every_byte_is_verified() {
     let directory = Dir::new();
     let trial = trial(&directory, "train");
-    // The trial was made without a log, which belongs to what is verified.
+    // The trial was made without a log, and the log is verified too.
     let verified = checkpoint(&directory, &["verify"]).assert_code(65);
     assert_eq!(
         verified.stdout.matches("calls.log").count(),
@@ -142,7 +143,7 @@ fn every_byte_is_verified() {
         let damage = json["checkpoints"][index]["damage"]
             .as_array()
             .map(Vec::len);
-        // All but what is said of the log.
+        // All damage except that of the log.
         damage.map(|number| number - 1)
     };
     assert_eq!((whole(0), whole(1)), (Some(0), Some(0)));
@@ -156,7 +157,7 @@ fn every_byte_is_verified() {
         text.contains("does not match the hash of its tensor `body`"),
         "{text}"
     );
-    // All sizes are right; so the list knows nothing of it.
+    // All sizes are right, so the list does not see the damage.
     let list = checkpoint(&directory, &["list"]).stdout;
     assert_eq!(list.matches("whole").count(), 2, "{list}");
     fs::remove_file(&packs[1]).expect("it is there");
@@ -216,7 +217,7 @@ fn what_is_not_known_is_refused() {
 /// Magic, version and checksum of a log.
 const LOG_HEAD: &[u8; 16] = b"pedlcall\x02\x00\x00\x00U\x1f\xc4<";
 
-/// A trial with a log in which no call is recorded: its head alone, as long as the checkpoints say.
+/// A trial with a log without calls: only its head, which is as long as the checkpoints say.
 fn trial_with_log(directory: &Dir) -> PathBuf {
     let trial = trial(directory, "train");
     fs::write(trial.join("calls.log"), LOG_HEAD).expect("written");
@@ -350,7 +351,7 @@ fn names_that_somebody_has_made_up_do_nothing_to_a_terminal() {
     };
     assert!(check(&["list"], 0).contains(r"\u{1b}]0;title\u{7}\u{9b}2J\u{a}hint: do it"));
     assert!(check(&["show"], 0).contains(r"kept\u{1b}]0;title"));
-    // The tensor and the kept file become damaged.
+    // The tensor and the kept file are damaged.
     for folder in ["tensors", "files"] {
         for entry in fs::read_dir(trial.join("checkpoints").join(folder)).expect("it is there") {
             flip(&entry.expect("a name").path());

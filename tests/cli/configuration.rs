@@ -1,10 +1,11 @@
-//! `--config`: simple model definitions (`contract.md` P1, P3, P4, P6, P9, 2.1 and 2.5), without a framework.
+//! `--config`: simple model definitions (`contract.md` P1, P3, P4, P6, P9, 2.1 and 2.5), without a
+//! framework.
 
 use crate::support::{Dir, Output, run_in};
 
 const SEARCH: &str = "searcher: {name: single, metric: loss, max_steps: 1}\n";
 
-/// Prints what a script can ask, and where it is.
+/// Prints what a script can query, and its directory.
 const TELL: &str = "import json, os, sys, pedl\n\
     print(json.dumps({\n\
         'argv': sys.argv, 'name': __name__, 'here': os.path.basename(os.getcwd()),\n\

@@ -1,4 +1,4 @@
-//! Which interpreter is run, and what is said where none can be.
+//! Which interpreter is run, and the message if none can be run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -224,13 +224,13 @@ fn a_cache_that_cannot_be_used_is_said() {
     );
 }
 
-/// The outer command for a file system without code: `DIRECTORY` gets a `noexec` one mounted on it.
+/// The outer command for a file system without code: it mounts a `noexec` one on `directory`.
 fn without_code(directory: &Path) -> Option<Vec<String>> {
     let script = format!(
         "mount -t tmpfs -o noexec,mode=700 tmpfs '{}' && exec \"$@\"",
         directory.display()
     );
-    // The second is for those who are not root; it needs user namespaces.
+    // The second one is for users other than root; it needs user namespaces.
     let ways: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
     let found = ways.into_iter().find(|options| {
         std::process::Command::new("unshare")
@@ -293,8 +293,8 @@ fn a_cache_that_may_hold_no_code_serves_all_the_same() {
     }
 }
 
-/// A conda environment, as far as it can be told by its files: an executable with Python linked into
-/// it, and a shared library of the same version that it does not use.
+/// A conda environment, as far as its files show: an executable with Python linked into it, and a
+/// shared library of the same version that it does not use.
 fn write_conda_environment(directory: &Dir) -> Option<std::path::PathBuf> {
     let skipped = |reason: &str| {
         eprintln!("skipped: an environment like those of conda ({reason})");
@@ -351,7 +351,8 @@ fn the_static_python_of_conda_is_executed() {
             .assert_code(0)
             .stdout
     };
-    // Its own code is faster than that of the library beside it, which is taken where it is asked for.
+    // The code in the executable is faster than the library beside it, which is used only on
+    // request.
     assert_eq!(run(&[]), format!("{}\nFalse\n", prefix.display()));
     assert_eq!(
         run(&["--mode", "embed"]),
@@ -372,8 +373,8 @@ fn the_static_python_of_conda_is_executed() {
     );
 }
 
-/// `uvx pedl-run` and `pipx run pedl-run` install it into an environment that has nothing of the project, and put that on
-/// PATH.
+/// `uvx pedl-run` and `pipx run pedl-run` install it into an environment that has nothing of the
+/// project, and put that environment on PATH.
 #[test]
 fn the_environment_of_a_tool_that_runs_us_is_not_that_of_the_script() {
     let python = |directory: &Dir, name: &str| {

@@ -1,4 +1,5 @@
-//! `.pedlignore` and `.detignore`: their syntax is held against fixed expectations, and against git where there is one.
+//! `.pedlignore` and `.detignore`: their syntax is compared with fixed expectations, and with git
+//! if there is one.
 
 use std::fs;
 
@@ -13,7 +14,7 @@ fn sorted<'a>(names: impl IntoIterator<Item = &'a &'a str>) -> Vec<String> {
 
 // -- the syntax ----------------------------------------------------------------------------------
 
-/// A text of an ignore file, and what it omits of some files, and keeps.
+/// A text of an ignore file, and the files that it omits and keeps.
 struct Vector {
     about: &'static str,
     text: &'static str,
@@ -222,7 +223,7 @@ fn m6_lines_of_pedlignore_omit_what_they_do_for_git() {
 struct Repository(Dir);
 
 impl Repository {
-    /// `None`, and a line, where there is no git.
+    /// `None`, and a printed line, if there is no git.
     fn new(files: &[&str]) -> Option<Self> {
         let directory = definition(files);
         let repository = Self(directory);
@@ -254,7 +255,7 @@ impl Repository {
             .current_dir(&root)
     }
 
-    /// What git does not ignore of some files.
+    /// The given files that git does not ignore.
     fn keeps(&self, text: &str, files: &[&str]) -> Vec<String> {
         self.0.write(&format!("{DEFINITION}/.gitignore"), text);
         let output = self
@@ -285,7 +286,7 @@ fn m6_git_itself_omits_what_is_expected() {
     }
 }
 
-/// Numbers that are drawn (xorshift), the same in each run.
+/// Random numbers (xorshift), the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -301,8 +302,8 @@ impl Dice {
     }
 }
 
-/// `a**/b` is `a*/b` by the manual of git, which we follow; but git takes it for `ab` and `a/x/b` as well, since it
-/// compares what stands before the first star apart.
+/// `a**/b` is `a*/b` by the manual of git, which we follow. But git takes it for `ab` and `a/x/b`
+/// as well, because it compares the text before the first star separately.
 fn has_stars_in_a_name(line: &str) -> bool {
     let stars = line.match_indices("**").map(|(at, _)| &line[..at]);
     let mut before = stars.map(|it| it.trim_end_matches('*'));
@@ -385,7 +386,7 @@ fn m6_ignore_files_count_at_the_top_alone() {
     assert_eq!(files(&directory), ["a.csv", "sub/.pedlignore", "sub/a.csv"]);
 }
 
-// -- what is always left out -----------------------------------------------------------------------
+// -- what is always left out ----------------------------------------------------------------------
 
 #[test]
 fn m7_byte_compiled_files_never_travel() {
@@ -428,7 +429,7 @@ fn m8_detignore_goes_on_where_pedlignore_ends() {
     write(".pedlignore", "*.csv\n");
     write(".detignore", "!keep.csv\n*.log\n");
     assert_eq!(files(&directory), ["keep.csv", "model.py"]);
-    // The other way round the later file has the last word.
+    // The other way round, the later file decides.
     write(".pedlignore", "!keep.csv\n*.log\n");
     write(".detignore", "*.csv\n");
     assert_eq!(files(&directory), ["model.py"]);

@@ -1,4 +1,4 @@
-//! The library that `pedl-run` lays out: found, compiled once, and used where it cannot be written to.
+//! The library that `pedl-run` lays out: found, compiled once, and used even if it is read-only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn library(cache: &Path) -> PathBuf {
     found.find(is_library).expect("the library is laid out")
 }
 
-/// The run of a script that says which of our modules Python took from byte code.
+/// A run that prints which of our modules Python loaded from byte code.
 fn verbose(host: &Host, cache: &Path) -> TestCommand {
     host.pedl_run()
         .args(["-v", "-c", "pass"])
@@ -42,7 +42,7 @@ fn the_library_is_compiled_once_for_each_version() {
     }
 }
 
-/// The outer command with a mount namespace of its own, in which a directory is read-only.
+/// The outer command with a separate mount namespace, in which a directory is read-only.
 const READ_ONLY: [&str; 5] = [
     "unshare",
     "--mount",

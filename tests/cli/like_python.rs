@@ -1,4 +1,4 @@
-//! A script cannot tell the difference: what it sees, prints and leaves is what Python gives it.
+//! A script cannot tell the difference: it sees, prints and leaves the same as under Python.
 
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -365,8 +365,8 @@ print(random.random(), random.Random().random())
     }
 }
 
-/// In a locale without UTF-8 the environment, by which the trial process is told everything, is decoded to
-/// surrogates.
+/// In a locale without UTF-8 the environment, which carries all settings to the trial process, is
+/// decoded to surrogates.
 #[test]
 fn arguments_and_hyperparameters_survive_a_locale_without_utf8() {
     for host in hosts() {
@@ -407,7 +407,8 @@ fn the_hash_seed_is_drawn_anew_for_a_fresh_run() {
     assert_ne!(seed(), seed());
 }
 
-/// The trial has a hash seed of its own, and the script finds the variable as the user has it; so do its children.
+/// The trial has a separate hash seed. The script and its children find the variable as the user
+/// has set it.
 #[test]
 fn the_variable_of_the_hash_seed_is_that_of_the_user() {
     let directory = Dir::new();
@@ -435,7 +436,7 @@ fn the_variable_of_the_hash_seed_is_that_of_the_user() {
                 let command = command.arg("train.py").current_dir(directory.path());
                 let command = match value {
                     Some(value) => command.env("PYTHONHASHSEED", value),
-                    // Each way to start a child once.
+                    // Each start method of a child once.
                     None => command.args(["fork", "spawn", "forkserver"]),
                 };
                 command.output().assert_code(0).stdout

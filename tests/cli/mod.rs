@@ -1,4 +1,4 @@
-//! Promises of `pedl-run`, by what they are about.
+//! The promises of `pedl-run`, by topic.
 
 mod checkpoint;
 mod configuration;

@@ -1,4 +1,4 @@
-//! `pedl package`: what of a model definition travels, and the archive of it.
+//! `pedl package`: the files of a model definition that travel, and the archive of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Dir, Output, TestCommand};
 
-/// The most that travels, in bytes.
+/// The largest size that travels, in bytes.
 const LIMIT: u64 = 99_614_720;
 
-/// Where the definitions of these tests are, below the directory of a test.
+/// The directory of the definitions, below the directory of a test.
 pub(super) const DEFINITION: &str = "definition";
 
 pub(super) fn package(directory: &Dir, arguments: &[&str]) -> Output {
@@ -188,7 +188,8 @@ fn m18_tar_unpacks_what_was_packed() {
             assert!(there.exists(), "{path}");
         }
     }
-    // A second packing, of what was unpacked, is equal; nothing was left out that it would have taken.
+    // A second archive, made from the unpacked one, is equal: nothing was left out that it would
+    // have taken.
     package(&directory, &["unpacked", "--output", "again.tar"]).assert_code(0);
     let read = |name: &str| fs::read(directory.join(name)).expect("it is there");
     assert_eq!(read("definition.tar"), read("again.tar"));
@@ -198,7 +199,7 @@ fn m18_tar_unpacks_what_was_packed() {
 fn m18_equal_definitions_make_equal_archives() {
     let (one, other) = (everything(), everything());
     let at = |name: &str| other.join(DEFINITION).join(name);
-    // Other times, other modes that do not travel, other names of users are no difference.
+    // Other times, other names of users, and other modes that do not travel make no difference.
     let file = File::open(at("model_def.py")).expect("it is there");
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let times = FileTimes::new()
@@ -274,7 +275,7 @@ fn m18_what_cannot_be_read_is_told() {
         let path = directory.join(DEFINITION).join(name);
         fs::set_permissions(path, fs::Permissions::from_mode(0o000)).expect("it is ours");
     }
-    // What root may read nevertheless is taken from it.
+    // Root loses the right to read every file.
     let outer = [
         "setpriv",
         "--inh-caps=-all",
@@ -307,7 +308,7 @@ fn m18_what_cannot_be_read_is_told() {
     assert_eq!(output.stdout, "     4 B  a.py\n1 file, 4 B\n");
 }
 
-// -- the limit -------------------------------------------------------------------------------------
+// -- the limit ------------------------------------------------------------------------------------
 
 #[test]
 fn m6_more_than_95_mib_do_not_travel() {
@@ -317,7 +318,7 @@ fn m6_more_than_95_mib_do_not_travel() {
         let file = File::options().write(true).open(path).expect("it is there");
         file.set_len(bytes).expect("there is room for a hole");
     };
-    // 12 bytes are the module.
+    // The module takes 12 bytes.
     sized("data.npz", LIMIT - 12);
     let output = package(&directory, &[DEFINITION]).assert_code(0);
     assert!(output.stdout.ends_with("2 files, 99.6 MB\n"), "{output}");
@@ -345,7 +346,7 @@ fn m6_more_than_95_mib_do_not_travel() {
     assert_eq!(files(&directory).len(), 12);
 }
 
-// -- the command -----------------------------------------------------------------------------------
+// -- the command ----------------------------------------------------------------------------------
 
 #[test]
 fn what_travels_is_shown_with_its_sizes() {

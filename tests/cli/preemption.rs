@@ -1,5 +1,5 @@
-//! Signals by which a scheduler wants its machine back, as the supervisor sees them. What the trial process does
-//! about them is tested where there are frameworks (`tests/test_preemption.py`).
+//! Signals by which a scheduler takes its machine back, as the supervisor sees them. What the trial
+//! process does about them is tested with frameworks (`tests/test_preemption.py`).
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,14 +13,14 @@ use super::signals::as_process_1;
 use super::trials::{begun_command, events};
 use crate::support::{Dir, TestCommand, hosts, python};
 
-/// Waits for its end.
+/// Waits to be ended.
 const WAIT: &str = "print('ready', flush=True); input()\n";
 
 /// Makes a checkpoint, as far as the supervisor can see.
 const CHECKPOINT: &str = "import os\n\
     os.makedirs('trial/checkpoints/batch-0000000007', exist_ok=True)\n";
 
-/// What the trial process writes before it lets a signal act.
+/// Code for the event that the trial process writes before it lets a signal act.
 fn preempted_by(signal: &str) -> String {
     format!(
         "open('trial/events.jsonl', 'a').write('{{\"event\": \"preempted\", \"signal\": \"{signal}\", \
@@ -201,7 +201,7 @@ fn as_process_1_it_ends_with_the_code_that_stands_for_the_signal() {
     }
 }
 
-/// What Slurm does before the time limit, and a scheduler of its own that notes what it is told.
+/// The signal of Slurm before the time limit, and a scheduler that notes its arguments.
 #[test]
 fn the_batch_script_for_slurm_queues_a_preempted_job_again() {
     let directory = Dir::new();
@@ -210,7 +210,7 @@ fn the_batch_script_for_slurm_queues_a_preempted_job_again() {
          if len(open('trial/events.jsonl').readlines()) > 1: sys.exit(3)\n\
          import time\ntime.sleep(600)\n"
     );
-    // It makes the files; the command is that of the batch script.
+    // This only makes the files; the batch script starts the command.
     drop(command(&directory, &[], &code));
     let tool = directory.write("scontrol", "#!/bin/sh\necho \"$@\" > requeued\n");
     std::fs::set_permissions(tool, Permissions::from_mode(0o755)).expect("it is ours");
@@ -241,9 +241,9 @@ fn the_batch_script_for_slurm_queues_a_preempted_job_again() {
     );
     assert_eq!(directory.read("requeued"), "requeue 17\n");
 
-    // An answer of the script's own is the job's.
+    // An exit code of the script becomes that of the job.
     std::fs::remove_file(directory.join("requeued")).expect("it was there");
-    // What only looks like a checkpoint cannot be resumed.
+    // A directory that only looks like a checkpoint cannot be resumed.
     std::fs::remove_dir_all(directory.join("trial/checkpoints")).expect("it was there");
     start().wait().assert_code(3);
     assert!(!directory.join("requeued").exists());

@@ -1,4 +1,4 @@
-//! `pedl reference`: the pages that `docs/reference` holds are what it prints.
+//! `pedl reference`: it prints the pages in `docs/reference`.
 //!
 //! `RENEW_DOCS=1 cargo test reference` writes them, to be read before they are committed.
 

@@ -1,4 +1,4 @@
-//! Signals and deaths: whoever starts, stops or kills `pedl-run` deals with the script.
+//! Signals and deaths: starting, stopping or killing `pedl-run` acts on the script.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -62,7 +62,7 @@ const SET_SESSION: &str = "import os, sys; os.setsid(); os.execv(sys.argv[1], sy
 #[test]
 fn a_script_that_signals_its_own_group_gets_that_once() {
     let directory = Dir::new();
-    // `pedl-run` leads the session, as where a terminal or a service manager starts it.
+    // `pedl-run` leads the session, as if a terminal or a service manager had started it.
     let code = "import os, signal, time\n\
         came = []\n\
         signals = [signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP]\n\
@@ -74,7 +74,7 @@ fn a_script_that_signals_its_own_group_gets_that_once() {
         print(came == [int(number) for number in signals], came)";
     for host in hosts() {
         let run = |command: TestCommand| {
-            // Not the leader of its group, which may not begin a session.
+            // Not the leader of its group, because a leader cannot begin a session.
             let outer = ["sh", "-c", "\"$@\" & wait $!", "sh"];
             let python = host.python.path.to_str().expect("UTF-8");
             let outer = [&outer[..], &[python, "-c", SET_SESSION]].concat();
@@ -122,9 +122,10 @@ fn a_death_by_a_real_time_signal_is_that_of_python() {
 fn a_keyboard_interrupt_ends_the_run_as_it_ends_python() {
     let directory = Dir::new();
     for host in hosts() {
-        // Where exactly the signal interrupts differs from run to run, and so does the traceback.
+        // The place of the interrupt differs from run to run, and so does the traceback.
         let interrupted = |command: TestCommand| {
-            // A signal just before a blocking call would wait for its end; a short timeout does not.
+            // A signal just before a blocking call would wait for its end; a short timeout prevents
+            // that.
             let code = "import signal; print('ready', flush=True)\n\
                 while True: signal.sigtimedwait([], 0.05)";
             let mut run = command
@@ -172,7 +173,7 @@ fn ignored_signals_stay_ignored() {
 #[test]
 fn a_script_may_handle_what_its_starter_ignores() {
     let directory = Dir::new();
-    // A handler that prints by `print` may interrupt another.
+    // A handler that uses `print` may interrupt another.
     let code = "import os, signal, time\n\
         came = []\n\
         def handle(number, frame):\n\
@@ -200,7 +201,7 @@ fn a_script_may_handle_what_its_starter_ignores() {
 #[test]
 fn the_script_does_not_outlive_the_supervisor() {
     let directory = Dir::new();
-    // Whoever reads the pipe finds its end once the last process that holds it is gone.
+    // The reader of the pipe finds its end once the last process that holds it is gone.
     let code = "import os, signal; print(os.getppid(), flush=True); signal.pause()";
     for host in hosts() {
         let mut run = host
@@ -231,7 +232,7 @@ fn a_script_that_dies_with_its_reader_is_let_die() {
     }
 }
 
-/// The outer command for a process namespace of its own, in which `pedl-run` is process 1.
+/// The outer command for a separate process namespace, in which `pedl-run` is process 1.
 pub(super) fn as_process_1() -> Option<&'static [&'static str]> {
     const UNSHARE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let possible = std::process::Command::new(UNSHARE[0])

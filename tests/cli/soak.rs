@@ -1,4 +1,5 @@
-//! A script that forks, spawns, threads and gets signals at random: some of what `cargo dev soak` starts.
+//! A script that forks, spawns, starts threads and gets signals at random: some of the starts of
+//! `cargo dev soak`.
 
 use crate::support::{TestCommand, hosts, python, script};
 

@@ -6,13 +6,14 @@ use rustix::process::Signal;
 
 use crate::support::{Dir, Output, Running, TestCommand, python, run_in, script};
 
-/// Prints the hash seed that the host has chosen, if it is that of [`trial_json`]: a script finds it by hashes alone.
+/// Prints the hash seed that the host has chosen, if it is that of [`trial_json`]: a script can
+/// find it only by hashes.
 const PRINT_SEEDS: &str = "import os, subprocess, sys\n\
     code = [sys.executable, '-c', 'print(hash(\"x\"))']\n\
     seeded = subprocess.check_output(code, env=dict(os.environ, PYTHONHASHSEED='4242'))\n\
     print(4242 if int(seeded) == hash('x') else 'another', os.path.isdir('.pedl/train'))\n";
 
-/// What is done about every one of these mistakes.
+/// The line that follows every one of these mistakes.
 const NOT_STARTED: &str = "  nothing was changed, and the script was not started\n";
 
 fn trial_json(schema: u32, command: &[&str]) -> String {
@@ -132,7 +133,7 @@ fn a_trial_of_another_schema_is_refused() {
         ));
 }
 
-/// The old trial goes when the new one begins; `core` moves it.
+/// `core` moves the old trial away when the new one begins.
 #[test]
 fn a_script_that_trains_nothing_moves_no_trial() {
     let over = "{\"event\": \"trial_ended\", \"exit_code\": 0}\n";
@@ -221,7 +222,7 @@ fn crash_with(options: &[&str], progress: u32, signal: Signal) -> (Output, usize
     (output, starts)
 }
 
-/// What is said where nothing is started again.
+/// The message if nothing is started again.
 fn continues(signal: &str, batch: u64) -> String {
     format!(
         "pedl: the trial process was killed by {signal}; the same command continues after batch {batch}\n"
@@ -279,14 +280,14 @@ fn with_no_restarts_a_crash_ends_the_run_whatever_the_progress() {
 #[test]
 fn what_a_script_does_to_itself_is_no_crash() {
     for signal in [Signal::INT, Signal::PIPE] {
-        // SIGPIPE is ignored by Python, so the script lives on and ends with 0; SIGINT becomes a
-        // KeyboardInterrupt, by which Python ends.
+        // Python ignores SIGPIPE, so the script lives on and ends with 0. SIGINT becomes a
+        // KeyboardInterrupt, which ends Python.
         let (output, starts) = crash(9, signal);
         assert_eq!(starts, 1, "{output}");
     }
 }
 
-/// The journal's events, without what differs from run to run.
+/// The events of the journal, without the fields that differ from run to run.
 pub(super) fn events(directory: &Dir) -> Vec<serde_json::Value> {
     let text = directory.read("trial/events.jsonl");
     let parse = |line| {
@@ -299,12 +300,12 @@ pub(super) fn events(directory: &Dir) -> Vec<serde_json::Value> {
     text.lines().map(parse).collect()
 }
 
-/// Runs code in a directory with a trial, in which it writes the first event of a start.
+/// Runs code in a directory with a trial, after code that writes the first event of a start.
 fn run_begun(directory: &Dir, code: &str) -> Running {
     begun_command(directory, &[], code).start()
 }
 
-/// The command of [`run_begun`], with options of ours.
+/// The command of [`run_begun`], with options of `pedl-run`.
 pub(super) fn begun_command(directory: &Dir, options: &[&str], code: &str) -> TestCommand {
     let begin = "open('trial/events.jsonl', 'a').write('{\"event\": \"trial_begun\", \
         \"time\": 0, \"schema\": 1}\\n')\n";
@@ -336,7 +337,7 @@ fn the_journal_tells_restarts_and_the_end() {
     ];
     assert_eq!(events(&directory), expected);
 
-    // What only looks like a checkpoint cannot be resumed.
+    // A directory that only looks like a checkpoint cannot be resumed.
     std::fs::remove_dir_all(directory.join("trial/checkpoints")).expect("it was there");
     run_begun(&directory, "raise SystemExit(3)")
         .end()

@@ -1,4 +1,4 @@
-//! The command line: what is asked and what is answered, word for word.
+//! The command line: inputs and outputs, word for word.
 
 use crate::support::{Dir, TestCommand, python};
 
@@ -208,7 +208,7 @@ fn what_is_wrong_is_said_in_the_format_that_was_asked_for() {
         assert_eq!(text.lines().count(), 1, "{text}");
     }
     assert!(unknown(&["--frsh", "train.py"], "json").starts_with('{'));
-    // What stands behind the script, or says otherwise, does not count.
+    // An option after the script, or with another meaning, does not count.
     for (arguments, format) in [
         (&["--frsh", "train.py", "--log-format", "json"][..], ""),
         (&["--frsh", "--log-format", "text", "train.py"], "json"),

@@ -109,7 +109,7 @@ fn the_script_of_the_wheel_starts_the_executable_beside_it() {
         Path::new(env!("CARGO_BIN_EXE_pedl-run")),
         "installed/pedl-run",
     );
-    // As pipx does it: both names in a directory on PATH, or only the one.
+    // As pipx does it: both names in a directory on PATH, or only one.
     link(&directory.join("installed/pedl"), "linked/pedl");
     link(&directory.join("installed/pedl-run"), "linked/pedl-run");
     link(&directory.join("installed/pedl"), "alone/pedl");
@@ -129,7 +129,7 @@ fn the_script_of_the_wheel_starts_the_executable_beside_it() {
                 .current_dir(directory.path())
                 .output()
                 .assert_code(0);
-            // Its own name, as it was called: what it finds beside itself depends on it.
+            // The name that it was called by, because what it finds beside itself depends on that.
             let expected = directory.join(found).join("pedl-run");
             let name = output.stdout.split('\0').next().expect("a name");
             assert_eq!(Path::new(name), expected, "{output}");
@@ -245,7 +245,7 @@ fn where_the_reader_has_gone_nothing_is_said() {
     let outer = ["sh", "-c", "(sleep 0.3; \"$@\"; echo $? >&2) | true", "sh"];
     for arguments in [&["doctor"][..], &["man"], &["hooks", "keras"]] {
         let command = pedl_command(&directory, arguments).below(&outer);
-        // By SIGPIPE, as every program.
+        // It ends by SIGPIPE, like every program.
         command.output().assert_code(0).assert_stderr("141\n");
     }
 }

@@ -1,4 +1,4 @@
-//! The interpreters that tests are tried with.
+//! The interpreters that the tests use.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::TestCommand;
 /// the second, and the one between.
 const VERSIONS: [&str; 4] = ["3.7", "3.8", "3.11", "3.13"];
 
-/// An interpreter with Python linked into its executable, as Debian's.
+/// An interpreter with Python linked into its executable, like Debian's.
 const STATIC_EXECUTABLE: &str = "/usr/bin/python3";
 
 /// An interpreter.
@@ -29,7 +29,7 @@ impl fmt::Display for Python {
     }
 }
 
-/// An interpreter below `pedl-run`, in one of its modes.
+/// An interpreter under `pedl-run`, in one of its modes.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) python: &'static Python,
@@ -82,7 +82,7 @@ pub(crate) fn hosts() -> Vec<Host> {
     hosts
 }
 
-/// The newest interpreter, for tests where it does not matter which.
+/// The newest interpreter, for tests that do not depend on the version.
 pub(crate) fn python() -> &'static Python {
     interpreters()
         .iter()
@@ -135,7 +135,7 @@ fn find(version: &str) -> Option<Python> {
     examine(&path).filter(|python| format!("{}.{}", python.version.0, python.version.1) == version)
 }
 
-/// Asks an interpreter, if it is one, for what the tests need to know of it.
+/// Asks an executable, if it is an interpreter, for what the tests need to know of it.
 fn examine(path: &Path) -> Option<Python> {
     const QUESTION: &str = "import sys; print(sys.executable, *sys.version_info[:2]); \
         print('libpython' in open('/proc/self/maps').read())";

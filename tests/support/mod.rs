@@ -1,4 +1,4 @@
-//! What the tests share: a directory to work in, `pedl-run` to be started, and interpreters.
+//! What the tests share: a working directory, the start of `pedl-run`, and interpreters.
 
 mod interpreters;
 mod run;

@@ -1,4 +1,4 @@
-//! Starting processes, and looking at what became of them.
+//! Starts processes, and checks their results.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -51,7 +51,7 @@ impl Dir {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// The names of what is in it, sorted.
+    /// The names of its entries, sorted.
     pub(crate) fn list(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path())
             .expect("the directory can be listed")
@@ -187,7 +187,7 @@ pub(crate) fn run_in(directory: &Dir, arguments: &[&str]) -> Output {
         .output()
 }
 
-/// A process that runs.
+/// A running process.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -251,7 +251,7 @@ impl Running {
     }
 }
 
-/// What a process left.
+/// The status and the output of a process.
 pub(crate) struct Output {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -293,8 +293,8 @@ impl Output {
         self
     }
 
-    /// Compares with what plain Python left. A core dump is not compared: only one of two is meant
-    /// to leave one.
+    /// Compares with the output of plain Python. Core dumps are not compared: only one of the two
+    /// is meant to leave one.
     #[track_caller]
     pub(crate) fn assert_same(&self, plain: &Self) {
         let ends = |output: &Self| (output.status.code(), output.status.signal());
