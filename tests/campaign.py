@@ -1,22 +1,22 @@
-"""Kills trainings at random moments, cell by cell, and says whether each ended as the one that nobody killed.
+"""Kills trainings at random moments, cell by cell, and compares each with a training that was not killed.
 
-Started by `cargo dev campaign` with the Python of a stack. A cell is a source of batches, with a seed
-or without any. In each:
+Started by `cargo dev campaign` with the Python of a stack. A cell is a source of batches, with or without
+a seed. In each cell:
 
-1. A training of scripts/everything_*.py is left in peace: what the others are compared with.
-2. Others are killed, ten times in all: five times every process at once and the command given again,
-   five times only the process that trains. The moments are random, from seeds; but six of them or more
-   lie after a checkpoint that was taken inside a fit, and two or more after one inside the second fit.
-3. One is given only 60 % of the undisturbed time at each start (three times what that start took until
-   its first batch, if that is longer), and has to come to its end by itself. It has more epochs than the
-   others, so many that 60 % of its time is the longer of the two, and is compared with a training of its own.
+1. One training of scripts/everything_*.py runs undisturbed. The others are compared with it.
+2. Others are killed, ten times in all: five times every process at once, and the command is given again;
+   five times only the process that trains. The moments are random, from seeds; but at least six of them
+   are after a checkpoint that was taken inside a fit, and at least two after one inside the second fit.
+3. One training gets only 60 % of the undisturbed time at each start (three times what that start took until
+   its first batch, if that is longer), and must finish by itself. It has more epochs than the others, enough
+   that 60 % of its time is the longer of the two. It is compared with an undisturbed training of that length.
 
-Every one that comes to its end has to print the hashes of the first, and at every start only batches may
-be computed that were not computed before the checkpoint (everything.py tells how that is known).
+Each training that finishes must print the hashes of the first. Every start may compute only batches
+that were not computed before the checkpoint (everything.py explains how that is known).
 
     python tests/campaign.py --stack NAME --script SCRIPT --results FILE [--source NAME] [--kills 10]
 
-A cell that is in the file of results is not run again.
+A cell that is in the results file is not run again.
 """
 
 import argparse
@@ -32,17 +32,17 @@ import support
 
 SEED = 3
 
-# Of the undisturbed time, for each start of a training that has to come to its end by itself.
+# The part of the undisturbed time that each start gets, if a training must finish by itself.
 SHARE = 0.6
 LEAST_STARTUPS = 3
 
-# A start takes more or less time until its first batch.
+# The time until the first batch varies from start to start.
 MARGIN = 1.3
 
-# A training that is not done after so many starts makes no progress.
+# A training that is not finished after this many starts makes no progress.
 MOST_STARTS = 12
 
-# Where a kill has to lie. In each ten, four lie anywhere, four after a checkpoint inside a fit, and two after one
+# The places of the kills. In each ten, four are anywhere, four after a checkpoint inside a fit, and two after one
 # inside the second fit.
 ANYWHERE, IN_A_FIT, IN_THE_SECOND_FIT = "anywhere", "in a fit", "in the second fit"
 
@@ -52,14 +52,14 @@ AT_TIME, AT_BYTE = "at a time", "at a byte"
 Kill = collections.namedtuple("Kill", "target place moment")
 
 # The most bytes that are still written before a kill at a byte, which is a few checkpoints. As many kills come within
-# the first ten bytes as between ten and a hundred, and so on: so small writes are hit as often as large ones.
+# the first ten bytes as between ten and a hundred, and so on: small writes are hit as often as large ones.
 MOST_BYTES = 200000
 
 COLUMNS = "{:<18} {:<8} {:>11} {:>11} {:>9} {:>7} {:>8} {:>7} {:>17}  {}"
 
 
 def plan_kills(count, dice, moment=AT_TIME):
-    """Draws the targets and places of the kills: half of the targets each, in random order."""
+    """Draws the targets and places of the kills, in random order. Each target gets half of them."""
     targets = ["everything", "trial"] * ((count + 1) // 2)
     places = [IN_THE_SECOND_FIT] * -(-count * 2 // 10) + [IN_A_FIT] * -(-count * 4 // 10)
     places += [ANYWHERE] * (count - len(places))
@@ -70,14 +70,14 @@ def plan_kills(count, dice, moment=AT_TIME):
 
 
 def is_after_checkpoint(training, place):
-    """Whether a training stands where a kill of this place may fall."""
+    """Whether a training has reached the place of a kill."""
     if place == IN_THE_SECOND_FIT:
         return training.checkpoint_in_fit(2) and training.is_training
     return training.is_training and (training.checkpoint_in_fit(1) or training.checkpoint_in_fit(2))
 
 
 def wait_for_moment(training, kill, undisturbed, dice):
-    """Waits for the moment of a kill, or from which on its bytes count; returns False if the training ended before."""
+    """Waits for the moment of a kill, or until its bytes count; returns False if the training ended before."""
     of_training = undisturbed.seconds - undisturbed.startup_seconds
     if kill.place == ANYWHERE:
         longest = undisturbed.startup_seconds + 0.5 * of_training
@@ -88,14 +88,14 @@ def wait_for_moment(training, kill, undisturbed, dice):
 
 
 def kill_now(training, kill, dice):
-    """Kills; returns as `Killed.kill_at_byte`."""
+    """Kills; returns the same as `Killed.kill_at_byte`."""
     if kill.moment == AT_TIME:
         return training.kill(kill.target)
     return training.kill_at_byte(int(MOST_BYTES ** dice.random()), kill.target)
 
 
 class Result:
-    """What came out of one cell, as it is kept and printed."""
+    """The result of one cell, as it is kept and printed."""
 
     def __init__(self):
         self.kills = {"everything": 0, "trial": 0}
@@ -153,7 +153,7 @@ def run_cell(make_cell, epochs, kills, dice):
 
 
 def kill_again_and_again(cell, kills, undisturbed, dice, result):
-    """Trainings one after the other until all kills are done, each to its end; or until one is lost."""
+    """Runs trainings one after the other, each to its end, until all kills are done or one training is lost."""
     kills = collections.deque(kills)
     at_bytes = any(kill.moment == AT_BYTE for kill in kills)
     while kills and not result.lost:
@@ -175,7 +175,7 @@ def kill_again_and_again(cell, kills, undisturbed, dice, result):
 
 
 def _give_little_time(cell, undisturbed, result):
-    """One training that is killed after a part of the undisturbed time, at every start."""
+    """Runs one training that is killed after a part of the undisturbed time, at every start."""
     training = cell.killed("little-time", undisturbed)
     training.start()
     while not _ends_in_little_time(training, undisturbed, result):

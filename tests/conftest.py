@@ -1,16 +1,16 @@
 """Which tests run on which stack, and the fixtures that all of them share.
 
 `cargo dev test` runs these tests once for each stack of `matrix.toml`, with the Python of that
-stack, and says in the environment which one it is:
+stack, and names the stack in the environment:
 
-    PEDL_STACK, PEDL_STACK_TAGS   its name, and what else it answers to
+    PEDL_STACK, PEDL_STACK_TAGS   its name, and its other names
     PEDL_RUN                      the executable under test
 
-Where several processes share the tests (`workers` in `matrix.toml`), each file of tests stays in one of them, but for
-tests that share nothing: of those each goes where there is time.
+If several processes share the tests (`workers` in `matrix.toml`), all tests of a file run in the same process, except
+tests that share nothing: each of those runs in any process that is free.
 
-A test without a mark needs no framework and runs on `plain`. Started by hand (`python -m pytest`),
-with none of these set, pytest runs just those.
+A test without a mark needs no framework and runs on `plain`. If pytest is started by hand (`python -m pytest`),
+with none of these variables set, it runs just those tests.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ import sys
 import pytest
 import support
 
-# CPython's own tests are for `cargo dev conformance`.
+# CPython's tests are for `cargo dev conformance`.
 collect_ignore = ["conformance"]
 
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out the tests of other stacks; they are not `skipped`, nobody wanted them here."""
+    """Leaves out the tests of other stacks. They are not reported as skipped, because nobody asked for them here."""
     here = {os.environ.get("PEDL_STACK", "plain")} | set(os.environ.get("PEDL_STACK_TAGS", "").split())
     chosen, others = [], []
     for item in items:
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _stays_with_its_file(item):
-    """Whether a test shares something with others of its file: the process itself, or a fixture that is made once."""
+    """Whether a test shares something with others in its file: the process, or a fixture that is made once."""
     is_of_scripts = os.path.dirname(item.location[0]) == "tests"
     definitions = item._fixtureinfo.name2fixturedefs.values()
     return not is_of_scripts or any(one.scope in ("module", "class", "package") for all in definitions for one in all)
@@ -56,7 +56,7 @@ def _stays_with_its_file(item):
 
 @pytest.fixture(scope="session")
 def native():
-    """The module that pedl-run has laid out, loaded into this process."""
+    """The module that pedl-run has unpacked, loaded into this process."""
     command = [support.executable(), "--python", sys.executable, "-c", "import _pedl; print(_pedl.__file__)"]
     path = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
     spec = importlib.util.spec_from_file_location("_pedl", path)
@@ -67,7 +67,7 @@ def native():
 
 @pytest.fixture
 def script_run(tmp_path):
-    """A function that makes a `support.ScriptRun` in a new directory; what it started ends with the test."""
+    """A function that makes a `support.ScriptRun` in a new directory; its processes end with the test."""
     made = []
 
     def make(script, *arguments, **settings):

@@ -1,18 +1,18 @@
-"""Trains for very many batches, by plain Python and by pedl-run, and tells what grows with them: on disk, and in memory.
+"""Trains for very many batches, under plain Python and pedl-run, and reports what grows with them: on disk, and in memory.
 
     PEDL_RUN=PATH python tests/endurance.py --directory DIR [--batches N] [--way NAME]...
 
-`scripts/endurance.py` trains in each of its ways: by plain Python; by pedl-run with its
-defaults; and by a pedl-run that is killed, all of its processes at once, at 40 and at 80 % of the batches, and started
-again. At each hundredth of the batches the script waits until the memory of its process was looked at, what is in no
-file. With fewer batches checkpoints are as much oftener. Printed are
+`scripts/endurance.py` trains in each of its ways: under plain Python; under pedl-run with its defaults; and under a
+pedl-run that is killed, all of its processes at once, at 40 and at 80 % of the batches, and started again. At each
+hundredth of the batches the script waits until the memory of its process that is in no file was measured. With fewer
+batches, checkpoints are more frequent by the same factor. It prints
 
-- what is in the trial directory at the end, and how many bytes that is a batch;
-- the memory of each process at 20 and 100 % of the batches, and how much of it grew that does not under plain Python;
+- the contents of the trial directory at the end, and how many bytes they have per batch;
+- the memory of each process at 20 and 100 % of the batches, and how much it grew beyond the growth under plain Python;
 - how long the replays took, and how much memory grew in them.
 
-It fails where `calls.log` has more than `MOST_LOG` bytes a batch, memory has grown by more than `MOST_GROWTH`, however
-many batches there were, or something else was learned than by plain Python.
+It fails if `calls.log` has more than `MOST_LOG` bytes a batch, if memory has grown by more than `MOST_GROWTH` (for any
+number of batches), or if the training learned something else than under plain Python.
 """
 import argparse
 import datetime
@@ -26,27 +26,27 @@ import support
 
 SCRIPT = support.SCRIPTS / "endurance.py"
 
-# The ways of the script, and which part of the batches each makes: a fit takes as long to begin as many batches.
+# The ways of the script, and its part of the batches in each: to begin a fit takes as long as many batches.
 WAYS = {"fit": 1, "train_on_batch": 1, "fits": 0.1, "folds": 0.1}
 
-# All batches, and the seconds between checkpoints with them: the default.
+# All batches, and the seconds between checkpoints for that number, which are the default.
 BATCHES, CHECKPOINT_SECONDS = 1_000_000, 60.0
 
-# Where it is killed, and from where on memory has to stay: parts of the batches.
+# At which parts of the batches it is killed, and from which part on its memory must not grow.
 KILLS, WARM = (0.4, 0.8), 0.2
 
-# What is promised: bytes of `calls.log` a batch, and MiB of memory for all batches together, beyond what plain Python
-# grows by. Allocators and buffers need some.
+# The limits: bytes of `calls.log` a batch, and MiB of memory for all batches together, beyond the growth under plain
+# Python. Allocators and buffers need some.
 MOST_LOG, MOST_GROWTH = 64, 8.0
 
-# Seconds in which a script gets from one hundredth to the next, however busy the machine is.
+# Seconds in which a script gets from one hundredth to the next, on any machine, however busy.
 LIMIT = 1200
 
 MIB = 1 << 20
 
 
 def memory(pid):
-    """Bytes of memory that a process has for itself, and that are in no file."""
+    """Bytes of memory that belong to a process alone, and that are in no file."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) << 10
@@ -54,7 +54,7 @@ def memory(pid):
 
 
 class Watch:
-    """What the script says, and the memory it has then.
+    """What the script reports, and the memory of its processes at that time.
 
     Attributes:
         script, supervisor: of the last start, bytes of memory by batch.
@@ -65,7 +65,7 @@ class Watch:
         for path in paths.values():
             os.mkfifo(path)
         self.environment = paths
-        # Open in both ways, so that it waits for nobody and has no end.
+        # Open for reading and writing, so that opening does not block and reading has no end of file.
         self._say, self._go = (os.open(path, os.O_RDWR) for path in paths.values())
         self.script, self.supervisor = {}, {}
         self._samples = directory / "memory"
@@ -98,7 +98,7 @@ def run_of(directory, way, batches):
 
 
 def sizes(trial):
-    """Bytes of the parts of a trial directory: of files, and of folders as a whole."""
+    """Bytes of each part of a trial directory. A folder is one part."""
     found = {}
     for path in sorted(trial.rglob("*")):
         if path.is_file() and not path.is_symlink():
@@ -108,7 +108,7 @@ def sizes(trial):
 
 
 def growth(of, batches):
-    """MiB that memory has grown by, from where it was warm to the last batch."""
+    """MiB that memory has grown by, from the batch at which the process was warm to the last batch."""
     return (of[batches] - of[warm(batches)]) / MIB
 
 
@@ -117,7 +117,7 @@ def warm(batches):
 
 
 def replays(events):
-    """Of each resume: its batch, and the seconds since the first intercepted call of its start."""
+    """The batch of each resume, and the seconds since the first intercepted call of its start."""
     begun, found = None, []
     for event in events:
         time = datetime.datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S.%fZ")
@@ -144,7 +144,7 @@ def print_memory(name, of, batches):
 
 
 def try_way(way, batches, directory):
-    """Trains in one way and prints what grew; returns what is wrong with it."""
+    """Trains in one way and prints what grew; returns the problems."""
     print(f"\n{way}, {batches} batches")
     run, watch = run_of(directory / "python", way, batches)
     plain, memory_of_plain = watch.follow(run.start_python()).check(), watch.script
@@ -196,7 +196,7 @@ def main():
         directory = arguments.directory / way
         if directory.exists():
             shutil.rmtree(str(directory))
-        # Hundredths of whole epochs.
+        # A hundredth must be a whole number of epochs.
         batches = max(10_000, int(arguments.batches * WAYS[way]) // 10_000 * 10_000)
         problems += [f"{way}: {problem}" for problem in try_way(way, batches, directory)]
     for problem in problems:

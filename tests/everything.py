@@ -1,4 +1,4 @@
-"""Trains scripts/everything_*.py undisturbed and killed, and tells whether the two are the same training.
+"""Trains scripts/everything_*.py undisturbed and killed, and checks that the two are the same training.
 
     cell = Cell(directory, "arrays", seed=3, epochs=10)
     undisturbed = cell.undisturbed()
@@ -11,11 +11,11 @@
     assert killed.problems == []
 
 A trial that is to be compared gets the random seed of the undisturbed one: its trial.json, before its
-first start. So it stands where a trial stands that was killed before its first checkpoint.
+first start. It is then in the state of a trial that was killed before its first checkpoint.
 
-What was really computed is told by an op inside the model. In each training pass it appends a line to
-the file `computed`: checksums of the bits of a kernel, and of a layer's outputs. So a start that
-continued after batch 700 has to add the 701st record of the undisturbed run first of all, but for the
+An op inside the model reports what was really computed. In each training pass it appends a line to
+the file `computed`: checksums of the bits of a kernel, and of a layer's outputs. A start that
+continued after batch 700 must add the 701st record of the undisturbed run first, except for the
 few passes that a replay makes again because they trace.
 """
 
@@ -30,17 +30,17 @@ import kill_at_byte
 import support
 
 # Shapes of a batch, times fits: each of them is traced once, and traced again in a replay. tf.keras 2 traces the first
-# of each fit twice: it makes the optimizer's variables.
+# of each fit twice, because it makes the optimizer's variables.
 MOST_TRACED = 6
 
-# A checkpoint a second, or at the next batch where the last one is still being written.
+# A checkpoint a second, or at the next batch if the last one is still being written.
 OPTIONS = ["--exact", "--checkpoint-seconds", "1"]
 
 
-# The stack whose pipelines are TensorFlow's, and whose training is another backend's, is there for nothing else.
+# This stack has pipelines of TensorFlow and trains with another backend. It is used only for these.
 ONLY_PIPELINES = "tf-data"
 
-# Sources of batches, and the tags of the stacks that have them; none: every stack.
+# Sources of batches, and the tags of the stacks that have them. An empty list means every stack.
 SOURCES = {
     "arrays": [],
     "arrays-unshuffled": [],
@@ -64,7 +64,7 @@ def sources_of(tags):
     return [name for name, those in SOURCES.items() if not those or not set(those).isdisjoint(tags)]
 
 
-# What `cargo dev matrix` tries besides: with these, sources of items have no workers, threads and processes.
+# What `cargo dev matrix` tries in addition: these arguments make sources of items use no workers, threads or processes.
 _PRODUCT = {
     "own-generators-0": [],
     "own-generators-3": [],
@@ -110,12 +110,12 @@ def cell_of(name):
     return name, []
 
 
-# What scripts/everything_*.py draw without a seed, whatever theirs is.
+# What scripts/everything_*.py draw without a seed, even if the script has one.
 _UNSEEDED = "next of numpy.random.default_rng()"
 
 
 class DidNotEnd(Exception):
-    """A training did not end by itself with 0.
+    """A training did not end by itself with exit code 0.
 
     Args:
         ended: the `support.Ended`.
@@ -127,15 +127,15 @@ class DidNotEnd(Exception):
 
 
 class Undisturbed:
-    """A training that nobody killed.
+    """A training that was not killed.
 
     Attributes:
         hashes: what it printed.
-        records: what the op in the model saw in each batch; empty where the script runs `--unwatched`.
+        records: what the op in the model saw in each batch; empty if the script runs `--unwatched`.
         first_fit: batches of the first fit.
         batches: of both fits.
-        epochs: that each fit was asked for.
-        first_epochs: that the first fit had.
+        epochs: the number that each fit was asked for.
+        first_epochs: the number that the first fit had.
         trial: the `support.Trial`.
         seconds: from start to end.
         startup_seconds: from start to the first batch.
@@ -155,14 +155,14 @@ class Undisturbed:
 
 
 class Cell:
-    """One source of batches on the stack of this Python, with a seed or none.
+    """One source of batches on the stack of this Python, with or without a seed.
 
     Args:
-        directory: where its runs lie; made if need be.
+        directory: of its runs; it is made if needed.
         script: of scripts/everything_keras*.py.
-        source: where the batches come from.
+        source: of the batches.
         seed: of the script, or None.
-        epochs: of each fit; None for what the script takes for right.
+        epochs: of each fit; None for the default of the script.
         options: of pedl-run.
         arguments: further ones of the script.
     """
@@ -181,7 +181,7 @@ class Cell:
         """Trains to the end; returns an `Undisturbed`.
 
         Args:
-            may_converge: it is so long that a batch may leave the bits of the weights, or their sum, as they were.
+            may_converge: the training is so long that a batch may leave the bits of the weights, or their sum, unchanged.
         """
         run = self._run("undisturbed")
         running = run.start()
@@ -196,9 +196,9 @@ class Cell:
         return undisturbed
 
     def again(self, undisturbed):
-        """Another training that nobody kills, in a trial of its own; returns what is other than in the first, a text, or None.
+        """Another training that is not killed, in another trial; returns how it differs from the first, a text, or None.
 
-        Without a seed of the script's it has that of the first trial. What draws without a seed is not compared then.
+        A script without a seed gets that of the first trial. With a seed, values drawn without one are not compared.
         """
         run = self._run("again")
         is_seeded = "none" not in self._arguments
@@ -222,9 +222,9 @@ class Cell:
 
         Args:
             name: of its directory.
-            undisturbed: the `Undisturbed` that it has to be.
+            undisturbed: the `Undisturbed` that it must equal.
             at_bytes: it will be killed at bytes too.
-            pace: by how many seconds each of its batches is slower.
+            pace: the seconds by which each of its batches is slower.
         """
         at_byte, environment = None, {"PACE": str(pace)}
         if at_bytes:
@@ -241,7 +241,7 @@ class Cell:
         return self._runs[-1]
 
     def close(self):
-        """Ends what is still running."""
+        """Ends the processes that still run."""
         for run in self._runs:
             run.close()
 
@@ -250,12 +250,12 @@ class Killed:
     """A training that is killed and started again.
 
     Attributes:
-        problems: in what it was not the undisturbed training; texts.
-        is_lost: whether it did not come to its end, or went back behind a checkpoint.
-        hits: where it was killed at bytes: of `kill_at_byte.Hit`.
+        problems: how it differed from the undisturbed training; texts.
+        is_lost: whether it did not finish, or went back behind a checkpoint.
+        hits: the kills at bytes, each a `kill_at_byte.Hit`.
         traced: passes that replays made again, the most of any start.
         starts: how often the script began: by command, or by the supervisor.
-        ended: the `Ended` of the last start; None while there is none.
+        ended: the `Ended` of the last start; None before that.
     """
 
     def __init__(self, run, undisturbed, at_byte):
@@ -293,31 +293,31 @@ class Killed:
 
     @property
     def checkpoint(self):
-        """Batches before the newest checkpoint; None while there is none."""
+        """Batches before the newest checkpoint; None if there is no checkpoint yet."""
         return self._run.trial.checkpoint
 
     def checkpoint_in_fit(self, number):
-        """Whether the newest checkpoint was taken after a batch of the first, or of the second fit."""
+        """Whether the newest checkpoint was taken after a batch of the first or second fit."""
         batch, first = self.checkpoint, self._undisturbed.first_fit
         last = first if number == 1 else self._undisturbed.batches
         return batch is not None and (first if number == 2 else 0) < batch < last
 
     @property
     def computed(self):
-        """Training passes of the running start."""
+        """Training passes of the current start."""
         return len(_records(self._run.directory)) - self._records_before
 
     @property
     def is_training(self):
-        """Whether the running start computed batches beyond those that a replay repeats."""
+        """Whether the current start computed batches beyond those that a replay repeats."""
         return self.computed > MOST_TRACED
 
     def kill(self, target):
         """SIGKILL to `everything`, or to the process that trains, the `trial`, which the supervisor may start again.
 
         Returns:
-            Whether the command has to be given again: the supervisor starts again what made progress, and a kill may
-            come too late.
+            Whether the command must be given again: the supervisor starts a training again if it made progress, and a kill
+            may come too late.
         """
         if target == "everything":
             self._running.kill_everything()
@@ -326,7 +326,7 @@ class Killed:
         return self._is_over(self._running.replace_trial())
 
     def kill_at_byte(self, count, target):
-        """As `kill`, when so many bytes more are written below the trial directory, the last of them in the midst of a call.
+        """As `kill`, when `count` more bytes are written below the trial directory, the last of them in the middle of a call.
 
         Returns:
             As `kill`; None if the script ended before.
@@ -342,7 +342,7 @@ class Killed:
         return self._is_over(ended or self._running.when_replaced(self._at_byte.killer))
 
     def _is_over(self, ended=True):
-        """A start of the script is over; unless `ended` is None, the supervisor begins the next one."""
+        """A start of the script is over. If `ended` is None, the supervisor begins the next one."""
         self._check_start()
         if ended is None:
             self._begin()
@@ -350,12 +350,12 @@ class Killed:
 
     @property
     def _trial_is_over(self):
-        """Whether it had come to its end before it was killed: the next one by this command would be a new trial."""
+        """Whether it had finished before it was killed: the next one by this command would be a new trial."""
         events = self._run.trial.events
         return bool(events) and events[-1]["event"] == "trial_ended" and events[-1].get("exit_code") == 0
 
     def finish(self):
-        """Waits for the end, and compares it; returns the list of problems."""
+        """Waits for the end, and compares the training; returns the list of problems."""
         self.ended = self._running.wait()
         self._check_start()
         if self.ended.code != 0 and not self._trial_is_over:
@@ -367,7 +367,7 @@ class Killed:
         return self.problems
 
     def _begin(self):
-        """A start of the script begins: notes what there is before it."""
+        """A start of the script begins: notes the state before it."""
         self.starts += 1
         self._records_before = len(_records(self._run.directory))
         self._resumes_before = self._run.trial.count("resumed")
@@ -417,7 +417,7 @@ def _number(ended, pattern):
 
 
 def _records(directory):
-    """`(kernel, outputs)` of every training pass; a line that a kill has torn is none."""
+    """`(kernel, outputs)` of every training pass; a line that a kill has torn is left out."""
     path = directory / "computed"
     if not path.exists():
         return []
@@ -426,7 +426,7 @@ def _records(directory):
 
 
 def _unchanged(records):
-    """Says after which batches the weights were those before it; None where each batch changed them."""
+    """Returns a text with the batches that did not change the weights; None if each batch changed them."""
     kernels = [kernel for kernel, _ in records]
     same = [number for number, pair in enumerate(zip(kernels, kernels[1:]), 1) if pair[0] == pair[1]]
     return f"batches {same} did not change the weights" if same else None
@@ -440,7 +440,7 @@ def _describe_difference(records, expected, first, all_records):
 
 
 def read_results(path):
-    """The lines of a file of results, by cell; none where there is no file yet."""
+    """The lines of a results file, by cell; empty if there is no file yet."""
     if not path.exists():
         return {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -448,16 +448,16 @@ def read_results(path):
 
 
 def run_and_keep(key, results, cell_in, run, counts):
-    """Runs a cell in a directory that is gone afterwards, and keeps its line of results, which is returned.
+    """Runs a cell in a directory that is removed afterwards; keeps and returns its line of results.
 
-    One that cannot be run is `FAILED`, and does not end the others.
+    If a cell cannot be run, its outcome is `FAILED`, and the others still run.
 
     Args:
-        key: of the cell; what it draws at random follows from that.
+        key: of the cell; its random numbers follow from the key.
         results: the file.
         cell_in: makes the cell in a directory.
         run: `run(cell, dice)` returns its line, a dict with an `outcome`.
-        counts: names of the other members of a line, which are 0 where it cannot be run.
+        counts: names of the other members of a line, which are 0 if the cell cannot be run.
     """
     with tempfile.TemporaryDirectory(prefix="pedl-cell-") as directory:
         cell = cell_in(Path(directory))
@@ -474,6 +474,6 @@ def run_and_keep(key, results, cell_in, run, counts):
 
 
 def keep_result(path, line):
-    """Adds the line of a cell to a file of results, so that a command that is begun again goes on behind it."""
+    """Adds the line of a cell to a results file, so that a command that is given again continues after it."""
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -1,16 +1,16 @@
-"""Trains a model with each public name of a Keras: by python, by pedl-run, and by one that is killed once within each cell.
+"""Trains a model with each public name of a Keras: under python, under pedl-run, and killed once within each cell.
 
 Started by `cargo dev gallery` with the Python of a stack. Cells (layers, optimizers, losses, metrics, callbacks, initializers,
-constraints, regularizers) are found by scripts/gallery.py. Several share a process, since most of the time goes into
-imports; each has its own line. Where a group does not end well, its cells are run one by one.
+constraints, regularizers) are found by scripts/gallery.py. Several cells share a process, because imports take most of the
+time; each has its own line. If a group fails, its cells are run one by one.
 
     python tests/gallery.py --stack NAME --script SCRIPT --results FILE [--cell KIND:NAME]... [--kind KIND]...
 
-A cell that is in the file of results is not run again. What it comes to:
+A cell that is in the results file is not run again. The outcomes:
 
-    exact                  killed, it has learned, and told, the same as undisturbed
-    cause: ...             `--exact` refuses it, for this
-    does not run: ...      under python neither, with what the gallery knows to give it; pedl-run ends alike
+    exact                  the killed run has learned and reported the same as the undisturbed run
+    cause: ...             `--exact` refuses it, for this cause
+    does not run: ...      it fails under python too, with the arguments that the gallery has; pedl-run ends alike
     FAILED: ...            anything else
 """
 
@@ -38,7 +38,7 @@ _LIMIT = 600
 
 
 class Cells:
-    """A process of the gallery, undisturbed by python and by pedl-run, and killed."""
+    """A process of the gallery: undisturbed under python and pedl-run, and killed."""
 
     def __init__(self, directory, script, names):
         self._directory = Path(directory)
@@ -46,7 +46,7 @@ class Cells:
         self._names = self._arguments = names
 
     def run(self):
-        """What each name comes to; None where that cannot be told of single names."""
+        """The outcome of each name; None if the outcome cannot be assigned to single names."""
         python = self._run("python").python(_LIMIT)
         expected = dict(_LINE.findall(python.stdout))
         if python.code != 0 or len(expected) != len(self._names):
@@ -86,7 +86,7 @@ def _outcome(by_python, undisturbed, killed):
 
 
 def run(script, names):
-    """What each name comes to: together, and one by one where that does not tell."""
+    """The outcome of each name: of all together, and one by one if that assigns none."""
     with tempfile.TemporaryDirectory(prefix="pedl-gallery-") as directory:
         found = Cells(directory, script, names).run()
     if found is None:

@@ -1,4 +1,4 @@
-"""Kills a run while it writes below one directory, in the middle of a write, after so many bytes.
+"""Kills a run while it writes below one directory, in the middle of a write, after a given number of bytes.
 
     kill = KillAtByte(tmp_path / "control", below=tmp_path / "run" / ".pedl")
     run = support.ScriptRun(tmp_path / "run", script, environment=kill.environment)
@@ -7,8 +7,8 @@
     running.ends_before(lambda: kill.hit is not None)
     assert kill.hit == ("write", 12, 80, "train/events.jsonl")
 
-support/kill_at_byte.c does it, within each process of the run; this makes it with the C compiler of the machine, which
-Rust needs too, and says when. No part of pedl-run knows of it.
+support/kill_at_byte.c does the kill, within each process of the run. This module compiles it with the C compiler of the
+machine, which Rust needs too, and sets the moment. No part of pedl-run knows of it.
 """
 
 import collections
@@ -21,7 +21,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "support" / "kill_at_byte.c"
 
-# Where a run was killed: the call, how many of how many bytes it had written (of a call that cannot be torn: whether
+# The place of a kill: the call, how many of how many bytes it had written (if the call cannot be torn: whether
 # it was made, of 1), and the path below the directory.
 Hit = collections.namedtuple("Hit", "call done size path")
 
@@ -40,11 +40,11 @@ class _Control(ctypes.Structure):
 
 
 class KillAtByte:
-    """Kills one run at bytes, as often as it is told to.
+    """Kills one run at bytes, any number of times.
 
     Args:
-        path: a file to be made, which the processes of the run share with this one. The library is made beside it.
-        below: what is written into this directory counts.
+        path: a file that is made, and that the processes of the run share with this one. The library is made beside it.
+        below: only what is written into this directory counts.
     """
 
     def __init__(self, path, below):
@@ -55,18 +55,18 @@ class KillAtByte:
         self.environment = {"LD_PRELOAD": _library(f"{path}.so"), "KILL_AT_BYTE": str(path)}
 
     def arm(self, count, target):
-        """From now on the run has this many bytes left.
+        """From now on the run may write this many bytes until it is killed.
 
         Args:
             count: 1 or more.
-            target: `everything`; or `trial`, the process that trains, if it is the one that writes then.
+            target: `everything`; or `trial`, the process that trains, if that process writes then.
         """
         self._control.killer = 0
         self._control.only_writer = target == "trial"
         self._control.left = count
 
     def disarm(self):
-        """Nobody is killed any more. A kill may have come before."""
+        """Kills nothing from now on. A kill may have come before."""
         self._control.left = 0
 
     @property
@@ -76,12 +76,12 @@ class KillAtByte:
 
     @property
     def killer(self):
-        """The process that wrote when the kill came; None before it."""
+        """The process that wrote when the kill came; None before the kill."""
         return self._control.killer or None
 
     @property
     def hit(self):
-        """Where the kill came, a `Hit`; None before it."""
+        """The place of the kill, a `Hit`; None before the kill."""
         if not self._control.killer:
             return None
         call, part, path = self._control.what.decode("utf-8", "replace").split(" ", 2)
@@ -90,7 +90,7 @@ class KillAtByte:
 
 
 def _library(path):
-    """Makes the library; returns its path."""
+    """Compiles the library; returns its path."""
     compiler = shutil.which("cc")
     assert compiler is not None, "there is no C compiler `cc`"
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", path, str(SOURCE)], check=True)

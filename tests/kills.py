@@ -1,18 +1,18 @@
-"""Kills trainings by the hundred, half of them in the midst of a write, and says whether one was lost or came to differ.
+"""Kills trainings by the hundred, half of them in the middle of a write, and reports those that were lost or differ.
 
-Started by `cargo dev kills` with the Python of a stack, for its part of all kills. A trial is a source of batches, with a
-seed or without any, and in turn another one:
+Started by `cargo dev kills` with the Python of a stack, for its part of all kills. A trial has a source of batches, with
+or without a seed; these change from trial to trial:
 
-1. A training is left in peace: what the others are compared with.
+1. One training runs undisturbed. The others are compared with it.
 2. Another one is killed, and continued by the same command or by the supervisor, up to 20 times: half of the times at a
-   random moment, half when a random number of bytes more was written below the trial directory (kill_at_byte.py).
-   Targets and places are those of campaign.py. Where it comes to its end earlier, one more training gets the rest.
-3. It is left in peace then, and has to end with the hashes of the first. At each start it may neither be refused, nor go
-   back behind a checkpoint, nor compute what it need not.
+   random moment, half when a random number of further bytes was written below the trial directory (kill_at_byte.py).
+   Targets and places are those of campaign.py. If it finishes earlier, one more training gets the remaining kills.
+3. It then runs without further kills, and must end with the hashes of the first. No start may be refused, go back
+   behind a checkpoint, or compute what it need not.
 
     python tests/kills.py --stack NAME --script SCRIPT --results FILE --kills 1000 --part 1/7 [--jobs 2]
 
-A trial that is in the file of results is not run again. Of one with a problem the directory is kept, and named.
+A trial that is in the results file is not run again. If a trial has a problem, its directory is kept, and named.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SEED = 3
 EPOCHS = 6
 KILLS_OF_TRIAL = 20
 
-# A checkpoint every four batches, or at the next ones while the last is still being written.
+# A checkpoint every four batches, or at the next ones if the last is still being written.
 OPTIONS = ["--exact", "--batches-per-step", "4", "--checkpoint-period", "1"]
 
 COLUMNS = "{:<6} {:<18} {:<9} {:>6} {:>6} {:>11} {:>8} {:>5} {:>7} {:>5}  {}"
@@ -42,13 +42,13 @@ Trial = collections.namedtuple("Trial", "stack script source seed at_bytes at_ti
 
 
 def share(kills, part, parts):
-    """The kills of one part, as (at bytes, at times): as equal as pairs of both allow, the first parts have more."""
+    """The kills of one part, as (at bytes, at times). Parts are as equal as possible; the first ones have more."""
     at_bytes, at_times = [count // parts + (part <= count % parts) for count in (kills // 2, kills - kills // 2)]
     return at_bytes, at_times
 
 
 def plan_trials(arguments, tags):
-    """The trials of this stack: sources and seeds in turn, beginning elsewhere on every stack."""
+    """The trials of this stack: sources and seeds in turn, beginning at another source on every stack."""
     part, parts = map(int, arguments.part.split("/"))
     at_bytes, at_times = share(arguments.kills, part, parts)
     count = -(-(at_bytes + at_times) // KILLS_OF_TRIAL)
@@ -129,7 +129,7 @@ def main():
     for trial in trials:
         if trial.key in done:
             print(row(done[trial.key]), flush=True)
-    # Processes, not threads: what a thread has started dies with it (`support.die_with_parent`).
+    # Processes, not threads: when a thread ends, the processes that it started die (`support.die_with_parent`).
     with multiprocessing.Pool(arguments.jobs) as pool:
         for line in pool.imap_unordered(run, [trial for trial in trials if trial.key not in done]):
             everything.keep_result(arguments.results, line)

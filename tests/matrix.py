@@ -1,18 +1,18 @@
-"""Kills every kind of training five times, three of them within one epoch, and says whether it stayed the same training.
+"""Kills every kind of training five times, three of them within one epoch, and checks that it remained the same training.
 
 Started by `cargo dev matrix` with the Python of a stack. A cell is a source of batches, or a single feature of a model,
-with a seed or without any, under `--exact`:
+with or without a seed, under `--exact`:
 
-1. A training is left in peace: what the others are compared with. One that `--exact` refuses has its cause in the table.
-2. Another trial is left in peace, on processors that others are busy on: it has to end with the same hashes. Where the
-   script sets a seed it is a trial with a seed of its own.
+1. One training runs undisturbed. The others are compared with it. If `--exact` refuses it, the table has the cause.
+2. Another trial runs undisturbed, on processors that are also busy with other work: it must end with the same hashes. If
+   the script sets a seed, this trial has another seed.
 3. Another one is killed: every process at once, three times within one epoch, each time after a checkpoint of that
-   epoch; then only the process that trains, in the second fit, where the supervisor goes on by itself; then every process
-   again, at a random moment. It has to end with the hashes of the first, and may compute only what it has to.
+   epoch; then only the process that trains, in the second fit, after which the supervisor continues by itself; then every
+   process again, at a random moment. It must end with the hashes of the first, and may compute only what it must.
 
     python tests/matrix.py --stack NAME --script SCRIPT --results FILE [--cell NAME]...
 
-A cell that is in the file of results is not run again.
+A cell that is in the results file is not run again.
 """
 
 import argparse
@@ -30,10 +30,10 @@ SEED = 3
 EPOCHS = 6
 IN_ONE_EPOCH = 3
 
-# A checkpoint every four batches, or at the next ones while the last is still being written.
+# A checkpoint every four batches, or at the next ones if the last is still being written.
 OPTIONS = ["--exact", "--batches-per-step", "4", "--checkpoint-period", "1"]
 
-# By how many seconds a batch of a killed training is slower: so an epoch is long enough to be killed in three times.
+# The seconds by which a batch of a killed training is slower, so that an epoch is long enough for three kills.
 PACE = 0.015
 
 REFUSED = 77
@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 def undisturbed_in(cell):
-    """The training that nobody kills; raises `Refused`."""
+    """The training that is not killed; raises `Refused`."""
     try:
         return cell.undisturbed(may_converge=True)
     except everything.DidNotEnd as error:
@@ -58,9 +58,9 @@ def undisturbed_in(cell):
 
 @contextlib.contextmanager
 def busy():
-    """Within it each processor has something else to do, too."""
+    """Keeps each processor busy with other work meanwhile."""
     commands = [[sys.executable, "-c", "while True: pass"]] * (os.cpu_count() or 1)
-    # As support.py starts what it starts.
+    # The same as support.py does for its processes.
     others = [subprocess.Popen(command, preexec_fn=support.die_with_parent) for command in commands]  # noqa: PLW1509
     try:
         yield
@@ -71,7 +71,7 @@ def busy():
 
 
 def kill_in_one_epoch(training, batches_per_epoch, epochs):
-    """Kills everything again and again, until there were three kills after checkpoints of one epoch.
+    """Kills everything again and again, until three kills came after checkpoints of one epoch.
 
     Returns:
         How many kills there were, and how many of them fell into one epoch.
@@ -92,7 +92,7 @@ def kill_in_one_epoch(training, batches_per_epoch, epochs):
 
 
 def kill_in_second_fit(training, undisturbed, dice):
-    """Kills the process that trains in the second fit, and everything somewhat later. Returns the number of kills."""
+    """Kills the process that trains in the second fit, and everything some time later. Returns the number of kills."""
     training.start()
     if not training.wait_until(lambda: training.checkpoint_in_fit(2) and training.is_training):
         return 0
@@ -106,7 +106,7 @@ def kill_in_second_fit(training, undisturbed, dice):
 
 
 def run_cell(cell, dice):
-    """Runs one cell; returns what it came to, and the numbers for its line."""
+    """Runs one cell; returns its outcome, and the numbers for its line."""
     try:
         undisturbed = undisturbed_in(cell)
     except Refused as refused:

@@ -3,16 +3,16 @@
     python tests/public_examples.py --definition JSON --checkout DIR --revision COMMIT --directory DIR --results FILE
 
 Started by `cargo dev examples` with the Python of a stack; `--definition` is an entry of `public_examples.toml`. The files
-of the definition are taken out of the checkout. They find doubles of their data by `PYTHONPATH` (`public_examples/`), and a
-home of their own.
+of the definition are copied from the checkout. They find substitutes for their data by `PYTHONPATH` (`public_examples/`),
+and have a separate home directory.
 
-1. A training is left in peace, with `--exact`. Where that is refused, the cause is told, and the following goes without it.
+1. One training runs undisturbed, with `--exact`. If that is refused, the cause is printed, and the rest runs without it.
 2. Another one is killed by SIGKILL, all of its processes at once, once a checkpoint is written that was taken half-way,
-   and started again. It has to go on from there, and to be equal: each tensor of the checkpoint after the last batch
+   and started again. It must continue from there, and be equal: each tensor of the checkpoint after the last batch
    (weights, optimizer, random states) and the metrics of each step and validation.
 
-A definition with a `reason` is run once, and has to say what the reason is. One that is in the file of results is not run
-again.
+A definition with a `reason` is run once, and must fail for that reason. A definition that is in the results file is not
+run again.
 """
 
 import argparse
@@ -32,7 +32,7 @@ DOUBLES = support.ROOT / "tests" / "public_examples"
 
 SEED = "\nreproducibility: {experiment_seed: 7}\n"
 
-# A folder that a definition writes to, and that was there before, is somebody's.
+# A folder that a definition writes to, and that existed before without this file, belongs to somebody else.
 MARKER = ".of-cargo-dev-examples"
 
 COLUMNS = "{:<46} {:<18}  {}\n"
@@ -42,11 +42,11 @@ _CAUSE = re.compile(r"this run cannot be resumed exactly: (.*)")
 
 
 class DidNotRun(Exception):
-    """A run that ended in another way than it should."""
+    """A run that ended in an unexpected way."""
 
 
 class Definition:
-    """One definition, and the runs of it."""
+    """One definition and its runs."""
 
     def __init__(self, entry, arguments):
         self.entry = entry
@@ -56,7 +56,7 @@ class Definition:
         self._runs = []
 
     def run(self, name, is_exact):
-        """A run in a directory of its own; nothing is started yet."""
+        """A run in a separate directory; nothing is started yet."""
         self._clear_what_it_leaves()
         directory = self._arguments.directory / name
         shutil.rmtree(str(directory), ignore_errors=True)
@@ -74,7 +74,7 @@ class Definition:
         return run
 
     def _files(self, directory):
-        """Lays the files of the revision there; returns the folder of the definition."""
+        """Writes the files of the revision there; returns the folder of the definition."""
         command = ["git", "-C", str(self._arguments.checkout), "archive", self._arguments.revision, self.entry["name"]]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
@@ -92,7 +92,7 @@ class Definition:
         }
 
     def _clear_what_it_leaves(self):
-        """Takes the folders away that earlier runs have left, and makes them anew."""
+        """Removes the folders that earlier runs have left, and makes them again."""
         for name in self.entry["leaves"]:
             folder = Path(name)
             if folder.exists() and not (folder / MARKER).exists():
@@ -102,7 +102,7 @@ class Definition:
             (folder / MARKER).touch()
 
     def close(self):
-        """Ends what is still running, and takes away what it left."""
+        """Ends the processes that still run, and removes the files that the definition left."""
         for run in self._runs:
             run.close()
         for name in self.entry["leaves"]:
@@ -111,7 +111,7 @@ class Definition:
 
 
 def without(text, sections):
-    """A configuration without these sections at its top."""
+    """A configuration without these top-level sections."""
     for name in sections:
         text, count = re.subn(rf"^{name}:.*\n(?:[ #].*\n)*", "", text, flags=re.MULTILINE)
         assert count == 1, name
@@ -119,7 +119,7 @@ def without(text, sections):
 
 
 def tensors_of(run, batch):
-    """The tensors of a checkpoint: their types, shapes and hashes by their names."""
+    """The tensors of a checkpoint: types, shapes and hashes by name."""
     command = [support.executable(), "--pedl", "checkpoint", "show", str(run.trial.directory)]
     command += ["--checkpoint", str(batch), "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
@@ -128,7 +128,7 @@ def tensors_of(run, batch):
 
 
 def metrics_of(run):
-    """The metrics of each step and validation, in order; what was done again after a kill is there once."""
+    """The metrics of each step and validation, in order. If one was repeated after a kill, it is included once."""
     found = {}
     for event in run.trial.events:
         if event["event"] in ("step", "validation"):
@@ -137,12 +137,12 @@ def metrics_of(run):
 
 
 def differing(one, other):
-    """The names whose values are not the same in both dicts."""
+    """The names whose values differ between the dicts."""
     return [str(name) for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
 def make_data(entry, arguments):
-    """Makes the files that a definition downloads, those that are not there."""
+    """Makes the files that a definition downloads, if they do not exist."""
     command = [sys.executable, str(DOUBLES / "public_data.py"), str(arguments.data), *entry["data"]]
     done = subprocess.run(command, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
@@ -150,7 +150,7 @@ def make_data(entry, arguments):
 
 
 def ended_well(run, ended):
-    """Fails with the last lines that a run said, unless it came to its end."""
+    """Fails with the last lines that a run printed, unless it finished."""
     if ended.code != 0:
         said = [line for line in ended.stderr.splitlines() if line.strip()][-6:]
         raise DidNotRun("it ended with {}: {}".format(ended.code, " / ".join(said)))
@@ -158,7 +158,7 @@ def ended_well(run, ended):
 
 
 def run_undisturbed(definition):
-    """The run that the killed one is compared with, and why it is not exact, or None."""
+    """The run that the killed one is compared with, and the cause why it is not exact, or None."""
     run = definition.run("undisturbed", is_exact=True)
     ended = run.run()
     if ended.code != REFUSED:
@@ -169,7 +169,7 @@ def run_undisturbed(definition):
 
 
 def run_definition(definition):
-    """What a definition comes to: the words of its line."""
+    """The outcome of a definition: the words of its line."""
     if "reason" in definition.entry:
         return run_to_its_reason(definition)
     undisturbed, cause = run_undisturbed(definition)
@@ -195,7 +195,7 @@ def run_definition(definition):
 
 
 def run_to_its_reason(definition):
-    """Runs one that does not train, and looks whether it says why."""
+    """Runs a definition that does not train, and checks that it gives the reason."""
     ended = definition.run("undisturbed", is_exact=False).run()
     if ended.code == 0 or definition.entry["says"] not in ended.stderr:
         raise DidNotRun("expected `{}`, got {!r:.600}".format(definition.entry["says"], ended))
@@ -227,7 +227,7 @@ def main():
 
 
 def _outcome(entry, arguments):
-    """Runs a definition; one that fails does not end the others, and what it left is kept."""
+    """Runs a definition. If it fails, the others still run, and its files are kept."""
     definition = Definition(entry, arguments)
     try:
         make_data(entry, arguments)

@@ -3,17 +3,16 @@
 Started by `cargo dev sessions` with the Python of a stack. A cell is a kind of loop of scripts/session_loops.py
 or scripts/unordered.py:
 
-1. A training is left in peace: what the others are compared with. One that `--exact` refuses has its cause in the table,
-   and all of the following goes without it and without a comparison: it has to come to its end. One of
-   scripts/unordered.py, in which ops race, is left in peace twice more, once beside processes that take all of the CPUs;
-   it has no part 3.
+1. One training runs undisturbed. The others are compared with it. If `--exact` refuses it, the table has the cause, and
+   the rest runs without it and without a comparison: it must only finish. A kind of scripts/unordered.py, in which
+   ops race, runs undisturbed twice more, once beside processes that take all of the CPUs; it has no part 3.
 2. Another one is killed at calls that are drawn at random, every process at once, and started again.
-3. Another one has at each start 60 % of the time that the first took, start of Python and imports included; then it is
-   killed. It has to come to its end nevertheless.
+3. Another one has at each start 60 % of the time that the first took, including the start of Python and the imports;
+   then it is killed. It must finish nevertheless.
 
     python tests/sessions.py --stack NAME --script SCRIPT --results FILE [--kind NAME]... [--kills 5]
 
-A cell that is in the file of results is not run again.
+A cell that is in the results file is not run again.
 """
 
 import argparse
@@ -30,21 +29,21 @@ import support
 
 KINDS = ["softmax", "convnet", "lstm", "gan", "monitored", "iterator", "queue", "saver", "assign", "two"]
 KINDS += ["randomized", "imported"]
-# Of the other script, and those that only Keras 2 on TensorFlow 1 has.
+# Those of the other script, and those that only Keras 2 on TensorFlow 1 has.
 RACES = ["average", "spectral", "centre", "target", "counter"]
 RACES_OF_KERAS = ["layer", "centres"]
 
 CALLS = 400
 # Rows and columns of a matrix that each call squares, so that the calls take longer than the imports; and about how many
-# seconds that takes.
+# seconds one call takes.
 WORK = 1000
 CALL_SECONDS = 0.025
 CALLS_PER_STEP = 5
-# A checkpoint at each step, or at the next one while the last is still being written.
+# A checkpoint at each step, or at the next one if the last is still being written.
 OPTIONS = ["--checkpoint-period", "1"]
 
 SHARE = 0.6
-# A start that gets nowhere would be tried for ever.
+# A training that makes no progress would be started again for ever.
 MOST_STARTS = 25
 
 REFUSED = 77
@@ -64,7 +63,7 @@ class Cell:
         self._runs = []
 
     def run(self, name, is_exact):
-        """A run of it that has the same seeds as all others; nothing is started yet."""
+        """A run of it with the same seeds as all others; nothing is started yet."""
         file = self._directory / "seeds.yaml"
         file.write_text(support.seeded_configuration(CALLS_PER_STEP, CALLS // CALLS_PER_STEP))
         options = ["--config", file, *OPTIONS, *(["--exact"] if is_exact else [])]
@@ -77,14 +76,14 @@ class Cell:
         return self._runs[-1]
 
     def close(self):
-        """Ends what is still running."""
+        """Ends the processes that still run."""
         for run in self._runs:
             run.close()
 
 
 @contextlib.contextmanager
 def busy_machine():
-    """Processes that take all of the CPUs meanwhile."""
+    """Runs processes that take all of the CPUs meanwhile."""
     command = [sys.executable, "-c", "while True: pass"]
     others = [
         subprocess.Popen(command, preexec_fn=support.die_with_parent)  # noqa: PLW1509 - there is no other thread
@@ -99,7 +98,7 @@ def busy_machine():
 
 
 def left_in_peace_again(cell, expected):
-    """In what a training in which ops race is another one the second time, or on a busy machine."""
+    """How a training in which ops race differs the second time, or on a busy machine."""
     again = cell.run("again", is_exact=True)
     problems = problems_of("again", again, again.run(), expected)
     busy = cell.run("busy", is_exact=True)
@@ -108,11 +107,11 @@ def left_in_peace_again(cell, expected):
 
 
 def kill_at_calls(run, calls, dice):
-    """Kills a training at these calls, and has it come to its end. Returns how often it was killed, and the `Ended`."""
+    """Kills a training at these calls, then lets it finish. Returns the number of kills, and the `Ended`."""
     kills = 0
     for call in calls:
         running = run.start()
-        # One that is killed before it has resumed has done nothing.
+        # A start that is killed before it has resumed has done nothing.
         at_work = lambda: run.trial.count("resumed") >= kills and (run.trial.checkpoint or 0) >= call  # noqa: B023, E731
         if running.ends_before(at_work) is not None:
             break
@@ -123,7 +122,7 @@ def kill_at_calls(run, calls, dice):
 
 
 def run_in_parts(run, seconds):
-    """Gives a training so many seconds at each start. Returns the number of starts, and the `Ended`."""
+    """Gives a training this many seconds at each start. Returns the number of starts, and the `Ended`."""
     for number in range(1, MOST_STARTS + 1):
         running = run.start()
         ended = running.ends_within(seconds)
@@ -134,7 +133,7 @@ def run_in_parts(run, seconds):
 
 
 def problems_of(name, run, ended, expected):
-    """In what a training that was killed is not the undisturbed one."""
+    """How a training that was killed differs from the undisturbed one."""
     if ended is None:
         return [f"{name}: it did not come to its end in {MOST_STARTS} starts"]
     if ended.code != 0:
@@ -145,7 +144,7 @@ def problems_of(name, run, ended, expected):
 
 
 def run_cell(cell, kills_wanted, dice):
-    """Runs one cell; returns what it came to, and the numbers for its line."""
+    """Runs one cell; returns its outcome, and the numbers for its line."""
     undisturbed = cell.run("undisturbed", is_exact=True).run()
     cause, expected = None, undisturbed.hashes
     if undisturbed.code == REFUSED:
@@ -162,7 +161,7 @@ def run_cell(cell, kills_wanted, dice):
         problems.append(f"{kills} kills, and it resumed {killed.trial.count('resumed')} times")
     starts = 0
     if not cell.races:
-        # Of the others the starts are most of the time.
+        # The starts are most of the time of the others.
         parts = cell.run("parts", is_exact=cause is None)
         starts, ended = run_in_parts(parts, SHARE * undisturbed.seconds)
         problems.extend(problems_of(f"{SHARE:.0%} of the time", parts, ended, expected))

@@ -1,12 +1,12 @@
-"""What a person who did something wrong reads, kept in files: exit code, standard error, standard output.
+"""Compares the output that a user sees after a mistake with files: exit code, standard error, standard output.
 
     bench = Bench(directory)
     ended = bench.run(["--trail-dir", "x", "train.py"])
     compare("option_misspelt", ended, bench)           # with snapshots/option_misspelt.txt
 
-What differs from machine to machine, or from run to run, is replaced: directories, the interpreter, its version,
-process ids, times, numbers of batches. `cargo dev test -- --renew` writes the files anew, to be read before they are
-committed. `tree` is what "nothing was lost" means: every file under a directory, with content and permissions.
+Text that differs from machine to machine, or from run to run, is replaced: directories, the interpreter, its version,
+process ids, times, numbers of batches. `cargo dev test -- --renew` writes the files again; read them before you
+commit them. `tree` defines "nothing was lost": every file under a directory, with content and permissions.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ FOLDER = Path(__file__).resolve().parent / "snapshots"
 TIMEOUT = 300
 
 _PATTERNS = [
-    # Frames are told otherwise by each version of Python. What counts is the last line.
+    # Each version of Python prints frames differently. Only the last line is compared.
     (r"Traceback \(most recent call last\):\n(  .*\n)+", "Traceback (most recent call last):\n  ...\n"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r"process \d+", "process PID"),
@@ -44,7 +44,7 @@ _PATTERNS = [
     (r"and is \d+\.\d+\.\d+", "and is N.N.N"),
     (r"(crc|checksum) [0-9a-f]{8}", r"\1 X"),
     (r"call \d+ of", "call N of"),
-    # How many there are of these depends on the speed of the machine.
+    # The number of these lines depends on the speed of the machine.
     (r"pedl: step \d+ \(.*\n", ""),
     (r"(batch \d+ \.+\n)+", "batch ...\n"),
     (r"\b[0-9a-f]{64}\b", "SHA256"),
@@ -60,8 +60,8 @@ class Bench:
     """A directory in which commands are tried.
 
     Args:
-        directory: made if need be.
-        executable: what the command is; pedl-run without it.
+        directory: it is made if needed.
+        executable: the path of the command; pedl-run by default.
     """
 
     def __init__(self, directory, executable=None):
@@ -84,11 +84,11 @@ class Bench:
 
         Args:
             arguments: words; text or bytes.
-            environment: variables to set, or with None to take away.
-            directory: where, instead of in the directory of the bench.
-            as_owner: permissions hold, though the tests may run as root.
+            environment: variables to set; a variable that is None is removed.
+            directory: to run it in, instead of the directory of the bench.
+            as_owner: permissions hold, even if the tests run as root.
             before: called in the child, last.
-            stdin: what it reads from, as of `subprocess`.
+            stdin: its input, as for `subprocess`.
         """
         variables = support.clean_environment(dict({"PYTHONDONTWRITEBYTECODE": "1"}, **(environment or {})))
         variables = {name: value for name, value in variables.items() if value is not None}
@@ -115,7 +115,7 @@ class Bench:
         return support.Ended(ended.returncode, out, err, time.monotonic() - started)
 
     def without_places(self, text):
-        """A text with what differs from run to run replaced."""
+        """A text in which everything that differs from run to run is replaced."""
         for place, word in self.replaced:
             text = text.replace(place, word)
         for pattern, word in _PATTERNS:
@@ -124,14 +124,14 @@ class Bench:
 
 
 def _obey_permissions():
-    """Root may read and write everything; without two of its capabilities it is an owner as everyone."""
+    """Root may read and write everything; without two of its capabilities it has the rights of any owner."""
     for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
         if os.geteuid() == 0 and _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "cannot drop a capability")
 
 
 def skip_unless_permissions_hold(directory):
-    """Skips the test where even an owner may write to a directory that forbids it."""
+    """Skips the test if even an owner may write to a directory that forbids it."""
     probe = Path(str(directory)) / "read-only"
     probe.mkdir()
     probe.chmod(0o555)
@@ -147,7 +147,7 @@ def skip_unless_permissions_hold(directory):
 
 
 def tree(directory, but=()):
-    """Every file under a directory: `{name: what it is}`. Names in `but` are left out, with what is below them."""
+    """Every file under a directory: `{name: description}`. Names in `but` are left out, with everything below them."""
     found = {}
     directory = Path(str(directory))
     for path in sorted(directory.rglob("*")):
@@ -167,13 +167,13 @@ def tree(directory, but=()):
 
 
 def compare(name, ended, bench, command, renew):
-    """Compares what a command left with its snapshot, or writes that.
+    """Compares the result of a command with its snapshot, or writes the snapshot.
 
     Args:
         name: of the file, without `.txt`.
         ended: the `support.Ended`.
-        bench: where it ran.
-        command: as a person would type it.
+        bench: that it ran in.
+        command: as a user would type it.
         renew: whether the file is written, and nothing compared.
     """
     told = f"{command}\nexit code {ended.code}\n\n---- stderr\n{ended.stderr}\n---- stdout\n{ended.stdout}"

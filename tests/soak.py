@@ -1,19 +1,19 @@
-"""Starts a script again and again, under python and under pedl-run, and compares what is left of each start.
+"""Starts a script again and again, under python and under pedl-run, and compares what each start leaves behind.
 
     python tests/soak.py --pedl-run PATH --python PATH... [--starts N] [--results FILE]
 
-What scripts/soak.py does depends on a seed alone: it forks, spawns, threads, and gets signals at points that it names.
-Each seed is run by python itself and by pedl-run in both modes, and these have to agree in
+The actions of scripts/soak.py depend on a seed alone: it forks, spawns, threads, and gets signals at points that it names.
+Each seed is run by python itself and by pedl-run in both modes, and these must agree in
 
 - how they ended: the exit code, or the signal;
 - what the script printed;
-- which processes were left, looked for in all of /proc by a mark in the environment. Orphans come to this process,
+- which processes remained, found in all of /proc by a mark in the environment. Orphans become children of this process,
   which is a subreaper, and so do zombies that nobody waited for;
-- what was left in the current directory, in the directory for temporary files and in /dev/shm.
+- what remained in the current directory, in the directory for temporary files and in /dev/shm.
 
-Nothing may be left in the cache of pedl-run, and as long as pedl-run lives it may have one child, no zombie, and as
-many open files as at the first point. One start in seven gets its signal while it starts, before the script says
-anything. A start that is in the file of results is not made again.
+No file may remain in the cache of pedl-run. While pedl-run lives it may have one child, no zombie, and as many open files
+as at the first point. One start in seven gets its signal while it starts, before the script prints
+anything. A start that is in the results file is not made again.
 """
 import argparse
 import collections
@@ -35,15 +35,15 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "soak.py"
 MODES = ["embed", "exec"]
 
-# Of all starts, those that get a signal at a random moment of their first milliseconds.
+# The part of all starts that get a signal at a random moment of their first milliseconds.
 EARLY = 1 / 7
 EARLY_SIGNALS = ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT", "SIGKILL"]
 EARLY_MOST_SECONDS = 0.08
 WAIT_FOR_SIGNAL = "import signal\nwhile True: signal.pause()"
 
-# A start that takes longer hangs.
+# A start that takes longer counts as hanging.
 LIMIT = 60.0
-# How long what a dead process leaves may take to go away by itself, and for how long what stays has to stay.
+# How long the remains of a dead process may take to disappear, and how long a count must be constant to be final.
 SETTLE = 10.0
 STAYS = 1.0
 
@@ -53,11 +53,11 @@ Left = collections.namedtuple("Left", "end stdout processes files")
 
 
 class Problem(Exception):
-    """A start that is not as it should be."""
+    """A start that failed the check."""
 
 
 def become_subreaper():
-    """Has the kernel give all orphans below this process to it."""
+    """Makes this process the new parent of all orphans below it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
@@ -88,7 +88,7 @@ def reap():
 
 
 def marked(mark):
-    """The processes that have a mark in their environment, zombies left out: these have none."""
+    """The processes that have a mark in their environment. Zombies are left out, because they have no environment."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -103,7 +103,7 @@ def listing(directory):
 
 
 def settle(count, expected=None):
-    """Counts until it is the expected number, or without one until it is 0 or stays; returns the last."""
+    """Counts until the number is the expected one, or (without one) until it is 0 or constant; returns the last."""
     deadline = time.monotonic() + SETTLE
     changed, last = time.monotonic(), count()
     while last != (expected or 0) and time.monotonic() < deadline:
@@ -129,7 +129,7 @@ class Start:
         self.first_files = None
 
     def run(self, expected=None):
-        """Runs to the end and returns what was left. `expected`: what python left."""
+        """Runs to the end and returns what remained. `expected`: what remained under python."""
         with tempfile.TemporaryDirectory(prefix="pedl-soak-") as directory:
             try:
                 return self._run(Path(directory), expected)
@@ -204,7 +204,7 @@ class Start:
             self.problems.append(f"pedl-run has the children {children}, of which {zombies} are zombies")
 
     def _look_for_ours(self, directory):
-        """What may never be there after a start of this script."""
+        """Checks for what must never exist after a start of this script."""
         text = (directory / "stderr").read_text(errors="replace")
         if "pedl" in text:
             self.problems.append(f"printed on stderr: {text!r}")
@@ -213,7 +213,7 @@ class Start:
             self.problems.append(f"left in the current directory: {made}")
 
     def _kill_all(self):
-        """Ends what is left, and waits for it: nothing may remain of a start."""
+        """Ends the processes that remain, and waits for them: a start must leave nothing behind."""
         deadline = time.monotonic() + SETTLE
         while True:
             reap()
@@ -246,7 +246,7 @@ class Soak:
         return Start(self.command(python, mode), seed, self.cache, mode).run(expected)
 
     def compare(self, python, mode, seed):
-        """One start of pedl-run, beside that of python. Returns what is wrong with it, or nothing."""
+        """Compares one start of pedl-run with that of python. Returns the differences, or an empty text."""
         try:
             if (python, seed) not in self.plain:
                 self.plain = {(python, seed): self.start(python, "python", seed)}
@@ -266,7 +266,7 @@ class Soak:
         return "; ".join(wrong)
 
     def warm_up(self, pythons):
-        """Lays the library out, and has every interpreter asked and the library compiled."""
+        """Unpacks the library, queries every interpreter and compiles the library."""
         for python in pythons:
             for mode in MODES:
                 command = self.command(python, mode) + ["-c", "import pedl"]
@@ -278,7 +278,7 @@ class Soak:
 
 
 def read_results(path):
-    """What was done already, by python, mode and seed."""
+    """The results so far, by python, mode and seed."""
     if path is None or not path.exists():
         return {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -295,11 +295,11 @@ def main():
     arguments = parser.parse_args()
 
     become_subreaper()
-    # What a background job ignores, its children would ignore as well.
+    # The children would inherit the signals that a background job ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    # A script that aborts is no reason to fill the disk.
+    # A script that aborts must not fill the disk with core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     done = read_results(arguments.results)
     known = len(done)

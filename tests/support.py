@@ -9,11 +9,11 @@
     running.kill_everything()
     assert run.start().wait().hashes == undisturbed.hashes
 
-`kill_at_random` does this again and again at random moments until the script comes to its end.
+`kill_at_random` does this again and again at random moments until the script finishes.
 
 Nothing here sleeps for a time that was guessed: a wait ends with the process, with a condition on
-what it has written, or with a failure after `timeout` seconds. Output goes to files, so that a
-script never waits for its reader and a condition can look at what there is so far. This module runs
+its output, or with a failure after `timeout` seconds. Output goes to files, so that a
+script never waits for its reader and a condition can look at the output so far. This module runs
 on Python 3.7 and imports no framework.
 """
 
@@ -52,7 +52,7 @@ def executable():
 
 
 def shown(word):
-    """A word of a command line as one would type it; bytes that are no text are shown by their numbers."""
+    """A word of a command line as a user would type it; bytes that are no text are shown by their numbers."""
     text = word.decode("utf-8", "backslashreplace") if isinstance(word, bytes) else word
     return shlex.quote(text)
 
@@ -66,7 +66,7 @@ class Ended:
     """One start of a script that is over.
 
     Attributes:
-        code: The exit code, or minus the number of the signal it died of, as `subprocess` says it.
+        code: The exit code, or minus the number of the signal that ended it, as in `subprocess`.
         stdout, stderr: All that it printed.
         seconds: From its start to its end, on the wall clock.
     """
@@ -79,11 +79,11 @@ class Ended:
 
     @property
     def hashes(self):
-        """The lines of the output with a SHA-256 in them, which is what two runs are compared by."""
+        """The lines of the output with a SHA-256 in them, by which two runs are compared."""
         return hashes_in(self.stdout)
 
     def check(self, code=0):
-        """Fails with all that was printed if the exit code is another; returns itself."""
+        """Fails with everything that was printed if the exit code is another; returns itself."""
         assert self.code == code, f"expected exit code {code}, got {self}"
         return self
 
@@ -93,7 +93,7 @@ class Ended:
 
 
 def refused(ended, *texts):
-    """Checks that a run was ended by one error of ours, with code 65, which says all of the texts."""
+    """Checks that a run ended with code 65 and one error of pedl-run that contains all of the texts."""
     ended.check(65)
     assert ended.stderr.count("pedl: error:") == 1, ended
     assert "Traceback" not in ended.stderr
@@ -102,7 +102,7 @@ def refused(ended, *texts):
 
 
 class Running:
-    """One start of a script that is under way; see `ScriptRun.start`."""
+    """One start of a script that is running; see `ScriptRun.start`."""
 
     def __init__(self, command, directory, environment, output):
         self._stdout = Path(f"{output}.stdout")
@@ -122,12 +122,12 @@ class Running:
 
     @property
     def pid(self):
-        """The process that was started: of pedl-run, the supervisor."""
+        """The process that was started. For pedl-run that is the supervisor."""
         return self._process.pid
 
     @property
     def trial_pid(self):
-        """The process that trains, below the supervisor; None while there is none."""
+        """The process that trains, below the supervisor; None if there is none."""
         below = [pid for pid in _children(self.pid) if not _is_server(pid)]
         return below[0] if below else None
 
@@ -138,21 +138,21 @@ class Running:
 
     @property
     def stdout(self):
-        """What it has printed so far."""
+        """What it has printed on standard output so far."""
         return _read(self._stdout)
 
     @property
     def stderr(self):
-        """What it, and pedl-run, have said so far on standard error."""
+        """What it, and pedl-run, have printed on standard error so far."""
         return _read(self._stderr)
 
     @property
     def seconds(self):
-        """How long ago it was started."""
+        """Seconds since it was started."""
         return time.monotonic() - self._started
 
     def wait(self, timeout=TIMEOUT):
-        """Waits for its end; returns an `Ended`, whatever the exit code."""
+        """Waits for its end; returns an `Ended`, with any exit code."""
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -190,9 +190,9 @@ class Running:
     def kill_everything(self):
         """SIGKILL to all processes at once, as when the machine's power goes; returns an `Ended`.
 
-        When it returns none of them is left, and so no lock of theirs.
+        Afterwards none of them is left, and so none of their locks.
         """
-        # Those that left the session are found by their parents, before these are gone.
+        # Processes that left the session are found by their parents, while the parents still exist.
         below = _descendants(self.pid)
         if self._process.poll() is None:
             _kill_group(self.pid)
@@ -204,16 +204,16 @@ class Running:
         return self._ended()
 
     def kill_trial(self):
-        """SIGKILL to the process that trains alone, as the kernel out of memory does.
+        """SIGKILL only to the process that trains, as the kernel does if memory runs out.
 
         Returns:
-            Whether there was one. The supervisor lives on, and decides what comes next.
+            Whether there was such a process. The supervisor lives, and decides what comes next.
         """
         pid = self.trial_pid
         return pid is not None and _kill(pid)
 
     def replace_trial(self):
-        """As `kill_trial`; then waits for what the supervisor does about it.
+        """As `kill_trial`; then waits for the reaction of the supervisor.
 
         Returns:
             An `Ended` if it gave up, None if it started the process that trains again.
@@ -223,7 +223,7 @@ class Running:
         return self.when_replaced(before)
 
     def when_replaced(self, pid):
-        """Waits for what the supervisor does about the death of the process that trained; returns as `replace_trial`."""
+        """Waits for the supervisor's reaction to the death of the process that trained; returns as `replace_trial`."""
         ended = self.ends_before(lambda: pid not in _parents())
         return ended or self.ends_before(lambda: self.trial_pid not in (None, pid))
 
@@ -239,7 +239,7 @@ class Trial:
 
     @property
     def events(self):
-        """The journal, a list of dicts. A line that a kill has torn is no event, unless it lacks its end alone."""
+        """The journal, a list of dicts. A line that a kill has torn is left out, unless it lacks only its end."""
         try:
             text = _read(self.directory / "events.jsonl")
         except FileNotFoundError:
@@ -252,7 +252,7 @@ class Trial:
 
     @property
     def checkpoint(self):
-        """The number of batches before the newest checkpoint; None while there is none."""
+        """The number of batches before the newest checkpoint; None if there is none yet."""
         try:
             target = os.readlink(str(self.directory / "latest"))
         except FileNotFoundError:
@@ -261,7 +261,7 @@ class Trial:
 
     @property
     def identity(self):
-        """What trial.json says."""
+        """The contents of trial.json."""
         return json.loads(_read(self.directory / "trial.json"))
 
 
@@ -286,14 +286,14 @@ def seeded_configuration(batches_per_step, steps):
 
 
 class ScriptRun:
-    """One command line in one directory, started any number of times, as a user does who types it again.
+    """One command line in one directory, started any number of times, like a user who types it again.
 
     Args:
-        directory: Where it runs; made if need be. Outputs are kept beside it.
+        directory: The current directory of the script; made if needed. Outputs are kept beside it.
         script: Path of the script.
-        arguments: What follows the script.
+        arguments: The arguments of the script.
         options: Options of pedl-run.
-        environment: Variables to set; what the caller's shell says about Python and pedl is left out.
+        environment: Variables to set; variables of the caller's shell for Python and pedl are removed.
         wrapper: Words in front of every command, of a program that becomes the command.
     """
 
@@ -318,11 +318,11 @@ class ScriptRun:
         return self._start([sys.executable, self.script] + self.arguments)
 
     def run(self, timeout=TIMEOUT):
-        """Runs it under pedl-run to its end; returns an `Ended`, whatever the exit code."""
+        """Runs it under pedl-run to its end; returns an `Ended`, with any exit code."""
         return self.start().wait(timeout)
 
     def python(self, timeout=TIMEOUT):
-        """Runs it under plain Python to its end; returns an `Ended`, whatever the exit code."""
+        """Runs it under plain Python to its end; returns an `Ended`, with any exit code."""
         return self.start_python().wait(timeout)
 
     def start_and_kill(self, condition=lambda: True):
@@ -337,7 +337,7 @@ class ScriptRun:
         return running.kill_everything()
 
     def kill_at_checkpoints(self, *batches):
-        """Starts it once for each number of batches, and kills all of it once the newest checkpoint is of that many."""
+        """Starts it once for each number of batches, and kills all of it once the newest checkpoint has that number."""
         for batch in batches:
             running = self.start()
             running.wait_until(lambda: self.trial.checkpoint == batch)  # noqa: B023
@@ -352,19 +352,19 @@ class ScriptRun:
     def hashes(self):
         """The lines with a SHA-256 in them that the starts have printed, each once.
 
-        One that was killed after it had printed them leaves nothing to print to the next; unless that one has printed
-        something else before (a progress bar with times in it), for then it prints everything from there on.
+        If a start was killed after it had printed them, the next start prints nothing; unless the next start has printed
+        something else before (a progress bar with times in it), because then it prints everything from there on.
         """
         return list(dict.fromkeys(line for running in self._starts for line in hashes_in(running.stdout)))
 
     def close(self):
-        """Ends what is still running."""
+        """Ends the processes that still run."""
         for running in self._starts:
             running.kill_everything()
 
 
 class Kill:
-    """One kill of `kill_at_random`: what was hit, when, and what there was to continue from."""
+    """One kill of `kill_at_random`: the target, the time, and the checkpoint to continue from."""
 
     def __init__(self, target, seconds, checkpoint):
         self.target = target
@@ -376,17 +376,17 @@ class Kill:
 
 
 def kill_at_random(run, dice, undisturbed_seconds, targets=("everything", "trial"), most_kills=12):
-    """Starts a script, kills it at a random moment, and so on until it comes to its end.
+    """Starts a script, kills it at a random moment, and so on until it finishes.
 
     A moment is drawn evenly from 0 to the time that an undisturbed run takes, anew for each kill:
-    some fall into the imports, some into training, and some start is quick enough for all of them.
+    some are in the imports, some in training, and some starts are quick enough to finish before.
 
     Args:
         run: The `ScriptRun`.
         dice: A `random.Random`; the same one repeats the same moments.
-        undisturbed_seconds: What an undisturbed run takes.
-        targets: What may be hit: `everything`, or `trial`, the process that trains, alone.
-        most_kills: After so many the script is left in peace.
+        undisturbed_seconds: The time of an undisturbed run.
+        targets: The possible targets: `everything`, or `trial`, which is only the process that trains.
+        most_kills: After this many kills the script runs undisturbed.
 
     Returns:
         (ended, kills): the `Ended` of the last start, and the list of `Kill`.
@@ -413,9 +413,9 @@ def kill_at_random(run, dice, undisturbed_seconds, targets=("everything", "trial
 
 
 def clean_environment(changes):
-    """The variables for a command: what the caller's shell says about Python and pedl is left out, `changes` are set.
+    """The variables for a command: those of the caller's shell for Python and pedl are removed, `changes` are set.
 
-    Where the library is laid out is told all the same: `cargo dev contract --mutate` breaks it there.
+    The directory of the unpacked library is kept: `cargo dev contract --mutate` breaks the library in it.
     """
     kept = {
         name: value
@@ -428,9 +428,9 @@ def clean_environment(changes):
 
 
 def die_with_parent():
-    """Runs in the child: whatever becomes of pytest, nothing it started trains on for ever. Ctrl-C reaches it."""
+    """Runs in the child: if pytest dies, its processes do not train for ever. Ctrl-C reaches them."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # A shell that starts the tests with `&` has them ignore it.
+    # A shell that starts the tests with `&` makes them ignore it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -469,7 +469,7 @@ def _parents():
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                # The second field is the program's name in parentheses, which may hold anything.
+                # The second field is the program's name in parentheses, which may contain any character.
                 fields = file.read().rpartition(b")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -479,7 +479,7 @@ def _parents():
 
 
 def _is_server(pid):
-    """Whether it starts worker processes."""
+    """Whether the process starts worker processes."""
     return b"boot.serve()" in _read_bytes(f"/proc/{pid}/cmdline")
 
 
@@ -516,7 +516,7 @@ def _descendants(pid):
 
 
 def lines_of(path):
-    """How many lines are in a file that a running script makes, and a replay withdraws for a moment."""
+    """How many lines a file has that a running script makes. A replay removes the file for a moment."""
     try:
         return len(path.read_text().splitlines())
     except FileNotFoundError:

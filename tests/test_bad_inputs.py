@@ -1,9 +1,9 @@
-"""Everything that a person can do wrong before a framework trains: what is said, the exit code, and nothing is lost.
+"""Every user mistake before a framework trains: the message, the exit code, and that nothing is lost.
 
-One row of `CASES` for each mistake; the message stands in `snapshots/<name>.txt`. After each of them the directory is,
-byte for byte, what it was before; and where the message names what would help, that is done, and the script runs.
-Where Python itself has the word (`BY_PYTHON`), it is Python's, to the letter.
-What goes wrong with a trial that has trained is in `test_bad_trials.py`.
+`CASES` has one row for each mistake; its message is in `snapshots/<name>.txt`. After each mistake the directory must be
+the same as before, byte for byte. If the message names a remedy, the test applies it, and the script must run.
+If Python itself prints the message (`BY_PYTHON`), it must be Python's, to the letter.
+Mistakes with a trial that has trained are in `test_bad_trials.py`.
 """
 
 import os
@@ -19,7 +19,7 @@ import support
 
 SCRIPT = "print('trained')\n"
 
-# What an interpreter answers that pedl-run asks which Python it is.
+# The answer of an interpreter to pedl-run, which asks it for its version of Python.
 ANSWER = (
     '#!/bin/sh\necho \'{"executable": "/opt/python", "implementation": "%s", "version": "3.%d.0", "major": 3, '
     '"minor": %d, "abiflags": "%s", "loaded_library": null, "candidate_libraries": ["/opt/lib/libpython3.%d.so.1.0"]}\'\n'
@@ -39,14 +39,14 @@ class Case:
     Args:
         name: of its snapshot.
         command: the arguments; text as for a shell, or a list.
-        help: what would help: the arguments of a run that has to end with 0.
-        prepare: `prepare(bench)` makes what is wrong.
-        mend: `mend(bench)` takes it away, before the run that has to end with 0.
-        environment: variables of the run that goes wrong.
+        help: the remedy: the arguments of a run that must end with 0.
+        prepare: `prepare(bench)` makes the mistake.
+        mend: `mend(bench)` undoes it, before the run that must end with 0.
+        environment: variables of the run that fails.
         settings: of `Bench.run`.
         python: whether the run gets `--python` with the interpreter of the tests.
         program: `pedl-run` or `pedl`.
-        stacks: where it is possible; everywhere without it.
+        stacks: that can have the mistake; every stack without it.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ def mode(name, bits):
 
 
 def trial(schema=1, command="train.py", text=None):
-    """Makes a trial, as far as the command line is concerned; it has no checkpoint."""
+    """Makes a trial that the command line accepts as one; it has no checkpoint."""
 
     def prepare(bench):
         bench.write(".pedl/train/trial.json", TRIAL % (schema, command) if text is None else text)
@@ -131,7 +131,7 @@ def close(descriptor):
 
 
 def cwd_is_removed():
-    """The directory in which the command is typed is gone by then."""
+    """The directory in which the command is typed is removed before it runs."""
     os.mkdir("gone")
     os.chdir("gone")
     os.rmdir("../gone")
@@ -154,13 +154,13 @@ def unlock(bench):
 
 
 def listen(bench):
-    """A socket stands where a script should."""
+    """Puts a socket in the place of the script."""
     path = bench.directory / "train.sock"
     place = socket.socket(socket.AF_UNIX)
     here = os.getcwd()
     os.chdir(str(bench.directory))
     try:
-        # The address of a socket has room for a hundred letters.
+        # The address of a socket may have at most about a hundred characters.
         place.bind(path.name)
     finally:
         os.chdir(here)
@@ -329,7 +329,7 @@ LIBRARIES = [
 ]
 
 def configured(name, text, command="--config const.yaml train.py", help="--config good.yaml train.py", bits=None, **more):
-    """A case of a wrong configuration, beside one that is right."""
+    """A case of a wrong configuration, next to one that is right."""
     prepare = both(file("good.yaml", SEARCH), file("const.yaml", text, bits))
     return Case(f"configuration_{name}", command, help, prepare, **more)
 
@@ -390,14 +390,14 @@ def bench(tmp_path):
 
 @pytest.fixture
 def attempt(bench, tmp_path):
-    """A function that makes a mistake, sees that nothing is lost, and returns the `Ended` and a function for the help."""
+    """A function that makes a mistake, checks that nothing is lost, and returns the `Ended` and a function for the help."""
 
     def attempt(case):
         if case.stacks and os.environ.get("PEDL_STACK", "plain") not in case.stacks:
             pytest.skip(f"only possible on {' and '.join(case.stacks)}")
         if case.settings.get("as_owner"):
             snapshots.skip_unless_permissions_hold(tmp_path)
-        # A cache for all tests of a session: the library is laid out once.
+        # All tests of a session share a cache, so that the library is unpacked once.
         environment = {"PEDL_CACHE_DIR": str(tmp_path.parent / "cache")}
         if case.program == "pedl":
             (tmp_path / "pedl").symlink_to(bench.executable)
@@ -433,7 +433,7 @@ def test_what_python_says_itself_is_said_by_python(bench, attempt, case):
     python = snapshots.Bench(bench.directory, sys.executable).run(case.words, **case.settings)
     assert ended.code == python.code
     assert ended.stdout == python.stdout
-    # Our finder is a line of every traceback that goes through an import of a framework.
+    # The finder of pedl adds a line to every traceback that passes an import of a framework.
     assert without_finder(ended.stderr) == python.stderr
     check()
 
@@ -451,7 +451,7 @@ def without_finder(text):
 
 
 def check_help(case, bench, environment):
-    """What the message names, or what a person would do about it, helps."""
+    """Checks that the remedy in the message, or what a user would do about it, helps."""
     if case.mend:
         case.mend(bench)
     if case.help is not None:
@@ -460,7 +460,7 @@ def check_help(case, bench, environment):
 
 
 def words(case, words, helps=False):
-    """The command line of a case, with the interpreter of the tests where it does not choose one."""
+    """The command line of a case, with the interpreter of the tests if the case chooses none."""
     chosen = case.program == "pedl-run" and (case.python or helps)
     return (["--python", sys.executable] if chosen else []) + words
 

@@ -1,8 +1,8 @@
-"""Everything that a person can do to a trial that trains, or has trained: what is said, the exit code, nothing is lost.
+"""Everything that can happen to a trial that trains, or has trained: the message, the exit code, and that nothing is lost.
 
 A trial that was killed after several checkpoints is copied for each case, and something is done to it. Then either the
-start is refused, and the copy is, byte for byte, what it was; or it goes on, perhaps after room was made, and ends with
-the weights of a training that nobody disturbed. What is said stands in `snapshots/<name>.txt`.
+start is refused, and the copy is unchanged, byte for byte; or it continues, perhaps after room was made, and ends with
+the weights of an undisturbed training. The message is in `snapshots/<name>.txt`.
 """
 
 import json
@@ -18,12 +18,12 @@ import support
 
 SCRIPT = support.SCRIPTS / "fit_and_hold.py"
 
-# A step is longer than the training: its line would hold a time.
+# A step is longer than the training, because the line of a step would contain a time.
 OPTIONS = ["--batches-per-step", "1000", "--checkpoint-seconds", "0.05"]
 
 pytestmark = pytest.mark.stack("keras3-jax")
 
-# Shifts the clock that the C library tells, by seconds.
+# Shifts the clock of the C library by a number of seconds.
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -53,21 +53,21 @@ time_t time(time_t *now) {
     return precise.tv_sec;
 }
 """
-# Where the script stays, if it is told to.
+# The batch at which the script waits if a test asks it to, and the number of batches.
 HELD_BATCH, BATCHES = 160, 240
 
 TEN_YEARS = 10 * 365 * 24 * 3600
 
 
 class Run:
-    """One script in one directory, with a trial or none yet.
+    """One script in one directory, with or without a trial.
 
     Args:
-        directory: made.
-        script: what is run; the directory's own `train.py`.
+        directory: it is made.
+        script: the script to run; by default `train.py` of the directory.
         trial: a trial directory that is copied, or None.
         options: of pedl-run.
-        trial_dir: where the trial is, if not where it is by itself.
+        trial_dir: the directory of the trial, if it is not the default.
     """
 
     def __init__(self, directory, trial=None, options=OPTIONS, trial_dir=None):
@@ -122,7 +122,7 @@ class Run:
 
 
 class Killed:
-    """A trial that was killed after its third checkpoint, and what an undisturbed one comes to."""
+    """A trial that was killed after its third checkpoint, and the result of an undisturbed one."""
 
     def __init__(self, folder):
         run = Run(folder / "killed")
@@ -131,7 +131,7 @@ class Killed:
         running.wait_until(lambda: run.trial.count("checkpoint") >= 3)
         running.kill_everything()
         assert run.trial.checkpoint < HELD_BATCH
-        # What the kill left half done is no part of the cases.
+        # What the kill left half done is not part of the cases.
         for left in (run.trial_dir / "checkpoints").glob(".staging-*"):
             shutil.rmtree(str(left))
         self.trial_dir = run.trial_dir
@@ -151,7 +151,7 @@ def killed(tmp_path_factory):
 
 @pytest.fixture
 def run(killed, tmp_path):
-    """A copy of the killed trial; what it started ends with the test."""
+    """A copy of the killed trial; its processes end with the test."""
     made = Run(tmp_path / "here", killed.trial_dir)
     yield made
     made.running.close()
@@ -159,7 +159,7 @@ def run(killed, tmp_path):
 
 @pytest.fixture
 def new_run(tmp_path):
-    """A trial that was not begun."""
+    """A trial that has not begun."""
     made = Run(tmp_path / "here")
     yield made
     made.running.close()
@@ -167,7 +167,7 @@ def new_run(tmp_path):
 
 @pytest.fixture
 def told(request):
-    """A function that compares what was said with the snapshot of this test."""
+    """A function that compares the output with the snapshot of this test."""
     name = request.node.originalname[len("test_"):]
     assert name in NAMES, "the snapshots of this file are listed in NAMES"
 
@@ -181,7 +181,7 @@ def told(request):
 
 @pytest.fixture
 def goes_on(run, killed, told):
-    """A function that starts the trial: it says what the snapshot says, resumes, and ends as the undisturbed one."""
+    """A function that starts the trial: it prints what the snapshot says, resumes, and ends as the undisturbed one."""
 
     def goes_on(**settings):
         ended = run.end(**settings)
@@ -193,11 +193,11 @@ def goes_on(run, killed, told):
     return goes_on
 
 
-# -- what can become of the files of a trial ---------------------------------------------------------------------------
+# -- changes to the files of a trial -----------------------------------------------------------------------------------
 
 
 def test_checkpoint_with_a_flipped_bit(run, goes_on):
-    # The first of its packs is the one that was written for it.
+    # The first of its packs is the one that was written for this checkpoint.
     pack = json.loads((run.newest / "manifest.json").read_text())["packs"][0]["blake3"]
     path = run.trial_dir / "checkpoints" / "tensors" / (pack + ".safetensors")
     content = bytearray(path.read_bytes())
@@ -218,7 +218,7 @@ def test_ledger_is_rubbish(run, goes_on):
 
 
 def test_second_start_while_the_first_imports(run, killed, told):
-    """Neither has begun to train: the second touches nothing, and the first has its files as they were."""
+    """Neither has begun to train: the second changes nothing, and the first finds its files as they were."""
     script = run.directory / "train.py"
     text = script.read_text()
     made = "open('made.txt', 'a').write('by the script\\n')\n"
@@ -231,13 +231,13 @@ def test_second_start_while_the_first_imports(run, killed, told):
     told(run, ended)
     ended.check(75)
     (run.directory / "wait").unlink()
-    # The script is another than that of the trial; what counts is who has the trial.
+    # The script differs from that of the trial; only the lock of the trial matters here.
     assert "in use" not in running.wait().stderr
     assert 75 not in [event.get("exit_code") for event in run.trial.events]
 
 
 def test_trial_of_another_user(run, killed, told):
-    """Who may read it, and not write to it, is told whose it is; and it is as it was."""
+    """A user who may read but not write it gets a message with its owner, and it is unchanged."""
     snapshots.skip_unless_permissions_hold(run.directory.parent)
     if os.geteuid() != 0:
         pytest.skip("only root may give a trial to another user")
@@ -254,7 +254,7 @@ def test_trial_of_another_user(run, killed, told):
     assert run.end(as_owner=True).check().hashes == killed.hashes
 
 
-# -- what can become of what it runs on ----------------------------------------------------------------------------------
+# -- changes to the machine ----------------------------------------------------------------------------------------------
 
 
 def test_trial_of_another_python(run, goes_on):
@@ -275,12 +275,12 @@ def test_clock_was_set_back(run, goes_on, tmp_path):
     assert int(after[:4]) + 10 in (int(before[:4]), int(before[:4]) + 1)
 
 
-# -- what can become of the script and its data ----------------------------------------------------------------------------
+# -- changes to the script and its data ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def stops(run, killed, told):
-    """A function that starts the trial, which stops; what was done is undone, and the trial goes on."""
+    """A function that starts the trial, which stops; then undoes the change, after which the trial continues."""
 
     def stops(code, undo, *options):
         ended = run.end(*options)
@@ -295,14 +295,14 @@ def stops(run, killed, told):
 
 
 def test_trial_of_another_keras(run, stops):
-    """With `--exact`, which promises what another version cannot keep."""
+    """With `--exact`, which promises something that another version cannot keep."""
     before = run.trial.identity["versions"]["keras"]
     run.edit_identity(lambda identity: identity["versions"].update(keras="3.14.0"))
     stops(77, lambda: run.edit_identity(lambda identity: identity["versions"].update(keras=before)), "--exact")
 
 
 def test_script_that_fails_again(new_run, told):
-    """What it printed before is not printed again; why it ended is said all the same."""
+    """What it printed before is not printed again, but the reason why it ended is."""
     script = new_run.directory / "train.py"
     script.write_text(script.read_text() + "raise RuntimeError('after the training')\n")
     assert "RuntimeError: after the training" in new_run.end().check(1).stderr
@@ -315,7 +315,7 @@ def test_script_that_fails_again(new_run, told):
 
 
 class Disk:
-    """A small file system of its own: what is full here is full for nobody else."""
+    """A small separate file system: if it is full, no other program is affected."""
 
     def __init__(self, path):
         self.path = path
@@ -326,7 +326,7 @@ class Disk:
             pytest.skip(f"no file system may be mounted here: {ended.stdout.decode().strip()}")
 
     def fill_names(self, left):
-        """Leaves room for so many new files and directories."""
+        """Leaves room for this many new files and directories."""
         folder = self.path / "names"
         folder.mkdir()
         made = []
@@ -341,7 +341,7 @@ class Disk:
             path.unlink()
 
     def fill_bytes(self, left):
-        """Leaves so many bytes of room."""
+        """Leaves this many bytes of room."""
         size = 0
         with (self.path / "bytes").open("wb", buffering=0) as file:
             while True:
@@ -372,7 +372,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def fills_up(killed, tmp_path, disk, told):
-    """A function that trains on a disk, fills it in the middle, sees the run stop with 201, makes room, and goes on."""
+    """A function that trains on a disk and fills it in the middle; the run stops with 201, and resumes after room is made."""
 
     def fills_up(fill, options=OPTIONS, files=("hold",)):
         run = Run(tmp_path / "here", trial_dir=disk.path / "trial", options=options)
@@ -386,7 +386,7 @@ def fills_up(killed, tmp_path, disk, told):
         running.wait_until(lambda: "holding" in running.stdout and run.trial.checkpoint and not any(folder.glob(".*")))
         checkpoint = run.trial.checkpoint
         fill()
-        # However fast the rest would be trained: a checkpoint is due in it, and its failure is met in it.
+        # Even if the rest would train fast: a checkpoint becomes due during it, and its failure is noticed during it.
         (run.directory / "slow").touch()
         (run.directory / "hold").unlink()
         ended = running.wait()
@@ -414,7 +414,7 @@ def test_disk_full_before_the_trial(new_run, disk, told):
 
 
 def test_disk_full_when_a_trial_begins(new_run, disk, told):
-    """The directory can be made, and nothing in it."""
+    """The directory can be made, but nothing in it."""
     new_run.bench.replaced.insert(0, (str(disk.path), "DISK"))
     disk.fill_bytes(left=0)
     ended = new_run.end("--trial-dir", str(disk.path / "trial"))
@@ -429,7 +429,7 @@ def test_disk_full_at_the_start_of_a_checkpoint(disk, fills_up):
 
 
 def test_disk_full_in_the_middle_of_a_checkpoint(disk, fills_up):
-    """Half of the tensors have room."""
+    """There is room for half of the tensors."""
     fills_up(lambda: disk.fill_bytes(left=300_000))
 
 
@@ -438,8 +438,8 @@ def test_disk_full_at_the_end_of_a_checkpoint(disk, fills_up):
 
 
 def test_a_disk_on_which_room_is_made_in_time_costs_nothing(disk, killed, tmp_path):
-    """The training does not end: what failed is an event, and the next checkpoint is tried."""
-    # Long enough apart for room to be made before the fifth.
+    """The training does not end: the failure is an event, and the next checkpoint is tried."""
+    # Far enough apart for room to be made before the fifth.
     options = ["--batches-per-step", "1000", "--checkpoint-seconds", "0.5"]
     run = Run(tmp_path / "here", trial_dir=disk.path / "trial", options=options)
     (run.directory / "slow").touch()
@@ -464,7 +464,7 @@ def test_a_disk_on_which_room_is_made_in_time_costs_nothing(disk, killed, tmp_pa
 
 
 def test_disk_full_at_the_last_checkpoint(disk, killed, tmp_path, told):
-    """Of a script that ends at once: what it has learned is there, and that its checkpoint is not is said."""
+    """The script ends at once: what it has learned is kept, and a message says that its checkpoint is not."""
     options = ["--checkpoint-seconds", "3600", "--checkpoint-period", "1", "--batches-per-step", str(BATCHES // 2)]
     run = Run(tmp_path / "here", trial_dir=disk.path / "trial", options=options)
     run.bench.replaced.insert(0, (str(disk.path), "DISK"))
@@ -482,7 +482,7 @@ def test_disk_full_at_the_last_checkpoint(disk, killed, tmp_path, told):
 
 
 def test_disk_full_between_checkpoints(disk, fills_up):
-    # An event a batch: the last page of the journal has room for some.
+    # One event per batch: the last page of the journal has room for some.
     options = ["--checkpoint-seconds", "3600", "--checkpoint-period", "150", "--batches-per-step", "1"]
     fills_up(lambda: disk.fill_bytes(left=0), options)
 

@@ -1,4 +1,4 @@
-"""`pedl checkpoint export`: what it makes is read by the framework alone, and is the model as it was at that batch."""
+"""`pedl checkpoint export`: the framework alone can read the result, and it is the model as it was at that batch."""
 import json
 import subprocess
 import sys
@@ -34,7 +34,7 @@ class Trained:
         )
 
     def loaded(self, name):
-        """What plain Python makes of a file."""
+        """The object that plain Python loads from a file."""
         plain = ScriptRun(self.directory, support.SCRIPTS / "load_export.py", [name])
         return plain.start_python().wait().check().hashes
 

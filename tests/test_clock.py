@@ -1,4 +1,4 @@
-"""The wall clock: what the script reads from it is repeated in a replay, and is the time otherwise."""
+"""The wall clock: a replay repeats what the script read from it; otherwise it is the current time."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import support
 
 OPTIONS = ["--exact", "--checkpoint-seconds", "0.2"]
 
-# By which a training ends itself.
+# The time after which a training ends itself.
 SECONDS = 3
 
 
@@ -30,9 +30,9 @@ def test_a_folder_named_by_the_clock_is_the_same_after_each_kill(script_run):
     for epochs in (5, 9, 14):
         run.start_and_kill(lambda: _lines(run) >= epochs)  # noqa: B023
         text = _logs(run)[0].read_text().splitlines()
-        # What came before the checkpoint of the kill before has the times that it had.
+        # Lines from before the checkpoint of the previous kill keep their times.
         assert text[: len(lines)] == lines
-        # An epoch ends behind its last batch: a checkpoint of that batch does not have its line.
+        # An epoch ends behind its last batch, so a checkpoint of that batch does not have the epoch's line.
         lines = text[: (run.trial.checkpoint - 1) // 40]
     ended = run.run().check()
     told = json.loads(ended.stdout.splitlines()[0])
@@ -55,7 +55,7 @@ def test_a_kill_before_the_first_checkpoint_begins_anew_in_a_new_folder(script_r
     assert os.path.basename(told["folder"]) != first.name
     log = run.directory / told["folder"] / "log.txt"
     assert len(log.read_text().splitlines()) == told["epochs"] == 40
-    # It comes back when all is over, as every file does that was not made again.
+    # It comes back at the end, like every file that was not made again.
     assert (first / "log.txt").exists()
 
 
@@ -69,7 +69,7 @@ def test_a_limit_of_time_is_kept_by_a_training_that_is_resumed(script_run):
     time.sleep(SECONDS)
     told = json.loads(run.run().check().stdout.splitlines()[0])
     assert run.trial.count("resumed") == 1
-    # The limit had passed in the first start's time, but not before the checkpoint of it: no epoch is lost again.
+    # The limit had passed in the first start, but not before its checkpoint: no epoch is lost again.
     assert resumed_at <= told["epochs"] <= resumed_at + 1
     assert told["times"] == sorted(told["times"])
     assert len(_logs(run)) == 1

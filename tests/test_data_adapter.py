@@ -23,7 +23,7 @@ reproducibility: {experiment_seed: 7}
 
 @pytest.fixture
 def delivered(script_run, tmp_path):
-    """A function that returns what an adapter delivered."""
+    """A function that returns the batches that an adapter delivered."""
 
     def run(*words):
         file = tmp_path / "seeds.yaml"
@@ -114,7 +114,7 @@ def test_k15_what_cannot_be_sent_to_workers_is_named(script_run):
 def data():
     """`pedl.frameworks.keras.data`, as a model definition imports it."""
     with warnings.catch_warnings():
-        # Old frameworks use what was deprecated since.
+        # Old frameworks use features that were deprecated later.
         warnings.simplefilter("ignore")
         import pedl.frameworks.keras
 

@@ -1,6 +1,6 @@
-"""Finding the code of standard model definitions (contract.md M1 to M18, 2.4): no framework is needed for that.
+"""Finding the code of standard model definitions (contract.md M1 to M18, 2.4). No framework is needed for that.
 
-The trial classes here tell who they are when they are made, and end the process.
+The trial classes here print their names when they are made, and end the process.
 """
 import json
 import subprocess
@@ -34,7 +34,7 @@ LOADERS = """
 
 @pytest.fixture
 def define(tmp_path):
-    """A function that writes a model definition, and runs it; returns the `Ended`."""
+    """A function that writes a model definition and runs it; returns the `Ended`."""
 
     def make(files, configuration="", name="model", behind=(), target=None):
         root = tmp_path / name
@@ -51,7 +51,7 @@ def define(tmp_path):
 
 
 def told(ended):
-    """What the trial class has said of itself."""
+    """What the trial class has printed about itself."""
     (line,) = [line for line in ended.check().stdout.splitlines() if line.startswith("TOLD")]
     return line.split()[1:3]
 
@@ -95,7 +95,7 @@ def test_m9_a_single_file_needs_no_init(define):
     assert told(define(both, "entrypoint: model_def:Told\n", target="model_def.py"))[1] == "Told"
     ended = define(both, "entrypoint: {script: model_def.py}\n", target="model_def.py")
     assert "SCRIPT" in ended.check().stdout
-    # What else is in the folder is not run.
+    # Other files in the folder are not run.
     files = {"model_def.py": (TRIAL, LOADERS), "__init__.py": "raise SystemExit(3)\n"}
     assert told(define(files, target="model_def.py", name="beside"))[1] == "Told"
 
@@ -170,9 +170,9 @@ def test_m17_names_that_others_have_are_those_of_the_definition(define):
     names = ["data", "utils", "imdb", "layers", "main", "test", "absl"]
     check = "".join(f"import {name}\nassert {name}.MINE, {name}\n" for name in names)
     files = {f"{name}.py": "MINE = True\n" for name in names}
-    # What was imported before stays what it is, as beside a script.
+    # Modules that were imported before remain the same, as beside a script.
     files.update({"os.py": "MINE = True\n", "__init__.py": (check, "import os\nassert os.path\n", TRIAL, LOADERS)})
-    # A folder of data is no package.
+    # A folder of data is not a package.
     files["click/data.txt"] = ""
     files["__init__.py"] = (*files["__init__.py"], "import click\nassert click.Option\n")
     assert told(define(files))[1] == "Told"

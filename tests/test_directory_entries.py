@@ -1,4 +1,4 @@
-"""What a script moves, links, changes and removes: after any kill its files are those that plain Python leaves."""
+"""Files that a script moves, links, changes and removes: after any kill they are the same as under plain Python."""
 
 import os
 
@@ -12,7 +12,7 @@ OPTIONS = ["--exact", "--checkpoint-batches", "25,65"]
 
 @pytest.fixture
 def changing(script_run):
-    """A function that makes a run of the script, with all that was there before."""
+    """A function that makes a run of the script, with all files that exist before it."""
 
     def make():
         run = script_run(SCRIPT, options=OPTIONS)
@@ -33,7 +33,7 @@ def changing(script_run):
 
 
 def tree_of(run):
-    """All that is in the run's directory: modes, contents, links, and the names of each file."""
+    """All files in the run's directory: modes, contents, links, and the names of each file."""
     found = {}
     for path in sorted(run.directory.rglob("*")):
         name = str(path.relative_to(run.directory))
@@ -64,7 +64,7 @@ def test_entries_of_directories_are_those_of_plain_python_after_any_kill(changin
     # Names of temporary files differ from one run to the next.
     for tree in (found, expected):
         assert sum(1 for name in tree if name.startswith("output/")) == 2
-    # The trial has a further name of what it keeps.
+    # The trial has another name of each file that it keeps.
     kept = {name: (mode, held) for name, (mode, held, _) in found.items()}
     assert kept == {name: (mode, held) for name, (mode, held, _) in expected.items()}
     first, done = (run.directory / name for name in ("first.csv", "done/1.csv"))

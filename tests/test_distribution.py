@@ -1,4 +1,4 @@
-"""A training that is spread over devices runs as under python, and says that it cannot be resumed exactly."""
+"""A training that is distributed over devices runs as under python, and says that it cannot be resumed exactly."""
 
 import pytest
 

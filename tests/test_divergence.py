@@ -1,6 +1,6 @@
-"""A script that is not the same twice goes on identically after a kill, or stops with exit code 76.
+"""A script that does not repeat itself continues identically after a kill, or stops with exit code 76.
 
-What may not happen is a third thing: that it ends well, with other numbers. Each case is trained
+There must be no third outcome: a good end with other numbers. Each case is trained
 undisturbed, then killed after a checkpoint, changed, and started again.
 """
 
@@ -20,7 +20,7 @@ BATCHES_OF_A_FIT = 8 * 320 // 8
 BATCHES_OF_TWO_EPOCHS = BATCHES_OF_A_FIT // 4
 SCRIPT = support.SCRIPTS / "divergence.py"
 
-# What the script does more than before, and where its batches come from.
+# What the script does in addition after the change, and the source of its batches.
 CHANGED_CASES = [
     ("predict", "arrays"),
     ("predict-in-callback", "arrays"),
@@ -34,7 +34,7 @@ CHANGED_CASES = [
     ("predict-between", "by-hand"),
 ]
 
-# How the script ends before it trains, or between its fits, and what it says then.
+# How the script ends before it trains, or between its fits, and what it prints then.
 ENDS = [
     ("exit", FIRST_FIT, {"stdout": "nothing to do\n", "stderr": ""}),
     ("exit-code", FIRST_FIT, {"stdout": "nothing to do\n", "stderr": ""}),
@@ -54,18 +54,18 @@ EDITS = {
     "epochs": ("rate, batch_size = 8,", "rate, batch_size = 9,"),
 }
 
-# Which edit, where the batches come from, and after which batch of the second fit it is killed. Files are compared before
-# anything is called, so that what an edit changes, and what follows it, makes no difference, but for the first.
+# The edit, the source of the batches, and the batch of the second fit after which it is killed. Files are compared before
+# anything is called. So it makes no difference what an edit changes, and what follows it, except for the first.
 EDITED_CASES = [(edit, "arrays", BATCHES_OF_TWO_EPOCHS) for edit in sorted(EDITS)]
 EDITED_CASES += [(edit, "by-hand", BATCHES_OF_TWO_EPOCHS) for edit in ("another line before", "loss of the second fit")]
 EDITED_CASES += [("epochs", "arrays", 0)]
 
-# Rows of the data file that are others, and after which batch of the first fit it is killed.
+# Rows of the data file that change, and the batch of the first fit after which it is killed.
 CHANGED_ROWS = [(slice(None), 0), (slice(200, 201), BATCHES_OF_TWO_EPOCHS)]
 
 
 class Case:
-    """One script in one directory: trained undisturbed there, then in another killed and changed."""
+    """One script in one directory: trained undisturbed there, then killed and changed in another."""
 
     def __init__(self, script_run, script, arguments):
         self._script_run = script_run
@@ -78,14 +78,14 @@ class Case:
         return run
 
     def undisturbed_like(self, run, **settings):
-        """Trains undisturbed as the trial of `run`, with its seed; returns the `Ended`."""
+        """Trains undisturbed as the trial of `run`, with the same seed; returns the `Ended`."""
         other = self.run(**settings)
         other.trial.directory.mkdir(parents=True)
         shutil.copy(str(run.trial.directory / "trial.json"), str(other.trial.directory / "trial.json"))
         return other.run().check()
 
     def kill(self, run, fit, batch=BATCHES_OF_TWO_EPOCHS):
-        """Starts it, and kills it after a checkpoint beyond a batch of a fit, which goes on slowly for that."""
+        """Starts it, and kills it after a checkpoint beyond a batch of a fit, which is slowed down for that."""
         batch += (fit - FIRST_FIT) * BATCHES_OF_A_FIT
         hold = run.directory / f"hold-{fit}"
         hold.write_text(str(batch))
@@ -100,7 +100,7 @@ def data():
 
 
 def check_same_or_stopped(ended, hashes, name="divergence.py"):
-    """The identical end, or exit code 76 and a message; returns whether it was stopped."""
+    """Checks for the identical end, or exit code 76 and a message; returns whether it was stopped."""
     if ended.code == 0:
         assert ended.hashes == hashes, f"it ended well, with other numbers than {hashes}: {ended!r}"
         return False
@@ -181,7 +181,7 @@ def test_what_comes_from_the_clock_is_no_drift(case, what):
     first = clock(run)[0]
     ended = run.run()
     if what == "rate-in-callback":
-        # It is told the same times again, and after the resume point others.
+        # It receives the same times again, and other times after the resume point.
         ended.check()
     elif ended.code == 0:
         check_same_or_stopped(ended, here.undisturbed_like(run, environment={"CLOCK": first}).hashes)
@@ -204,7 +204,7 @@ def test_the_order_of_a_set_of_texts_is_that_of_the_trial(case):
     assert ended.hashes == here.undisturbed_like(run).hashes
 
 
-@pytest.mark.stack("keras3")  # with Python 3.7 these options are refused
+@pytest.mark.stack("keras3")  # Python 3.7 refuses these options
 @pytest.mark.parametrize("option", ["-E", "-I"])
 def test_what_ignores_the_hash_seed_of_the_trial_is_not_exact(script_run, option):
     run = script_run(SCRIPT, "edit", options=[*OPTIONS, option])
@@ -300,7 +300,7 @@ def test_a_batch_that_failed_and_does_not_fail_again_is_no_drift(case):
 @pytest.mark.parametrize("rows", [slice(None), slice(200, 201)], ids=["all-rows", "one-row"])
 @pytest.mark.parametrize("source", ["arrays", "by-hand"])
 def test_other_data_from_a_file_that_nobody_saw_opened_is_no_drift(case, source, rows):
-    """Read as C code reads: what the calls are given is compared."""
+    """C code reads the file, so only the arguments of the calls are compared."""
     here = case("unseen-data", "--data", source)
     run = here.run()
     here.kill(run, FIRST_FIT)

@@ -1,10 +1,10 @@
-"""The documents: their commands run, their links lead somewhere, and they keep the rules of `docs/contributing/writing.md`.
+"""The documents: their commands run, their links work, and they keep the rules of `docs/contributing/writing.md`.
 
-A block of commands says in its first line whether it is run here:
+The first line of a block of commands says whether it is run here:
 
     ```sh runs                    on `plain`, in a directory of its page
     ```sh runs=keras3-jax         on that stack
-    ```sh runs=... may-fail       its exit code is not looked at (a command that is killed)
+    ```sh runs=... may-fail       its exit code is not checked (a command that is killed)
     ```sh not-run=REASON          not
 
 A block `python file=train.py`, of whatever language, is written to that file first.
@@ -26,7 +26,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"`((?:src|py_hooks|shims|tests|docs|examples)/[\w./-]+)`")
 _SHELLS = ("sh", "bash", "console", "shell")
 
-# At most so many in 1,000 words. Rules 2 to 5 of writing.md.
+# At most this many in 1,000 words. Rules 2 to 5 of writing.md.
 _PHRASES = {
     r"\b(?:is|are|was|were|be) told\b": 0.1,
     r"\bstands?\b": 0.1,
@@ -43,7 +43,7 @@ def name_of(page):
 
 
 def blocks_of(page):
-    """`(language, attributes, text)` of each block: attributes are words, or `name=value`."""
+    """`(language, attributes, text)` of each block. Attributes are words, or `name=value`."""
     found = []
     for language, rest, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
         attributes = dict(word.partition("=")[::2] for word in rest.split())
@@ -149,7 +149,7 @@ def test_the_commands_of_a_tutorial_run(page, tmp_path):
     for output in run_blocks(page, "keras3-jax", tmp_path):
         assert "Traceback" not in output
         hashes += re.findall(r"^sha256 of the weights: (\S+)$", output, re.MULTILINE)
-    # A run that was killed before its end printed none.
+    # A run that was killed before its end has printed none.
     assert len(set(hashes)) <= 1
     if page.name == "first-exact-resume.md":
         assert len(hashes) >= 2

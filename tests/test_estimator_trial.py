@@ -1,4 +1,4 @@
-"""`EstimatorTrial`: rules E1 to E8, and that killed trials are the undisturbed ones."""
+"""`EstimatorTrial`: rules E1 to E8, and that killed trials equal the undisturbed ones."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 import support
 from support import events_of
 
-# What costs a kill or two is run on both; the rest is the same code of ours.
+# Only tests that cost a kill or two run on both. The rest is the same code of pedl.
 BOTH = pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15")
 pytestmark = pytest.mark.stack("keras2-tensorflow1")
 
@@ -31,7 +31,7 @@ def run_of(script_run, tmp_path):
 
 
 def refused(run, *texts):
-    """Checks that nothing was trained, and that one error says so."""
+    """Checks that nothing was trained, and that one error message says so."""
     ended = run.run().check(65)
     assert "Traceback" not in ended.stderr
     assert events_of(run, "step") == []
@@ -62,7 +62,7 @@ def test_e3_an_input_fn_that_returns_tensors_is_refused(run_of):
 
 
 def test_e4_the_plan_decides_how_long_it_trains_whatever_max_steps_is(run_of):
-    # It is 3 in the definition, and an epoch of the data has 13 batches.
+    # The value in the definition is 3, and an epoch of the data has 13 batches.
     run = run_of()
     ended = run.run().check()
     assert [event["batches"] for event in events_of(run, "step")] == [
@@ -84,7 +84,7 @@ def manifest_of(run, batch):
 
 
 def kept_in(run, batch):
-    """The files of the trial that a checkpoint has, by their paths below its folder for them."""
+    """The files of the trial in a checkpoint, by their paths below its folder for them."""
     work = str(run.trial.directory / "work") + "/"
     manifest = manifest_of(run, batch)
     return [kept["path"][len(work):] for kept in manifest["kept"] if kept["path"].startswith(work)]
@@ -112,7 +112,7 @@ def test_e6_e7_e8_each_serving_function_is_a_saved_model_in_each_checkpoint_and_
     for batch in (13, 20):
         kept = kept_in(run, batch)
         assert [path for path in kept if path.startswith("exports/")] == expected
-    # The files of the Estimator's own Saver, which the validation has read.
+    # The files of the Saver of the Estimator, which the validation has read.
     assert "estimator/model.ckpt-20.index" in kept_in(run, 20)
     if names:
         folder = run.trial.directory / "work" / "exports" / "raw"
@@ -150,7 +150,7 @@ def test_a_trial_that_is_killed_while_it_validates_is_the_undisturbed_one(run_of
     for step in (2, 4):
         running = run.start()
         running.wait_until(lambda: f"VALIDATES {step}" in running.stdout)  # noqa: B023
-        # Its graph is built, and read from a file, before its batches of half a second.
+        # Its graph is built, and read from a file, before its batches, which take half a second.
         assert running.ends_within(0.4) is None
         ended = running.kill_everything()
         assert f"VALIDATED {step}" not in ended.stdout
@@ -178,7 +178,7 @@ def exported_weights(run):
 
 
 def variables_of(run, batch):
-    """Hashes of the variables that a checkpoint has."""
+    """Hashes of the variables in a checkpoint."""
     tensors = manifest_of(run, batch)["tensors"]
     return {each["name"]: each["blake3"] for each in tensors if each["name"].startswith("tensorflow/")}
 
@@ -190,7 +190,7 @@ def test_a_trial_that_a_hook_ends_has_its_weights_in_the_last_checkpoint(run_of,
     running.wait_until(lambda: whole.trial.checkpoint == 25)
     running.kill_everything()
     run = run_of("--exact", "--checkpoint-batches", "13", kind=kind)
-    # A second time there is nothing left to train, and the checkpoint stays.
+    # The second time nothing is left to train, and the checkpoint remains.
     for _ in range(2):
         ended = run.run().check()
         assert "a hook of the trial class has ended its training, 35 batches before the last step" in ended.stderr

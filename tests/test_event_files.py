@@ -1,4 +1,4 @@
-"""Event files that C++ writes: whatever is killed, a reader finds each step once, and none is missing."""
+"""Event files that C++ writes: after any kill, a reader finds each step once, and none is missing."""
 
 import pytest
 import support
@@ -31,7 +31,7 @@ def test_events_of_a_start_without_a_checkpoint_are_written_anew(script_run):
     ended = run.run().check()
     assert run.trial.count("resumed") == 0
     assert ended.stdout.count("twice: []") == len(ended.hashes) - 1
-    # The folder of the first start holds none of them any more.
+    # The folder of the first start no longer contains any of them.
     assert not first.exists() or not list(first.rglob("*tfevents*"))
 
 
@@ -44,7 +44,7 @@ def test_what_is_killed_in_its_replay_keeps_all_events(script_run):
     before = run.trial.checkpoint
     for name in ("events.txt", "progress.txt"):
         running = run.start()
-        # Taken aside by the start, and there again as the script makes it.
+        # The start moves it away, and the script makes it again.
         made = run.directory / name
         running.wait_until(lambda: not made.exists())  # noqa: B023
         running.wait_until(made.exists)

@@ -1,4 +1,4 @@
-"""Whoever starts a run can read its events from a pipe, and cannot disturb it by that."""
+"""The parent process of a run can read its events from a pipe, and cannot disturb the run by that."""
 
 import fcntl
 import json
@@ -69,7 +69,7 @@ def test_a_parent_reads_every_event(tmp_path, by_variable):
         thread = threading.Thread(target=lambda: read.extend(map(json.loads, lines)))
         thread.start()
         run.end()
-        # The pipe ends with the run: nothing holds it open.
+        # The pipe ends with the run, because no other process holds it open.
         thread.join(10)
         assert not thread.is_alive()
     assert read == run.trial.events
@@ -96,7 +96,7 @@ def test_a_pipe_that_is_full_or_closed_disturbs_nothing(tmp_path):
         if reading == "never":
             held = os.read(reader, 1 << 16).decode()
             os.close(reader)
-            # Whole lines, in their order: the first ones, and what was short enough for the rest of the room.
+            # Whole lines, in their order: the first ones, and those that were short enough for the remaining room.
             lines = [json.loads(line) for line in held.splitlines()]
             assert 0 < len(lines) < len(run.trial.events)
             assert lines[0] == run.trial.events[0]

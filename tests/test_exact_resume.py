@@ -1,8 +1,8 @@
-"""A training that is killed and started again is the training that nobody killed.
+"""A training that is killed and started again equals the training that was not killed.
 
-For every source of batches: killed after a checkpoint in the first of its two fits, and again after one in the second.
-Each is here once, with a seed or without; `cargo dev matrix` has both, on every stack, and `cargo dev campaign` does the
-same at many random moments, `cargo dev kills` in the midst of a thousand writes.
+Every source of batches is killed after a checkpoint in the first of its two fits, and again after one in the second.
+Each is tested here once, with or without a seed. `cargo dev matrix` has both, on every stack, `cargo dev campaign` does
+the same at many random moments, and `cargo dev kills` in the middle of a thousand writes.
 """
 
 import os
@@ -14,7 +14,7 @@ import support
 
 IS_KERAS2 = "keras3" not in os.environ.get("PEDL_STACK_TAGS", "").split()
 TAGS = os.environ.get("PEDL_STACK_TAGS", "").split()
-# What generations and backends may differ in; one stack has all.
+# The sources in which generations and backends may differ; one stack has all sources.
 OF_ALL = ["arrays", "sequence-3", "processes-2", "generator-1", "images", "tf-data", "train-on-batch"]
 SOURCES = everything.sources_of(TAGS)
 if "keras2" not in TAGS:
@@ -30,7 +30,7 @@ BATCH_BY_BATCH = ["--checkpoint-seconds", "0.01"]
 
 @pytest.fixture
 def cell(tmp_path):
-    """A function that makes an `everything.Cell`; what it started ends with the test."""
+    """A function that makes an `everything.Cell`; its processes end with the test."""
     made = []
 
     def make(source, seed, options=OPTIONS, **settings):
@@ -58,21 +58,21 @@ def test_killed_in_the_midst_of_writes_it_is_the_undisturbed_training(cell, dice
     killed = here.killed("killed", here.undisturbed(), at_bytes=True, pace=0.01)
     killed.start()
     for number, target in enumerate(["everything", "trial"] * 3):
-        # The first one counts from the start on, the others from somewhere behind a checkpoint.
+        # The first one counts from the start on, the others from a random point behind a checkpoint.
         assert number == 0 or killed.wait_until(lambda: killed.checkpoint and killed.is_training)
         again = killed.kill_at_byte(dice.choice([100, 1000, 10000, 30000]) + dice.randrange(100), target)
         assert again is not None, f"it ended before kill {number + 1}"
         if again:
             killed.start()
     assert killed.finish() == []
-    # They came, and some of them left a part of a write.
+    # The kills happened, and some of them left a partial write.
     assert len(killed.hits) == 6
     assert any(0 < hit.done < hit.size for hit in killed.hits), killed.hits
 
 
 @pytest.mark.stack("keras3")
 def test_a_model_that_is_compiled_as_usual_is_the_undisturbed_one(cell):
-    """The op that tells what was computed keeps TensorFlow from XLA; without it there is nothing but the hashes."""
+    """The op that reports what was computed keeps TensorFlow from using XLA. Without it only the hashes can be compared."""
     here = cell("arrays", 3, arguments=["--unwatched"])
     undisturbed = here.undisturbed()
     killed = here.killed("killed", undisturbed)
@@ -82,7 +82,7 @@ def test_a_model_that_is_compiled_as_usual_is_the_undisturbed_one(cell):
 
 @pytest.mark.stack("keras2")
 def test_without_exact_it_is_resumed_all_the_same(cell):
-    """TensorFlow 1 runs operations at once then, which need not repeat in the last bits; no work is lost for that."""
+    """TensorFlow 1 then runs operations concurrently, so the last bits need not repeat; but no work is lost for that."""
     here = cell("arrays", 3, options=OPTIONS[1:])
     killed = here.killed("killed", here.undisturbed())
     _kill_in_both_fits(killed)
@@ -125,7 +125,7 @@ def test_a_warning_is_given_once_however_often_the_training_is_killed(script_run
 
 @pytest.mark.stack("keras3-jax")
 def test_with_every_warning_an_error_it_trains_and_is_the_undisturbed_training(script_run):
-    """Only what the script, or a library on its behalf, warns of is raised, and not what `optimizer.get_config()` does."""
+    """Only warnings that the script, or a library for it, causes are raised, and not those of `optimizer.get_config()`."""
     run = script_run(support.SCRIPTS / "strict_warnings.py", options=["--exact", "--checkpoint-batches", "15,35"])
     expected = run.python().check()
     killed = run.start_and_kill()
@@ -136,7 +136,7 @@ def test_with_every_warning_an_error_it_trains_and_is_the_undisturbed_training(s
 
 @pytest.mark.stack("keras3")
 def test_a_data_set_that_changes_between_epochs_is_the_same_with_any_workers_and_kills(script_run):
-    """An epoch of `steps_per_epoch` ends in the middle of a pass: no batch behind it may be of the time before."""
+    """An epoch of `steps_per_epoch` ends in the middle of a pass: no batch behind it may be from before the change."""
     hashes = set()
     for workers in (["1"], ["3"], ["2", "processes"]):
         run = script_run(support.SCRIPTS / "changes_between_epochs.py", *workers, options=["--exact", *BATCH_BY_BATCH])
@@ -150,7 +150,7 @@ def test_a_data_set_that_changes_between_epochs_is_the_same_with_any_workers_and
 
 @pytest.mark.stack("keras2", "generation")
 def test_models_that_are_made_in_turn_are_the_undisturbed_ones(script_run):
-    """What a replay leaves out makes no operations, of which the seeds of a later model would depend."""
+    """Calls that a replay skips make no operations; the seeds of a later model would depend on operations."""
     undisturbed_run, run = [script_run(support.SCRIPTS / "models_in_turn.py", options=OPTIONS) for _ in range(2)]
     undisturbed = undisturbed_run.run().check()
     run.trial.directory.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The examples run under plain Python as they are, learn what they should, and say so."""
+"""The examples run unchanged under plain Python, reach their stated accuracy, and print it."""
 
 import re
 import subprocess
@@ -54,7 +54,7 @@ def test_p1_p4_p5_one_step_of_the_simple_model_definition(script_run):
 
 @pytest.mark.stack("keras2", "keras2.2-tensorflow1", "keras3-jax")
 def test_p2_the_simple_model_definition_killed_in_its_extended_part(script_run):
-    """Epochs end after 1 875, 3 750 and 5 625 batches, where Keras itself ends them; 64 steps are 6 400."""
+    """Epochs end after 1 875, 3 750 and 5 625 batches, as in Keras itself; 64 steps are 6 400."""
     undisturbed = definition(script_run, "long.yaml")
     ended = undisturbed.run().check()
     assert "epochs: [0, 1, 2, 3] last: {" in ended.stdout
@@ -78,7 +78,7 @@ def test_p2_the_simple_model_definition_killed_in_its_extended_part(script_run):
 
 # -- trial classes ---------------------------------------------------------------------------------------------------
 
-# What the framework alone makes of an export: `right`, which rows of the validation data it says the truth of, and `weights`.
+# What the framework alone computes from an export: `right`, the validation rows it predicts correctly, and `weights`.
 OF_KERAS = """
 import keras
 images, digits = data.make_images(1000, 0.15, seed=2)
@@ -146,7 +146,7 @@ print("OPENED", right.mean(), [hashlib.sha256(one.tobytes()).hexdigest() for one
 """
 
 
-# To what an example is exported, and what opens it. The Estimator has written a SavedModel with its last checkpoint.
+# The file that an example is exported to, and the code that opens it. The Estimator writes a SavedModel with its checkpoint.
 EXPORTS = {
     "keras": ("export.h5", OF_KERAS),
     "tf_keras": ("export.h5", OF_TF_KERAS),
@@ -188,7 +188,7 @@ def test_a_trial_class_reaches_its_metric_is_exact_and_is_opened_by_its_framewor
 
 
 def opened_without_pedl(run, model):
-    """What the framework says of an export of a trial's last checkpoint: its accuracy, and the hashes of its weights."""
+    """What the framework says of an export of the last checkpoint: its accuracy, and the hashes of its weights."""
     output, code = EXPORTS[model.name]
     if output is not None:
         command = [support.executable(), "--pedl", "checkpoint", "export", str(run.trial.directory)]

@@ -1,4 +1,4 @@
-"""Children that are forked before a framework is imported, and train: they do, and say so; nothing waits for ever."""
+"""Children that are forked before a framework is imported can train, and say so; nothing waits for ever."""
 
 import re
 

@@ -65,7 +65,7 @@ def steps_of(run, kind):
 
 
 def check_steps(run, training, validation):
-    """Steps and validations are where the plan has them, and metrics have the user's names."""
+    """Steps and validations are where the plan has them, and metrics have the names that the user chose."""
     steps = steps_of(run, "step")
     assert [batch for batch, _ in steps] == [5, 10, 15, 20, 25]
     assert all(set(names) >= set(training) for _, names in steps)
@@ -77,7 +77,7 @@ def callbacks_of(directory):
 
 
 def read(directory):
-    """`(tag, step, value)` of what TensorFlow reads in event files."""
+    """`(tag, step, value)` of everything that TensorFlow reads from event files."""
     code = "import json, sys, event_reader\nprint(json.dumps(event_reader.read(sys.argv[1])))"
     command = [sys.executable, "-W", "ignore", "-c", code, directory]
     done = subprocess.run(command, cwd=str(support.SCRIPTS), stdout=subprocess.PIPE, check=True)
@@ -97,9 +97,9 @@ def test_m1_c1_c9_k4_a_keras_trial_has_its_names_steps_and_validations(trial, in
     assert [line for line in lines if line.startswith("valid")] == [
         line for step in (2, 4, 5) for line in (f"validation {step}", f"validated {step} {validation}")
     ]
-    # 25 batches, 7 in an epoch: the cut epoch ends as others do.
+    # 25 batches, 7 in an epoch: the epoch that is cut short ends like the others.
     assert (in_a_copy / "epochs.txt").read_text().split() == ["0", "1", "2", "3"]
-    # As Keras has it: the enqueuer of 2.x also tells the data set of the epoch that it builds ahead.
+    # The same as in Keras: the enqueuer of 2.x also calls the data set at the end of the epoch that it builds ahead.
     assert run.notes().count("epoch") in (3, 4)
 
 
@@ -152,7 +152,7 @@ def test_k3_arrays_are_no_data_set(trial):
 @KERAS
 @pytest.mark.parametrize("loaders", ["sequences", "items"])
 def test_k4_weights_of_samples_count(trial, loaders):
-    # The rows that have no weight are of a million, squared.
+    # The targets of the rows without weight are a million, squared.
     run = trial("plain", weighted="true", loaders=loaders, steps=2)
     run.run().check()
     losses = [event["metrics"]["loss"] for event in run.trial.events if event["event"] == "step"]
@@ -244,7 +244,7 @@ def test_k3_one_data_set_of_tensorflow(trial):
 
 
 def cluster(**processes):
-    """`TF_CONFIG` of so many processes of each kind; this one is the first worker."""
+    """`TF_CONFIG` with this many processes of each kind; this process is the first worker."""
     addresses = {kind: [f"127.0.0.1:{port}" for port in range(count)] for kind, count in processes.items()}
     return json.dumps({"cluster": addresses, "task": {"type": "worker", "index": 0}})
 
@@ -281,7 +281,7 @@ def test_k5_servers_of_parameters_are_refused_and_one_worker_is_alone(trial):
 def test_k22_a_callback_of_keras_may_end_the_trial(trial):
     run = trial("plain", stops="true")
     run.run().check()
-    # Two epochs, and the model is validated where it ended.
+    # Two epochs, and a validation of the model at the end.
     assert [batch for batch, _ in steps_of(run, "validation")][-1] == 14
 
 
@@ -311,6 +311,6 @@ def test_c10_c11_what_tensorboard_reads_is_there_once_after_a_kill(trial, in_a_c
     assert [(tag, step) for tag, step, _ in training if tag == "loss"] == [("loss", step) for step in (1, 2, 3, 4, 5)]
     assert all(abs(float(value) - means[tag, step]) < 1e-6 for tag, step, value in training)
     assert [step for tag, step, _ in validation if tag == "val_loss"] == [2, 4, 5]
-    # The one of Keras, in the trial's folder.
+    # That of Keras, in the trial's folder.
     found = [path for path in (in_a_copy / "tensorboard" / "1").rglob("*tfevents*") if read(str(path.parent))]
     assert found

@@ -11,12 +11,12 @@ KERAS = pytest.mark.stack("keras3-jax", "keras3-tensorflow", "keras2-tensorflow1
 TENSORFLOW = pytest.mark.stack("keras2-tensorflow1", "tfkeras-1.15", "keras2.15-tensorflow2.15")
 TORCH = pytest.mark.stack("keras3-torch")
 
-# On TensorFlow 2 the process has no graph before.
+# On TensorFlow 2 the process has no graph before the call.
 UNTOUCHED = [] if "tensorflow2" in support.os.environ.get("PEDL_STACK", "") else ["UNTOUCHED True ['mine:0']"]
 
 
 def ask(code, directory, **environment):
-    """What a script that imports `pedl` prints, and the last line of its error."""
+    """The output of a script that imports `pedl`, and the last line of its error."""
     command = [sys.executable, "-c", code]
     environment = support.clean_environment(dict(SHIMS, **environment))
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": support.TIMEOUT}
@@ -25,7 +25,7 @@ def ask(code, directory, **environment):
 
 
 def told(run, *lines):
-    """What a script printed: its lines, as far as they are ours."""
+    """Checks those lines of the output of a script that begin with the words of the test."""
     marks = ("LOADERS", "RESULT", "SAME", "STEP", "RATE", "REPEATED", "UNTOUCHED", "OUTSIDE", "FILES")
     marks += ("begin", "end ", "validated")
     found = [line for line in run.stdout.splitlines() if line.startswith(marks)]
@@ -55,7 +55,7 @@ def test_a_keras_trial_of_a_plain_script_has_a_step_a_validation_and_a_checkpoin
     assert [path.name for path in (run.directory / "kept").iterdir()] in (["model.keras"], ["model.h5"])
 
 
-# Not with torch: what its layers draw there goes by how many calls there were before.
+# Not with torch: the random numbers of its layers depend there on the number of earlier calls.
 @KERAS
 def test_under_pedl_run_it_is_what_the_script_does(script_run):
     run = script_run(support.SCRIPTS / "local_keras.py")

@@ -55,7 +55,7 @@ def test_one_before_fit_is_run_again_in_a_replay(script_run, loop):
     assert found.hashes == expected.hashes
     assert found.stderr.count(OUTSIDE) == 1
     if loop == "function":
-        # What was traced may be called again, and in a replay that would be on variables of no true value.
+        # A traced function may be called again, and in a replay it would use variables without their true values.
         assert f"exact resume: no: {TRACED}; no checkpoints are taken" in found.stderr
         assert run.trial.count("checkpoint") == 0
     else:
@@ -123,7 +123,7 @@ def check_cause(run, cause):
     expected, found = run.python().check(), run.run().check()
     assert found.hashes == expected.hashes
     assert re.search(f"exact resume: no: {cause}; no checkpoints are taken", found.stderr)
-    # One is of what was trained before.
+    # A checkpoint may be of training that came before.
     assert all(event["batch"] <= 8 for event in run.trial.events if event["event"] == "checkpoint")
 
 

@@ -1,4 +1,4 @@
-"""What nobody foresaw in code of ours: a script that runs under python runs on, and one line says so."""
+"""After an unexpected error inside pedl, a script that runs under python still runs, and one line reports the error."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A trial goes on identically elsewhere: directory, HOME, user, workers and processors may be others."""
+"""A trial continues identically elsewhere: directory, HOME, user, workers and processors may change."""
 
 import os
 import shutil
@@ -11,10 +11,10 @@ import support
 SCRIPT = support.SCRIPTS / "moves.py"
 OPTIONS = ["--exact", "--batches-per-step", "20", "--checkpoint-period", "1"]
 
-# No user of this machine.
+# A user id that this machine does not have.
 USER = 12345
 
-# Becomes that user, who may read what only root may: a Python below root's home, and the directories of tests.
+# Becomes that user, with the right to read what only root may: a Python below root's home, and the directories of tests.
 AS_USER = [
     "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--inh-caps=+dac_read_search",
     "--ambient-caps=+dac_read_search", "--pdeathsig=KILL",
@@ -22,7 +22,7 @@ AS_USER = [
 
 
 def give_away(directory, user):
-    """Another user owns a directory, and all that is in it."""
+    """Makes another user the owner of a directory and everything in it."""
     for path in [directory] + sorted(directory.rglob("*")):
         os.chown(str(path), user, user, follow_symlinks=False)
 
@@ -49,7 +49,7 @@ def test_p8_it_goes_on_identically(script_run, tmp_path, monkeypatch):
     run.start_and_kill()
     os.rename(str(run.directory), str(tmp_path / "elsewhere"))
 
-    # What is started inherits the processors.
+    # The process that is started inherits the processors.
     (tmp_path / "home").mkdir()
     environment = {"WORKERS": "1", "HOME": str(tmp_path / "home")}
     moved = support.ScriptRun(tmp_path / "elsewhere", SCRIPT, options=OPTIONS, environment=environment)

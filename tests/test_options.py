@@ -1,4 +1,4 @@
-"""Hyperparameters become defaults of the script's own options: argparse, absl.flags, click."""
+"""Hyperparameters become defaults of the script's options: argparse, absl.flags, click."""
 
 import pytest
 
@@ -98,7 +98,7 @@ def run(script_run, tmp_path):
 
 
 def printed(ended):
-    """The last line that a script printed, which has to have ended well."""
+    """The last line of output of a script, which must have ended well."""
     assert ended.check().stderr == ""
     return ended.stdout.splitlines()[-1]
 

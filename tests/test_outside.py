@@ -1,4 +1,4 @@
-"""What a training does to the world outside, and learns of it, is the same after kills: commands, files of others."""
+"""Kills do not change what a training does to the world outside, or learns of it: commands, files of others."""
 
 import pytest
 import support
@@ -9,7 +9,7 @@ OPTIONS = ["--exact", "--batches-per-step", "16", "--checkpoint-period", "1"]
 
 
 def tree(run):
-    """What a run has left, by path, but for the trial."""
+    """The files that a run has left, by path, except the trial."""
     found = [path for path in run.directory.rglob("*") if path.is_file() and ".pedl" not in path.parts]
     return {str(path.relative_to(run.directory)): path.read_bytes() for path in found}
 

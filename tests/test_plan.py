@@ -1,7 +1,7 @@
-"""A fit whose length, and whose validations, an experiment configuration decides (contract.md P2, P5; design.md 4).
+"""An experiment configuration decides the length of a fit and its validations (contract.md P2, P5; design.md 4).
 
-The script trains one epoch of 20 batches by itself. What it learns under a plan is compared with what it learns where
-the same is written by hand into it: enough epochs, and a callback that stops the model.
+The script trains one epoch of 20 batches by itself. What it learns under a plan is compared with what it learns if
+the same plan is written into it by hand: enough epochs, and a callback that stops the model.
 """
 import json
 
@@ -23,7 +23,7 @@ VALIDATED = "min_validation_period: 2\ncheckpoint_policy: all"
 
 
 def configured(directory, steps, more="", metric="loss"):
-    """Writes a configuration of so many steps of 5 batches; returns the options that name it."""
+    """Writes a configuration of this many steps of 5 batches; returns the options that name it."""
     file = directory / "plan-{}.yaml".format(len(list(directory.glob("plan-*.yaml"))))
     file.write_text(CONFIGURATION.format(steps=steps, more=more, metric=metric))
     return ["--exact", "--config", file]
@@ -41,7 +41,7 @@ def planned(script_run, tmp_path):
 
 @pytest.fixture(scope="module", params=["arrays", "sequence"])
 def undisturbed(request, tmp_path_factory):
-    """Nine steps, undisturbed: the source of the batches, the run, and its end."""
+    """Nine steps, undisturbed: the source of the batches, the run, and its `Ended`."""
     directory = tmp_path_factory.mktemp("undisturbed")
     options = configured(directory, 9, VALIDATED)
     run = support.ScriptRun(directory / "run", SCRIPT, ["--source", request.param], options=options)
@@ -50,7 +50,7 @@ def undisturbed(request, tmp_path_factory):
 
 
 def answer(ended):
-    """What the script has printed as JSON."""
+    """The JSON that the script has printed."""
     lines = [line for line in ended.check().stdout.splitlines() if line.startswith("{")]
     return json.loads(lines[-1])
 
@@ -64,7 +64,7 @@ def test_p5_max_steps_extends_the_fit_and_cuts_its_last_epoch(undisturbed):
     _, run, ended = undisturbed
     seen = answer(ended)
     assert (seen["batches"], seen["epoch_ends"], seen["epochs"]) == (45, [20, 40, 45], [0, 1, 2])
-    # The epoch that was cut has its row in the History, and its validation, as the others have.
+    # The epoch that was cut short has its row in the History, and its validation, like the others.
     assert set(seen["rows"].values()) == {3}
     assert "val_loss" in seen["logs"]
     assert run.trial.identity["configuration"]["steps"] == "9"
@@ -90,7 +90,7 @@ def test_a_validation_inside_of_an_epoch_leaves_no_trace(undisturbed, planned):
     source, _, ended = undisturbed
     run = planned(9, "--source", source)
     without = run.run().check()
-    # Neither in the weights nor in the History, and no callback has seen it.
+    # Neither the weights nor the History have one, and no callback has seen it.
     assert without.hashes == ended.hashes
     assert answer(without) == answer(ended)
     validations = [event for event in run.trial.events if event["event"] == "validation"]
@@ -105,7 +105,7 @@ def test_a_validation_inside_of_an_epoch_leaves_no_trace(undisturbed, planned):
 
 
 def test_the_configuration_says_which_checkpoints_stay(planned):
-    # The largest loss is taken for the best, so that the best are not the latest.
+    # The largest loss counts as the best, so that the best are not the latest.
     kept = "checkpoint_storage: {save_trial_best: 2, save_trial_latest: 3}"
     run = planned(9, more=VALIDATED + "\n" + kept, metric="loss, smaller_is_better: false")
     run.run().check()
@@ -134,7 +134,7 @@ def test_the_script_s_own_stop_is_not_overruled_by_a_validation(planned):
 
 def test_a_fit_inside_of_a_callback_keeps_its_length_and_leaves_the_outer_one_its_own(planned):
     seen = answer(planned(9, "--fit-inside").run())
-    # Of 45 batches each of the two epoch ends before has used up one.
+    # The ends of the first two epochs have used up one of the 45 batches each.
     assert (seen["epoch_ends"], seen["epochs"]) == ([20, 40, 43], [0, 1, 2])
 
 

@@ -1,7 +1,7 @@
-"""A run that a scheduler ends by a signal: it takes a checkpoint at the end of its batch, and the same command continues.
+"""A run that a scheduler ends by a signal takes a checkpoint at the end of its batch, and the same command continues.
 
-Each of these runs is met by a real signal at a known place, and started again. What it has learned in the end has to be
-what the undisturbed run has learned, bit for bit.
+Each of these runs gets a real signal at a known place, and is started again. It must finally have learned
+the same as the undisturbed run, bit for bit.
 """
 
 import os
@@ -13,14 +13,14 @@ import support
 
 SCRIPT = support.SCRIPTS / "preempted.py"
 
-# Of these no checkpoint comes by time: whatever there is was taken for the signal.
+# With these options no checkpoint is taken by time, so that every checkpoint was taken for the signal.
 NEVER = ["--exact", "--checkpoint-seconds", "600"]
 
 BATCHES = 180
 
 
 class Met:
-    """One command that is met by signals.
+    """One command that receives signals.
 
     Args:
         run: the `support.ScriptRun`.
@@ -37,7 +37,7 @@ class Met:
         (self.directory / place).unlink()
 
     def start_until(self, place):
-        """Starts it, and waits until it is at a place where it is held."""
+        """Starts it, and waits until it has reached a place where it is held."""
         reached = self.directory / f"{place}-reached"
         if reached.exists():
             reached.unlink()
@@ -46,7 +46,7 @@ class Met:
         return running
 
     def meet(self, place, number=signal.SIGTERM, send=None):
-        """Starts it, signals it at a place, lets it go on, and returns the `Ended`."""
+        """Starts it, signals it at a place, lets it continue, and returns the `Ended`."""
         self.hold(place)
         running = self.start_until(place)
         send_and_wait(running, number, send or support.Running.send)
@@ -58,7 +58,7 @@ class Met:
 
 
 def send_and_wait(running, number=signal.SIGTERM, send=support.Running.send):
-    """Sends a signal, and waits until the process that trains has it: what comes after that comes after it."""
+    """Sends a signal, and returns only when the process that trains has received it."""
     supervisor, trial = running.pid, running.trial_pid
     before = _status(supervisor).get("voluntary_ctxt_switches")
     send(running, number)
@@ -73,7 +73,7 @@ def send_and_wait(running, number=signal.SIGTERM, send=support.Running.send):
 
 
 def _status(pid):
-    """The fields of a process's status; empty where there is no such process."""
+    """The fields of a process's status; empty if there is no such process."""
     try:
         with open(f"/proc/{pid}/status") as lines:
             return dict(line.split(":", 1) for line in lines)
@@ -108,7 +108,7 @@ def met(script_run):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """What the undisturbed run prints of what it has learned."""
+    """The hashes that the undisturbed run prints of what it has learned."""
     run = support.ScriptRun(tmp_path_factory.mktemp("undisturbed"), SCRIPT, options=NEVER)
     hashes = run.run().check().hashes
     assert len(hashes) == 2
@@ -116,19 +116,19 @@ def learned(tmp_path_factory):
 
 
 def assert_continued(met, learned, kept):
-    """Starts it again, and compares; `kept` is the batch it has to go on after."""
+    """Starts it again, and compares; `kept` is the batch after which it must continue."""
     assert met.run.trial.checkpoint == kept
     ended = met.run.run().check()
     assert ended.hashes == learned
     resumed = met.events("resumed")[-1]
     assert resumed["batch"] == kept
-    # The file is one of the script's, and as the undisturbed run leaves it.
+    # This file belongs to the script, and must be the same as after the undisturbed run.
     assert len((met.directory / "batches").read_text().splitlines()) == BATCHES
     assert met.run.trial.events[-1] == dict(met.run.trial.events[-1], event="trial_ended", exit_code=0)
 
 
 def assert_preempted(met, ended, batch, name="SIGTERM"):
-    """What a preempted run says, once, and writes."""
+    """Checks what a preempted run prints, once, and writes."""
     line = f"pedl: preempted by {name}: checkpoint after batch {batch}; the same command continues\n"
     assert ended.stderr.count("preempted") == 1, ended
     assert line in ended.stderr, ended
@@ -356,7 +356,7 @@ def test_in_a_replay_a_script_that_stops_is_no_divergence(met, learned):
     here = met("--handler", "stop")
     here.meet("batch-150").check()
     assert here.run.trial.checkpoint == 151
-    # The handler has the second fit end after batch 120.
+    # The handler ends the second fit after batch 120.
     ended = here.meet("batch-90").check(-signal.SIGTERM)
     assert "the replay differs" not in ended.stderr
     assert here.run.run().check().hashes == learned
@@ -397,7 +397,7 @@ def test_a_preemption_is_none_of_its_restarts(met, learned):
 
 @pytest.mark.stack("keras3-jax")
 def test_what_cannot_be_kept_ends_at_once(met):
-    # A cause for which no checkpoint is taken; `--exact` would refuse it.
+    # A cause because of which no checkpoint is taken; `--exact` would refuse it.
     here = met(options=["--log-limit", "1", "--checkpoint-seconds", "0"])
     here.hold("batch-30")
     running = here.start_until("batch-30")

@@ -1,4 +1,4 @@
-"""Trial classes of PyTorch (contract.md 1.7, 2.2): both kinds of classes, their data, and that they go on exactly."""
+"""Trial classes of PyTorch (contract.md 1.7, 2.2): both kinds of classes, their data, and exact resume."""
 import collections
 import json
 import re
@@ -46,19 +46,19 @@ def trial(script_run, tmp_path):
     return make
 
 
-# By time, and after those that a kill is behind.
+# By time, and after the batches that come just before a kill.
 CHECKPOINTS = "--checkpoint-seconds", "0", "--checkpoint-batches", "6,12,13"
 
 
 def kill_behind(run, batch):
-    """Starts it, and kills it when a checkpoint of this batch, or a later one, is there. Some batches are left then."""
+    """Starts it, and kills it when there is a checkpoint of this batch or a later one. Some batches then remain."""
     run.environment["HOLD"] = str(batch + 6)
     run.start_and_kill(lambda: (run.trial.checkpoint or 0) >= batch)
     del run.environment["HOLD"]
 
 
 def metrics_of(run, kind):
-    # What was made between the last checkpoint and a kill is made, and told, again.
+    # Everything between the last checkpoint and a kill is done, and reported, again.
     events = [event for event in run.trial.events if event["event"] == kind]
     return list({str(event.get("batch", event.get("batches"))): event["metrics"] for event in events}.values())
 
@@ -150,7 +150,7 @@ def test_a_checkpoint_is_exported_for_torch_alone(trial):
         subprocess.run([*command, "--output", *words], cwd=str(run.directory), check=True)
     program = (
         "import torch\n"
-        # That of 1.13 reads no floats.
+        # `torch.load` of 1.13 cannot read floats with it.
         "safely = {'weights_only': True} if torch.__version__ >= '2' else {}\n"
         "whole, weights = (torch.load(name, **safely) for name in ('trial.pt', 'weights.pt'))\n"
         "assert all(torch.equal(value, whole['model_state_dict'][name]) for name, value in weights.items())\n"
@@ -282,7 +282,7 @@ def test_what_is_encoded_is_decoded():
 
     dtypes = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
     if hasattr(torch, "view_as_real"):
-        # Before torch 1.6 there are no complex tensors.
+        # Torch before 1.6 has no complex tensors.
         dtypes.append(torch.complex64)
     value = {
         1: [1, 2.5, float("inf"), None, True, "x", (1, 2), 1j],
@@ -294,7 +294,7 @@ def test_what_is_encoded_is_decoded():
     held = Encoder()
     told = json.loads(json.dumps(held.encode(value, "x")))
     assert len({name for name, _ in held.tensors}) == len(held.tensors)
-    # As repr shows types and values.
+    # `repr` shows types and values.
     assert repr(decode(told, dict(held.tensors))) == repr(value)
     with pytest.raises(Unencodable, match=re.escape("x.a")):
         Encoder().encode({"a": object()}, "x")

@@ -1,7 +1,7 @@
-"""Trainings in which ops of one run use a variable in no order: with `--exact` they have one, and a kill changes nothing.
+"""Trainings in which ops of one run use a variable in no order: `--exact` orders them, and a kill changes nothing.
 
-More of them, with three trainings in peace of which one is beside a busy machine: `cargo dev sessions --kind average` and so
-on (tests/sessions.py). Which ops these are: tests/hooks/test_races_in_graphs.py.
+There are more tests of them, with three undisturbed trainings, one of them on a busy machine:
+`cargo dev sessions --kind average` and so on (tests/sessions.py). Which ops these are: tests/hooks/test_races_in_graphs.py.
 """
 
 import pytest

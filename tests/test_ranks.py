@@ -29,7 +29,7 @@ searcher: {{name: single, metric: {metric}, max_steps: 4}}
 max_restarts: 0
 """
 
-# 52 rows in batches of 8 of both: 6, and one of 4 rows.
+# 52 rows in batches of 8 rows, which both ranks share: 6, and one of 4 rows.
 GLOBAL_BATCH_SIZE = 8
 
 
@@ -59,12 +59,12 @@ class Ranks:
         return self.notes_file.read_text().splitlines()
 
     def told(self, rank, ports):
-        """What the environment tells a rank of all of them."""
+        """The variables from which a rank learns of the others."""
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0]}
         return {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.size, **meeting}
 
     def common(self):
-        """What the environment tells all of them."""
+        """The variables that are the same for all ranks."""
         trials = os.pathsep.join(str(trial.directory) for trial in self.trials)
         return {"NOTES": str(self.notes_file), "TRIALS": trials, "XDG_CACHE_HOME": str(self.base / "cache")}
 
@@ -85,11 +85,11 @@ class Ranks:
         return [run.start() for run in runs]
 
     def run(self, **changes):
-        """Starts all ranks, and waits for their ends."""
+        """Starts all ranks, and waits until they end."""
         return [running.wait(120) for running in self.start(**changes)]
 
     def check(self, **changes):
-        """As `run`, where all end with 0. Returns the hash that all of them print."""
+        """As `run`, and all must end with 0. Returns the hash that all of them print."""
         hashes = {tuple(ended.check().hashes) for ended in self.run(**changes)}
         assert len(hashes) == 1
         ((only,),) = hashes
@@ -99,7 +99,7 @@ class Ranks:
         return [int(line.split()[2]) for line in self.notes() if line.startswith(f"batch {rank} ")]
 
     def folders(self, rank):
-        """Those of checkpoints, the newest last."""
+        """The folders of the checkpoints, the newest last."""
         return sorted(Path(self.trials[rank].directory, "checkpoints").glob("batch-*"))
 
     def losses(self):
@@ -118,7 +118,7 @@ class Workers(Ranks):
 
 
 def free_ports(count):
-    """Ports of this machine that nobody has."""
+    """Ports of this machine that are free."""
     with contextlib.ExitStack() as there:
         sockets = [there.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -207,7 +207,7 @@ def test_p7_a_signal_to_one_rank_ends_all_at_one_batch(ranks, signalled):
     assert [trial.count("resumed") for trial in run.trials] == [1, 1]
 
 
-# That of torch 1.13 starts nothing on Python 3.11, where a walk through the enumeration `Std` leaves its 0 out.
+# `torchrun` of torch 1.13 cannot start on Python 3.11, where iterating over the enumeration `Std` omits its 0.
 @pytest.mark.stack("keras3-torch")
 def test_torchrun_starts_ranks_again(ranks):
     undisturbed = ranks().check()
@@ -238,7 +238,7 @@ def test_what_a_batch_raises_is_no_lost_rank_whatever_its_words_are(ranks):
     assert "rank 1 of 2 has lost another rank" in lost.stderr
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 WRONG = {
     "order": "they differ in the order of the training data",
@@ -295,7 +295,7 @@ def test_k5_workers_train_as_one_process_with_the_batches_of_all(workers, loader
     one, two = workers(size=1, noise=False, loaders=loaders), workers(noise=False, loaders=loaders)
     one.check()
     two.check()
-    # Ranks have the running value at the end of each step: that of the first step alone is the step's own mean.
+    # Ranks report the running value at the end of each step. Only for the first step is it the step's mean.
     assert two.losses()[0] == pytest.approx(one.losses()[0], rel=1e-5)
     assert all("loss" in event["at_end"] for event in two.trials[0].events if event["event"] == "step")
     assert [len(one.losses()), len(set(one.losses()))] == [4, 4]
@@ -345,7 +345,7 @@ def test_k5_workers_that_cannot_train_together_are_refused(workers):
     for name, text in wrong.items():
         ended = sorted(workers(wrong=name).run(), key=lambda each: each.code)
         support.refused(ended[0], text)
-        # Where it takes longer to come to the same, it has lost the other one.
+        # A rank that takes longer to find the same may first lose the other one.
         assert ended[1].code in (65, 75)
     for ended in workers().run(TF_CONFIG="[1"):
         support.refused(ended, "`TF_CONFIG` is no JSON")

@@ -1,4 +1,4 @@
-"""Files that a training saves: after any kill they are those of a training that nobody disturbed, and none is lost."""
+"""Files that a training saves: after any kill they equal those of an undisturbed training, and none is lost."""
 
 import random
 import shutil
@@ -12,7 +12,7 @@ OPTIONS = ["--exact", "--checkpoint-seconds", "0.2"]
 
 @pytest.fixture
 def saving(script_run):
-    """A function that makes a run of the script, with the file that it counts its epochs in."""
+    """A function that makes a run of the script, with the file in which it counts its epochs."""
 
     def make():
         run = script_run(SCRIPT, options=OPTIONS)
@@ -32,7 +32,7 @@ def test_all_saved_files_are_those_of_an_undisturbed_run(saving):
     for epochs in (4, 9, 14):
         running = run.start()
         count = run.trial.count("checkpoint")
-        # Saved again after the checkpoint that is resumed.
+        # It has saved again after the checkpoint from which it resumes.
         running.wait_until(lambda: _lines(run) >= epochs and run.trial.count("checkpoint") > count)  # noqa: B023
         running.ends_within(0.1)
         running.kill_everything()
@@ -75,7 +75,7 @@ def test_no_file_is_lost_by_kills_in_the_replay(saving):
     dice = random.Random(1)
     ended = None
     for _ in range(6):
-        # Some in the imports, some in the replay; on a quick machine it may come to its end.
+        # Some kills come in the imports, some in the replay; on a quick machine the run may finish.
         ended = run.start().ends_within(dice.uniform(0.2, 2))
         if ended is not None:
             break
@@ -95,7 +95,7 @@ def _files(run):
 
 
 def _in_ledger(run):
-    """Files that lie in the trial directory, by the paths at which the next start finds them again."""
+    """Files that are in the trial directory, by the paths at which the next start finds them again."""
     found = set()
     lines = (run.trial.directory / "files.jsonl").read_text().splitlines()
     for number, line in enumerate(lines):

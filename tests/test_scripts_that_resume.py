@@ -1,4 +1,4 @@
-"""Scripts that look for what they saved, and go on from there: in a replay there is nothing yet, as the first time."""
+"""Scripts that look for files they saved, and continue from there: in a replay there are none yet, as the first time."""
 
 import contextlib
 import sqlite3
@@ -60,7 +60,7 @@ def test_what_is_written_without_open_is_there_once(script_run):
         _kill(run, steps)
     ended = run.run().check()
     assert run.trial.count("resumed") == 2
-    # They have the names of the first time, so none is left behind.
+    # They have the same names as the first time, so none is left behind.
     assert not list((run.directory / "out").glob("*.temporary"))
     assert ended.stdout.splitlines()[:-1] == ["early True", "late True", "True ['child.txt']"]
 

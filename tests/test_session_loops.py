@@ -1,4 +1,4 @@
-"""Training loops over TensorFlow sessions: killed, they are the undisturbed training (issue 7)."""
+"""Training loops over TensorFlow sessions: after kills they equal the undisturbed training (issue 7)."""
 
 import re
 
@@ -26,7 +26,7 @@ KINDS = [
     "randomized",
     "imported",
 ]
-# Those that sort and sample draw other numbers than TensorFlow's, and as random (`py_hooks/tensorflow/random_ops.py`).
+# Loops that sort and sample draw other numbers than TensorFlow's, but as random (`py_hooks/tensorflow/random_ops.py`).
 OTHER_NUMBERS = ["randomized", "imported"]
 
 
@@ -54,12 +54,12 @@ def test_p7_a_loop_that_is_killed_is_the_undisturbed_one(run_of, kind):
     assert run.trial.count("resumed") == 2
 
 
-# Not on 1.13, where random ops draw other numbers than TensorFlow's (`py_hooks/tensorflow/keyed_ops.py`). TensorFlow 2 builds
-# the same ops as 1.15, which is tested on a stack that starts in half the time.
+# Not on 1.13, where random ops draw other numbers than TensorFlow (`py_hooks/tensorflow/keyed_ops.py`). TensorFlow 2
+# builds the same ops as 1.15, which is tested on a stack that starts in half the time.
 @pytest.mark.stack("keras2-tensorflow1", "tfkeras-1.14")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OTHER_NUMBERS])
 def test_a_seeded_loop_is_what_it_is_under_python(script_run, kind):
-    # In directories of their own: some write files, and read them where they are.
+    # In separate directories, because some write files and read them there.
     expected = script_run(SCRIPT, kind, 60, "seeded").python().check()
     assert script_run(SCRIPT, kind, 60, "seeded", options=["--exact"]).run().check().hashes == expected.hashes
 

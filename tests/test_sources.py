@@ -1,11 +1,11 @@
-"""What a fit takes its batches from, beyond the sources of test_exact_resume.py: killed, it is the undisturbed training."""
+"""Sources of batches for a fit, beyond those of test_exact_resume.py: after kills it equals the undisturbed training."""
 
 import shutil
 
 import pytest
 import support
 
-# A checkpoint every twenty batches, or at the next ones while the last is still being written.
+# A checkpoint every twenty batches, or at the next ones if the last is still being written.
 OPTIONS = ["--exact", "--batches-per-step", "20", "--checkpoint-period", "1"]
 
 
@@ -132,7 +132,7 @@ def test_items_that_jax_draws_for_are_built_again_in_a_replay(script_run, kind):
 def test_without_exact_the_cause_is_told_once(script_run):
     run = script_run(ODD, "counts", "3")
     ended = run.run().check()
-    # Once more where another cause is added to it.
+    # It is printed once more if another cause is added to it.
     assert ended.stderr.count(CHANGES) in (1, 2)
     assert "exact resume: no" in ended.stderr
     told = [event for event in run.trial.events if event["event"] == "exactness"]

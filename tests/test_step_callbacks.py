@@ -7,13 +7,13 @@ import pytest
 import support
 
 KERAS = pytest.mark.stack("keras3-jax", "keras2-tensorflow1")
-# What a loop is made of differs between these.
+# The parts of a loop differ between these stacks.
 EACH = pytest.mark.stack(
     "keras3-jax", "keras3-tensorflow", "keras3-torch", "keras2-tensorflow1", "tfkeras-1.15", "keras2.15-tensorflow2.15"
 )
 SESSIONS = pytest.mark.stack("keras2-tensorflow1")
 
-# How `tf.keras` of TensorFlow 1 and Keras call the metric `mae`.
+# The name of the metric `mae` in `tf.keras` of TensorFlow 1 and in Keras.
 ABSOLUTE = "mean_absolute_error" if support.os.environ.get("KERAS_PACKAGE") else "mae"
 
 SCRIPT = support.SCRIPTS / "step_callbacks.py"
@@ -28,7 +28,7 @@ reproducibility: {{experiment_seed: 7}}
 max_restarts: 0
 """
 
-# An object, and a class, as the configuration may name them.
+# An object and a class, which the configuration may name.
 NAMED = """
 from __main__ import Noting, noting
 
@@ -64,7 +64,7 @@ def training(script_run, tmp_path):
 
 
 def hooks_of(lines, name="a"):
-    """Hooks and steps that the callback of this name was told of."""
+    """Hooks and steps with which the callback of this name was called."""
     return [" ".join(line.split()[1:3]) for line in lines if line.split()[0] == name]
 
 
@@ -88,7 +88,7 @@ def check_metrics(lines, names):
 
 
 def check_killed(training, kind, hooks, *options, killed_at=(6, 12), **settings):
-    """A run that was killed twice has the same callbacks, each hook once in each process, as the undisturbed one."""
+    """A run that was killed twice has the same callbacks as the undisturbed one, each hook once in each process."""
     whole = training(kind, *options, **settings)
     whole.run().check()
     assert hooks_of(whole.lines()) == hooks
@@ -115,7 +115,7 @@ def seeded(training):
 
 @EACH
 def test_c4_to_c8_a_fit_that_is_killed_calls_each_hook_as_the_undisturbed_one(seeded):
-    # 20 batches: what is left of the last epoch is cut, and validated.
+    # 20 batches: the last epoch is cut short, and validated.
     hooks = [*IN_FIT[:-3], "validation 4", "validated 4"]
     run = check_killed(seeded, "fit", hooks)
     lines = run.lines()

@@ -1,4 +1,4 @@
-"""Metrics of a step are those of its own batches (contract.md C6, T18), whatever Keras has accumulated over the epoch.
+"""Metrics of a step come only from its batches (contract.md C6, T18), whatever Keras has accumulated over the epoch.
 
 All are compared with what numpy computes for each batch (`scripts/step_metrics.py`).
 """
@@ -9,7 +9,7 @@ import shutil
 import pytest
 import support
 
-# By those of `EACH` Keras reports and accumulates in ways of its own. On the others of `cargo dev` all is tried by
+# In those of `EACH` Keras reports and accumulates in different ways. The other stacks of `cargo dev` are tested by
 # `ALL_METRICS=1 cargo dev test --stack NAME -- -k step_metrics`.
 EACH = ["keras3-jax", "keras2-tensorflow1", "keras2.15-tensorflow2.15"]
 ALL = [*EACH, "keras2.2-tensorflow1", "keras2.2.4-tensorflow1.13", "keras3-tensorflow", "keras3-torch"]
@@ -17,7 +17,7 @@ ALL += ["tfkeras-1.15", "tfkeras-1.14", "tfkeras-1.13"]
 
 
 def on(*stacks):
-    """The mark of these stacks; of all where that is asked for."""
+    """The mark of these stacks, or of all stacks if `ALL_METRICS` is set."""
     return pytest.mark.stack(*(ALL if support.os.environ.get("ALL_METRICS") else stacks))
 
 
@@ -39,13 +39,13 @@ def by_hand():
 # Other stacks have no numpy.
 BATCHES = by_hand() if importlib.util.find_spec("numpy") else []
 if STACK.startswith("keras2.2"):
-    # Up to 2.2 a weighted metric is divided by the number of rows, as a loss is.
+    # Up to 2.2 a weighted metric is divided by the number of rows, like a loss.
     for batch in BATCHES:
         batch["weighted"] = batch["loss"]
 
 
 def kind_of(name):
-    """Which of the metrics this is, under whatever name of a Keras."""
+    """Which of the metrics this is. Each Keras has another name for it."""
     for kind, parts in (("root", ["root"]), ("loss", ["loss"]), ("weighted", ["mse", "squared"]), ("absolute", ["mae", "abs"])):
         if any(part in name for part in parts):
             return kind
@@ -53,20 +53,20 @@ def kind_of(name):
 
 
 def reports_own(kind):
-    """Whether this Keras reports the metric of a batch alone: all up to 2.2, the loss in graph mode."""
+    """Whether this Keras reports the metric of a single batch: all metrics up to 2.2, the loss in graph mode."""
     is_graph_mode = "tensorflow1" in STACK or STACK.startswith("tfkeras-1.")
     return is_graph_mode and (kind == "loss" or STACK.startswith("keras2.2"))
 
 
 def mean(kind, batches):
-    """The mean of a metric over batches, as Keras weighs it; of what batches report by themselves it is not weighted."""
+    """The mean of a metric over batches, weighted as Keras does it. Metrics of single batches are not weighted."""
     weight = {"weighted": "weights"}.get(kind, "rows")
     weights = [1 if reports_own(kind) else batch[weight] for batch in batches]
     return sum(batch[kind] * weight for batch, weight in zip(batches, weights)) / sum(weights)
 
 
 def check_steps(run, count=4):
-    """Each step has the means over its batches, and marks what is none."""
+    """Each step has the means over its batches, and marks values that are not means."""
     steps = {event["step"]: event for event in run.trial.events if event["event"] == "step"}
     assert sorted(steps) == list(range(1, count + 1))
     for number, event in steps.items():
@@ -81,7 +81,7 @@ def check_steps(run, count=4):
 
 
 def check_told(lines, count=4, kinds=frozenset(["loss", "absolute", "weighted"])):
-    """Callbacks were told what each batch has by itself, once."""
+    """Callbacks received the values of each single batch, once."""
     assert len(lines) == count
     for number, line in enumerate(lines):
         told = json.loads(line)
@@ -136,7 +136,7 @@ def test_t18_c6_those_of_trial_classes_too(script_run, tmp_path, kind):
     definition = tmp_path / "step_metrics"
     shutil.copytree(str(support.ROOT / "tests" / "definitions" / "step_metrics"), str(definition))
     file = tmp_path / "configuration.yaml"
-    # Without callbacks of steps no sums are kept of batches.
+    # Without callbacks of steps no sums are kept for batches.
     is_told = kind != "functional"
     file.write_text(CONFIGURATION.format(kind=kind, told=str(is_told).lower(), script=SCRIPT, size=SIZE))
     run = script_run(definition, options=["--config", file])

@@ -1,4 +1,4 @@
-"""What the journal and the lines on stderr say about the steps of a training."""
+"""The contents of the journal and of the lines on stderr about the steps of a training."""
 
 import re
 
@@ -48,7 +48,7 @@ def test_fresh_gives_up_a_trial_that_has_lost_its_identity(script_run):
 @pytest.mark.stack("keras3-jax")
 @pytest.mark.parametrize(("way", "batches"), [("train_on_batch", 4000), ("fit", 10000), ("fits", 1000)])
 def test_the_log_has_at_most_64_bytes_a_batch(script_run, way, batches):
-    """`cargo dev endurance` shows it for a million, and that memory does not grow."""
+    """`cargo dev endurance` shows this for a million batches, and that memory does not grow."""
     run = script_run(support.SCRIPTS / "endurance.py", way, batches)
     run.run().check()
     trial = run.trial.directory

@@ -1,4 +1,4 @@
-"""What the other tests stand on: `support` sees, waits, kills and compares as it says."""
+"""The module that the other tests use: `support` watches, waits, kills and compares as it says."""
 
 import os
 import signal
@@ -93,7 +93,7 @@ def test_processes_that_left_the_session_are_killed_too(script_run, script):
 
 
 def test_a_script_is_started_until_it_comes_to_its_end(script_run, script, monkeypatch, dice, tmp_path):
-    # Stands for pedl-run: counts its starts, and needs less time each time.
+    # A substitute for pedl-run: counts its starts, and needs less time each time.
     fake = tmp_path / "fake-pedl-run"
     fake.write_text(f"#!/bin/sh\necho >> starts\nexec '{sys.executable}' \"$3\" $((1500 / $(wc -l < starts)))\n")
     fake.chmod(0o755)

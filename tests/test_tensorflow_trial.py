@@ -1,4 +1,4 @@
-"""`TensorFlowTrial`: rules T1 to T23, and that killed trials are the undisturbed ones."""
+"""`TensorFlowTrial`: rules T1 to T23, and that killed trials equal the undisturbed ones."""
 
 import json
 import shutil
@@ -10,14 +10,14 @@ import pytest
 import support
 from support import events_of, metrics_of
 
-# What costs a kill or two is run on both; the rest is the same code of ours.
+# Only tests that cost a kill or two run on both. The rest is the same code of pedl.
 BOTH = pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15")
 pytestmark = pytest.mark.stack("keras2-tensorflow1")
 
 DEFINITION = support.ROOT / "tests" / "definitions" / "graph_with_dropout"
 
 STEPS, BATCHES, PERIOD = 6, 10, 2
-# Of the 28 rows that it is validated on: of three batches and a shorter one.
+# The mean size of the batches of the 28 rows for validation: three full batches and a shorter one.
 MEAN_ROWS = 7.0
 
 
@@ -42,7 +42,7 @@ def run_of(script_run, tmp_path):
 
 
 def refused(run, *texts):
-    """Checks that nothing was trained, and that one error says so."""
+    """Checks that nothing was trained, and that one error message says so."""
     ended = run.run().check(65)
     assert "Traceback" not in ended.stderr
     assert events_of(run, "step") == []
@@ -60,7 +60,7 @@ def test_t1_t2_the_loaders_and_the_class_are_a_definition(run_of):
 
 def test_t3_data_sets_that_are_not_batched_are_refused(run_of):
     refused(run_of(kind="unbatched"), "to train on that is not batched", "PEDL requires batched data sets", "'labels': ()")
-    # Its rows have a dimension, which is not one of batches.
+    # Its rows have a dimension, but not one for batches.
     refused(run_of(kind="rows"), "to train on that is not batched", "(8,)")
     refused(run_of(kind="arrays"), "of class `dict`", "PEDL requires batched data sets, each a `tf.data.Dataset`")
     refused(run_of(kind="one"), "`make_data_loaders` returned an object of class", "expected: a pair")
@@ -140,7 +140,7 @@ def test_t17_each_batch_is_one_run_of_the_loss_and_the_training_metrics(run_of):
     steps = [line for line in ended.stdout.splitlines() if line.startswith("STEP")]
     assert steps == [f"STEP {step} {BATCHES} {names}" for step in range(1, STEPS + 1)]
     assert {metrics["training"] for metrics in metrics_of(run, "step")} == {1.0}
-    # One run is one batch of the optimizer too.
+    # One run is also one batch of the optimizer.
     assert [(event["batch"], event["metrics"]["counter"]) for event in events_of(run, "validation")] == [
         (batch, batch) for batch in (20, 40, 60)
     ]
@@ -238,7 +238,7 @@ def test_a_trial_that_is_told_to_end_while_it_validates_goes_on_from_there(run_o
 
 def test_a_trial_that_is_verified_is_exact(run_of, tmp_path):
     run = run_of()
-    # Each run is made in a copy of the directory.
+    # Each run uses a copy of the directory.
     shutil.copytree(str(DEFINITION), str(run.directory / DEFINITION.name))
     command = [support.executable(), "--pedl", "verify", "--json", "--seed", "1", "--exact", "--kills", "3"]
     command += ["--python", sys.executable, "--work-dir", str(tmp_path), *run.options, DEFINITION.name]

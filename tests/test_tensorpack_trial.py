@@ -1,4 +1,4 @@
-"""`TensorpackTrial`: its metrics and moments, that killed trials are the undisturbed ones, and what is refused."""
+"""`TensorpackTrial`: its metrics and when they come, that killed trials equal the undisturbed ones, and refusals."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ STACK = pytest.mark.stack("tfkeras-1.15")
 DEFINITION = support.ROOT / "tests" / "definitions" / "tensorpack_trial"
 
 STEPS, BATCHES, PERIOD = 6, 10, 2
-# Of the 28 rows that it is validated on: of three batches and a shorter one.
+# The mean size of the batches of the 28 rows for validation: three full batches and a shorter one.
 MEAN_ROWS = 7.0
 
 OF_VALIDATIONS = ["accuracy", "first_value", "global_step", "rows_of_batch", "training"]
@@ -24,7 +24,7 @@ OF_VALIDATIONS = ["accuracy", "first_value", "global_step", "rows_of_batch", "tr
 
 @pytest.fixture
 def run_of(script_run, tmp_path):
-    """A function that makes a run of the definition, in a copy of its own, with the same seeds as all others."""
+    """A function that makes a run of the definition, in a separate copy, with the same seeds as all others."""
     made = []
 
     def make(*options, kind=None, entrypoint=":Trial", metric="val_accuracy", pause="0", steps=STEPS, seed=7):
@@ -48,12 +48,12 @@ def run_of(script_run, tmp_path):
 
 
 def refused(run, *texts):
-    """Checks that nothing was trained, and that one error says so."""
+    """Checks that nothing was trained, and that one error message says so."""
     support.refused(run.run(), *texts)
     assert events_of(run, "step") == []
 
 
-# -- metrics and moments -----------------------------------------------------------------------------------------------
+# -- metrics and their moments -----------------------------------------------------------------------------------------
 
 
 @STACK
@@ -69,7 +69,7 @@ def test_the_loss_and_training_metrics_are_means_over_the_batches_of_a_step(run_
     assert [metrics["learning_rate"] for metrics in steps] == pytest.approx(rates)
     shown = [line.split(maxsplit=3)[1:] for line in ended.stdout.splitlines() if line.startswith("STEP")]
     assert [(int(step), int(count)) for step, count, _ in shown] == [(step, BATCHES) for step in range(1, STEPS + 1)]
-    # What has no mean, as the callbacks are given it.
+    # Values without a mean, as the callbacks receive them.
     assert all("'losses'" in of_callbacks and "'norm/mean/EMA'" in of_callbacks for _, _, of_callbacks in shown)
 
 
@@ -82,7 +82,7 @@ def test_validations_come_by_their_period_and_their_metrics_are_prefixed(run_of)
     assert [sorted(event["metrics"]) for event in validations] == [[f"val_{name}" for name in OF_VALIDATIONS]] * 2
     assert [event["metrics"]["val_training"] for event in validations] == [0.0, 0.0]
     assert [event["metrics"]["val_global_step"] for event in validations] == [20.0, 30.0]
-    # One pass over the set from its beginning, whose last batch is shorter.
+    # One pass over the set from its beginning. Its last batch is shorter.
     assert [event["metrics"]["val_rows_of_batch"] for event in validations] == [MEAN_ROWS] * 2
     assert len({event["metrics"]["val_first_value"] for event in validations}) == 1
     assert ended.stderr.count("the validation metric `val_losses` is left out: its shape differs between batches") == 1
@@ -157,7 +157,7 @@ print(json.dumps([values, sum(bool(event.graph_def) for event in events)]))
 
 
 def summaries_of(run):
-    """What the event files of a run tell: values by steps and tags, each once, and the number of graphs."""
+    """The contents of the event files of a run: values by steps and tags, each once, and the number of graphs."""
     files = sorted((run.root / "tensorboard" / "1").glob("events.out.tfevents.*"))
     command = [sys.executable, "-W", "ignore", "-c", READ_EVENTS, *map(str, files)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
@@ -239,7 +239,7 @@ def test_a_dataflow_that_gives_something_else_in_a_replay_is_noticed(run_of, kin
     assert ended.stderr.count("pedl: error:") == 1
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 @STACK
@@ -372,13 +372,13 @@ def test_a_trial_that_a_monitor_ends_has_its_weights_in_the_last_checkpoint(run_
     assert "a monitor of the trial class has ended its training, 35 batches before the last step" in ended.stderr
     assert run.trial.checkpoint == 25
     found = weight_of(exported(run, tmp_path / "exported"))
-    # As they are in a training that goes on: those of batch 25, not of batch 13.
+    # The same as in a training that continues: the weights of batch 25, not of batch 13.
     whole = run_of("--exact", "--checkpoint-batches", "25", pause="0.1")
     running = whole.start()
     running.wait_until(lambda: whole.trial.checkpoint == 25)
     running.kill_everything()
     assert found == weight_of(exported(whole, tmp_path / "whole"))
-    # There is nothing left to train, and the checkpoint stays.
+    # Nothing is left to train, and the checkpoint remains.
     run.run().check()
     assert run.trial.checkpoint == 25
     assert weight_of(exported(run, tmp_path / "again")) == found
@@ -388,7 +388,7 @@ def test_a_trial_that_a_monitor_ends_has_its_weights_in_the_last_checkpoint(run_
 def test_a_monitor_that_fails_has_no_checkpoint_of_the_end(run_of):
     run = run_of(kind="fails")
     assert "ValueError: of a monitor" in run.run().check(1).stderr
-    # That of the validation.
+    # The checkpoint of the validation.
     assert run.trial.checkpoint == 20
 
 

@@ -1,4 +1,4 @@
-"""One line on the terminal tells how the training goes, and never stands in a line of the script's."""
+"""One line on the terminal shows the progress of the training, and is never mixed with a line of the script."""
 
 import os
 import pty
@@ -38,7 +38,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Screen:
-    """What a terminal shows of what is written to it: the lines, and all that ever stood in any of them."""
+    """What a terminal shows of the text written to it: the lines, and every state that each of them had."""
 
     def __init__(self):
         self.lines = [""]
@@ -46,7 +46,7 @@ class Screen:
         self.states = set()
 
     def feed(self, text):
-        """Shows more."""
+        """Writes more text to it."""
         for part in re.findall(r"\x1b\[K|[\r\n\b]|[^\x1b\r\n\b]+", COLOUR.sub("", text)):
             self._show(part)
             self.states.add(self.lines[-1])
@@ -68,7 +68,7 @@ class Screen:
 
 
 def on_terminal(directory, verbose, *arguments, options=(), stderr_too=True):
-    """Runs the script on a terminal; returns the screen, what was written, and the exit code."""
+    """Runs the script on a terminal; returns the screen, the text written, and the exit code."""
     directory.mkdir()
     (directory / "train.py").write_text(SCRIPT)
     command = [support.executable(), "--python", sys.executable, "--batches-per-step", "10", "--checkpoint-seconds", "0"]
@@ -87,7 +87,7 @@ def on_terminal(directory, verbose, *arguments, options=(), stderr_too=True):
             continue
         try:
             part = os.read(parent, 65536)
-        except OSError:  # how Linux says that nobody has the terminal any more
+        except OSError:  # Linux reports this when no process has the terminal open any more
             break
         written += part
     os.close(parent)
@@ -107,7 +107,7 @@ def test_the_line_never_mixes_with_the_scripts(tmp_path, verbose):
     assert code == 0, written
     mixed = [state for state in screen.states if "pedl:" in state and (not state.startswith("pedl: ") or "the script" in state)]
     assert mixed == []
-    # Nothing of it stays, and the script's own lines are all there.
+    # Nothing of it remains, and all lines of the script are complete.
     lines = [line.strip() for line in screen.lines]
     assert "the script begins" in lines
     assert lines[-2:] == ["the script ends", ""]

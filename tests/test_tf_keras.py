@@ -1,4 +1,4 @@
-"""Keras 2 on TensorFlow 2, in all of its generations: killed trainings are the undisturbed ones, bit for bit."""
+"""Keras 2 on TensorFlow 2, in all of its generations: killed trainings equal the undisturbed ones, bit for bit."""
 
 import everything
 import pytest
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.stack("tfkeras")
 SCRIPT = support.SCRIPTS / "everything_tensorflow2.py"
 OWN_STEP = support.SCRIPTS / "own_step.py"
 
-# A fit of a killed training takes two seconds at least, with a checkpoint about every twentieth of that.
+# A fit of a killed training takes at least two seconds, with a checkpoint about every twentieth of that.
 EPOCHS = 3
 PACE = 0.015
 
@@ -56,7 +56,7 @@ def test_a_step_of_its_own_and_looks_at_variables_between_steps_are_the_same(scr
     undisturbed = script_run(OWN_STEP, "0", options=options)
     hashes = [line for line in undisturbed.run().check().stdout.splitlines() if line.startswith("HASH")]
     assert len(hashes) == 5
-    # Another command line: the trial's random numbers are those of its seed.
+    # With another command line the trial's random numbers still come from its seed.
     killed = script_run(OWN_STEP, "63", options=options)
     text = (undisturbed.trial.directory / "trial.json").read_text()
     killed.trial.directory.mkdir(parents=True)

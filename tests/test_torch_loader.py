@@ -14,7 +14,7 @@ CONFIGURATION = support.seeded_configuration(BATCHES, EPOCHS)
 
 @pytest.fixture
 def run_of(script_run, tmp_path):
-    """A function that makes a run with so many workers."""
+    """A function that makes a run with this many workers."""
 
     def make(workers, *words, seed=7, **settings):
         file = tmp_path / f"seeds-{seed}.yaml"
@@ -50,9 +50,9 @@ def test_workers_live_through_a_fit_and_know_who_they_are(run_of):
     run = run_of(2, "info")
     run.run().check()
     builders, count = builders_of(run)
-    # One of them is the trainer, which looks at a batch twice for `--exact`.
+    # One of them is the trainer, which builds a batch a second time to check it for `--exact`.
     assert len(builders) <= 3
-    # Up to four batches of the pass that the model was built by.
+    # Up to four batches of the pass that built the model.
     assert EPOCHS * ROWS <= count <= EPOCHS * ROWS + (3 + 4) * 8
 
 
@@ -84,14 +84,14 @@ def test_a_trial_goes_on_with_another_number_of_workers(run_of, workers, words):
 
 
 def drawn(ended):
-    """What a script says that it has drawn, and learned."""
+    """The lines in which a script prints its random numbers and the hash of what it has learned."""
     return [line for line in ended.check().stdout.splitlines() if line.startswith(("DRAWN", "HASH"))]
 
 
 @pytest.mark.parametrize("word", ["unseeded", "entropy"])
 def test_a_script_without_seeds_goes_on_with_the_numbers_of_its_trial(run_of, word):
-    """What torch draws from the operating system when it is loaded is of the trial, and so all that comes of it."""
-    # Without workers the data set draws from the streams of the script, and so gets other numbers.
+    """What torch draws from the operating system on import belongs to the trial, and so do all numbers derived from it."""
+    # Without workers the data set draws from the streams of the script, so it gets other numbers.
     wholes = {workers: drawn(run_of(workers, word).run()) for workers in (0, 2)}
     for workers, whole in wholes.items():
         run = run_of(workers, word, options=["--checkpoint-seconds", "0"])

@@ -1,4 +1,4 @@
-"""`pedl verify`: a script that continues exactly is found identical, and each planted fault is found and named."""
+"""`pedl verify`: a script that continues exactly is reported identical, and each planted fault is found and named."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import sys
 import pytest
 import support
 
-# The first fault of this seed is SIGKILL to all, after a checkpoint.
+# The first fault of this seed is SIGKILL to all processes, after a checkpoint.
 SEED = "1"
 
 IS_KERAS2 = "keras2" in os.environ.get("PEDL_STACK_TAGS", "").split()
@@ -180,7 +180,7 @@ def test_a_script_that_does_not_repeat_itself_shows_nothing(tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     text = (support.SCRIPTS / "planted.py").read_text()
-    # Under pedl-run a clock that is read before training is a clock still.
+    # Under pedl-run a clock that is read before training is still the real clock.
     (project / "clock.py").write_text(text.replace("RandomState(1)", "RandomState(time.time_ns() % (1 << 32))"))
     code, result = verify(project, "clock.py")
     assert (code, result["verdict"]) == (77, "not_repeatable"), result

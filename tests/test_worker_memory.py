@@ -1,4 +1,4 @@
-"""Batches of worker processes where memory is short: one clear error, or none where another limit has no say (issue 6)."""
+"""Batches of worker processes if memory is short: one clear error, or none if another limit does not apply (issue 6)."""
 
 import os
 import re
@@ -22,7 +22,7 @@ max_restarts: 0
 
 @pytest.fixture
 def run_of(script_run, tmp_path):
-    """A function that makes a run with batches of so many megabytes, behind other words of a command line."""
+    """A function that makes a run with batches of this many megabytes, after other words of a command line."""
 
     def make(megabytes, wrapper=()):
         file = tmp_path / "once.yaml"
@@ -34,7 +34,7 @@ def run_of(script_run, tmp_path):
 
 def test_a_limit_of_the_address_space_is_one_clear_error(run_of):
     peak_kb = int(re.search("PEAK_KB ([0-9]+)", run_of(1).run().check().stdout).group(1))
-    # Room for one batch of 256 MB, and not for two: the one that was built, and the one that is sent.
+    # Room for one batch of 256 MB, but not for two: the one that was built, and the one that is sent.
     limit = ["bash", "-c", f'ulimit -v {peak_kb + 400_000} && exec "$@"', "bash"]
     ended = run_of(256, limit).run()
     assert ended.code == 1, ended
@@ -45,7 +45,7 @@ def test_a_limit_of_the_address_space_is_one_clear_error(run_of):
 
 @pytest.fixture
 def group():
-    """A function that makes a control group with so many bytes of memory; returns the words that start something in it."""
+    """A function that makes a control group with this many bytes of memory; returns the words that start a command in it."""
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     paths = {line.split(":")[1]: line.split(":")[2].lstrip("/") for line in lines}
     root = Path("/sys/fs/cgroup")
@@ -71,7 +71,7 @@ def group():
 
 
 def test_a_small_control_group_is_one_clear_error(run_of, group):
-    # Room for what trains, and not for the batches that may be under way.
+    # Room for the training, but not for the batches that may be under way.
     ended = run_of(200, group(1200 * MIB)).run()
     assert ended.code == 1, ended
     assert "MemoryError: pedl: a batch of 200" in ended.stderr, ended

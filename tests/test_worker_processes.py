@@ -1,4 +1,4 @@
-"""Worker processes of data sets: what one of them meets with costs nothing but time, or is told (issue 6)."""
+"""Worker processes of data sets: a fault in one of them costs only time, or is reported (issue 6)."""
 
 import os
 import re
@@ -19,7 +19,7 @@ CONFIGURATION = support.seeded_configuration(BATCHES, EPOCHS)
 
 @pytest.fixture
 def run_of(script_run, tmp_path):
-    """A function that makes a run with so many workers, one of which suffers."""
+    """A function that makes a run with this many workers, one of which has a fault."""
 
     def make(workers, fault, *words, **settings):
         file = tmp_path / "seeds.yaml"
@@ -32,7 +32,7 @@ def run_of(script_run, tmp_path):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The end of a run whose items are built by two processes, and the directory that it ran in."""
+    """The `Ended` of a run whose items are built by two processes, and the directory that it ran in."""
     directory = tmp_path_factory.mktemp("undisturbed")
     (directory / "seeds.yaml").write_text(CONFIGURATION)
     run = support.ScriptRun(directory / "run", SCRIPT, [2, "none"], ["--config", directory / "seeds.yaml", "--exact"])
@@ -106,7 +106,7 @@ def test_what_a_worker_raises_is_raised_where_the_item_is_asked_for(run_of, faul
 def test_workers_killed_from_outside_are_missed_for_a_moment(run_of, undisturbed):
     run = run_of(2, "none")
     running, killed, built = run.start(), [], [0]
-    # One after the other, with other items in between: an item that loses three workers is what is wrong.
+    # One after the other, with other items in between: an item that loses three workers counts as faulty.
     while running.ends_before(lambda: count_built(run) > built[-1] + 4 and running.workers) is None:
         for pid in running.workers[-1:]:
             support._kill(pid)
@@ -119,7 +119,7 @@ def test_workers_killed_from_outside_are_missed_for_a_moment(run_of, undisturbed
 
 
 def count_built(run):
-    """How many items were built so far."""
+    """How many items have been built."""
     try:
         return (run.directory / "built.txt").read_text().count("\n")
     except FileNotFoundError:
@@ -189,7 +189,7 @@ def test_what_a_callback_changes_reaches_the_workers(script_run, way):
     alone = script_run(script, way, 1, "threads").run().check()
     processes = script_run(script, way, 2)
     assert processes.run().check().hashes == alone.hashes
-    # What is sent to workers does not cost them their lives.
+    # A change that can be sent to workers does not restart them.
     count = len(set((processes.directory / "built.txt").read_text().split()))
     assert (count <= 3) == (way in ("attribute", "array"))
 
@@ -205,7 +205,7 @@ SHARED_MEMORY = set(os.listdir("/dev/shm"))
 
 
 def assert_nothing_is_left(run):
-    """Neither processes nor shared memory with a name, but for what was there before the tests."""
+    """Checks that no process and no named shared memory is left, except what existed before the tests."""
     names = set(os.listdir("/dev/shm")) - SHARED_MEMORY
     assert not [name for name in names if re.search("pedl|psm|mp-", name)]
     for pid in support._parents():

@@ -1,4 +1,4 @@
-"""Worker processes that start from a clean process, where a data set can be sent there (issue 6)."""
+"""Worker processes that start from a clean process, if a data set can be sent there (issue 6)."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def run_of(script_run, tmp_path):
 
 
 def parents(run, ended):
-    """The processes that have started those that built items, but for the one that trains."""
+    """The parents of the processes that built items, except of the one that trains."""
     pairs = [line.split() for line in (run.directory / "parents.txt").read_text().splitlines()]
     return {parent for pid, parent in pairs if pid != trainer_of(ended)}
 
@@ -37,7 +37,7 @@ def trainer_of(ended):
 
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory):
-    """The end of a run whose workers are copies of the process that trains."""
+    """The `Ended` of a run whose workers are copies of the process that trains."""
     directory = tmp_path_factory.mktemp("forked")
     (directory / "seeds.yaml").write_text(support.seeded_configuration(12, 4))
     run = support.ScriptRun(directory / "run", SCRIPT, ["of-script"], ["--exact", "--config", directory / "seeds.yaml"])
@@ -87,7 +87,7 @@ def test_ctrl_c_is_not_for_the_workers_of_a_server(run_of):
         with open(f"/proc/{pid}/status") as status:
             (mask,) = [int(line.split()[1], 16) for line in status if line.startswith("SigIgn")]
         ignored = {number for number in range(1, 32) if mask >> (number - 1) & 1}
-        # What an item starts ignores what its worker does.
+        # A process that an item starts ignores the signals that its worker ignores.
         assert signal.SIGINT in ignored
         assert ignored.isdisjoint({signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
     running.kill_everything()
@@ -105,7 +105,7 @@ def test_a_worker_that_is_killed_is_started_again_by_the_server(run_of, forked):
 
 
 def test_a_step_tells_how_long_it_waited_for_its_data(run_of):
-    """The start of the workers, which takes longer, is no part of a step."""
+    """The start of the workers takes longer, and is not part of a step."""
     run = run_of("slow")
     ended = run.run().check()
     steps = [event for event in run.trial.events if event["event"] == "step"]
@@ -137,7 +137,7 @@ def test_a_killed_run_goes_on(run_of, forked):
     assert run.trial.count("resumed") == 1
 
 
-# What is there besides: a server, a pool, and two workers, where the data set can be read.
+# Processes besides the trainer: if the data set can be read, a server, a pool, and two workers.
 @pytest.mark.parametrize(("kind", "processes"), [("slow", 4), ("stuck", 2)])
 @pytest.mark.parametrize("whom", ["trial", "supervisor"])
 def test_nothing_outlives_the_run(run_of, kind, processes, whom):
@@ -161,7 +161,7 @@ def test_what_is_changed_within_an_epoch_is_told_where_that_matters(run_of, batc
     expected = undisturbed.run().check()
     assert WITHIN not in expected.stderr, "workers have it as it was when the epoch began"
     running = run.start()
-    # After the change in the first epoch, whose workers a replay starts at its begin, or in the second.
+    # After the change in the first epoch, whose workers a replay starts at the epoch's begin, or in the second.
     running.wait_until(lambda: run.trial.checkpoint == batch)
     running.kill_everything()
     ended = run.run().check()

@@ -1,17 +1,17 @@
-"""Worker processes of one training over a long time: killed again and again, and left alone.
+"""Worker processes of one training over a long time: killed again and again, and without kills.
 
     PEDL_RUN=... python workers.py --directory DIR [--kills N] [--epochs N]
 
 The first part runs `scripts/worker_faults.py` once undisturbed and once with N workers killed by SIGKILL, one at a time
-and at random moments, and compares the hashes of the weights. It prints how long the training stood still for a kill:
-the time from the kill to the end of the next batch, and the longest time between two batches around it. Of stops above
-100 ms it tells in how many Python collected all its garbage, which a training without kills stands still for too: its longest
-time between two batches is printed beside. It fails if a hash differs, if a kill was not noticed, or if half of the
-training's stops are longer than 100 ms.
+and at random moments, and compares the hashes of the weights. It prints how long the training stops for a kill:
+the time from the kill to the end of the next batch, and the longest time between two batches around it. Of the stops above
+100 ms it prints in how many Python ran a full garbage collection, for which a training without kills stops too: the longest
+time between two batches of that one is printed as well. It fails if a hash differs, if a kill was not noticed, or if half
+of the training's stops are longer than 100 ms.
 
-The second part runs it for N epochs and looks at the memory and the file descriptors of the process that trains, of its
+The second part runs it for N epochs and measures the memory and the file descriptors of the process that trains, of its
 workers, and of the memory that they share. It fails if anything grows by more than `MOST_GROWTH_MIB` between a tenth of
-the time and its end, if there are more file descriptors, or if a worker is not the one that it was.
+the time and its end, if there are more file descriptors, or if a worker was replaced.
 
 The last line of each part is for programs.
 """
@@ -39,7 +39,7 @@ MOST_S = 0.1
 
 MOST_GROWTH_MIB = 8
 
-# Seconds in which a part ends, however busy the machine is.
+# Seconds in which a part ends, on any machine, however busy.
 LIMIT_S = 7200
 
 
@@ -56,7 +56,7 @@ def main():
 
 
 def make_run(directory, name, epochs):
-    """A new training of so many epochs."""
+    """A new training of this many epochs."""
     run_directory = directory / name
     shutil.rmtree(str(run_directory), ignore_errors=True)
     run_directory.mkdir(parents=True)
@@ -74,7 +74,7 @@ def say(words):
 
 
 def killed(kills, directory):
-    """Whether a training whose workers are killed is as good as one that is not disturbed."""
+    """Whether a training whose workers are killed equals an undisturbed one, and its stops are short."""
     epochs = kills * EPOCHS_PER_KILL
     undisturbed_run = make_run(directory, "undisturbed", epochs)
     undisturbed = undisturbed_run.run(LIMIT_S).check()
@@ -115,7 +115,7 @@ def left_alone(epochs, directory):
 
 
 def sample(trainer, workers):
-    """What a training has at this moment: MiB of memory, and numbers of file descriptors."""
+    """MiB of memory and numbers of file descriptors of a training at this moment."""
     return {
         "pids": workers,
         "trainer_mib": field_kib(trainer, "RssAnon") / 1024,
@@ -145,7 +145,7 @@ def shared_bytes(pid):
 
 
 def kill_workers(run, running, kills):
-    """Kills so many, once the framework has compiled what it computes; returns the moments in ns."""
+    """Kills this many workers, once the framework has compiled the model; returns the moments in ns."""
     dice, moments = random.Random(kills), []
     running.wait_until(lambda: len(moments_in(run, "ends")) > 2 * BATCHES)
     while len(moments) < kills:
@@ -158,7 +158,7 @@ def kill_workers(run, running, kills):
 
 
 def moments_in(run, name):
-    """What the script has noted, in ns: when batches ended (`ends`), or full collections (`collections`)."""
+    """The times that the script has noted, in ns: when batches ended (`ends`), or full collections (`collections`)."""
     file = run.directory / f"{name}.txt"
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
@@ -169,7 +169,7 @@ def gaps(ends):
 
 
 def report(run, ended, moments):
-    """What the kills did."""
+    """The effects of the kills."""
     ends, collections = moments_in(run, "ends"), moments_in(run, "collections")
     stops, next_ends, collected = [], [], 0
     for moment in moments:

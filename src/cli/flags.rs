@@ -290,7 +290,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "checkpoint-batches",
         value: Some("N,N..."),
-        help: "also checkpoint after exactly these batches",
+        help: "also after these batches; +N: after a resume",
         repeatable: false,
         set: |options, text| {
             let expected = "numbers of batches, from 1, as in `100,250`, or `+1` after a resume";
@@ -378,7 +378,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         name: "log-format",
         value: Some("FORMAT"),
-        help: "format of our lines on stderr: text, json [text]",
+        help: "format of messages on stderr: text, json [text]",
         repeatable: false,
         set: |options, text| {
             options.log_format = LogFormat::of(text).ok_or("`text` or `json`")?;

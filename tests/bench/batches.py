@@ -4,18 +4,18 @@
                                          seconds of COUNT batches, by loop; in turns with another process: each part
                                          waits for a byte in the pipe MINE, and puts one into the pipe OTHER
     batches.py draws COUNT MINE OTHER KIND...
-                                         seconds of a million random numbers in a session, by kind, COUNT runs of each; in
-                                         turns, too
-    batches.py empty COUNT LOOP...       the same as `measure`, where nothing is computed: the framework's loop alone
+                                         seconds of a million random numbers in a session, by kind, COUNT runs of each;
+                                         also in turns
+    batches.py empty COUNT LOOP...       the same as `measure` without computing: only the framework's loop
     batches.py record COUNT              under pedl-run: seconds of recording COUNT calls
     batches.py replayed COUNT LOOP FILE  to be killed once COUNT batches are in a checkpoint, and started again;
                                          appends the time at which its loop begins to FILE
 
-A loop is `arrays`, `Sequence`, `train_on_batch`, or `session` for `session.run` of TensorFlow 1, which nothing is left of
-where nothing is computed. Before it is measured it runs for a while, so that nothing is traced
-or allocated for the first time in what is measured. The batches come in `PARTS` epochs, and seconds are given for each
-of them: other programs on the machine disturb some parts, and whoever is measured in turns is disturbed alike. No
-output, and no callback but the clock, which is called once an epoch. The last line is the answer in JSON.
+A loop is `arrays`, `Sequence`, `train_on_batch`, or `session` for `session.run` of TensorFlow 1, of which nothing remains
+without computing. It runs for a while before it is measured, so that the measured part traces and
+allocates nothing for the first time. The batches come in `PARTS` epochs, and seconds are given for each
+of them: other programs on the machine disturb some parts, and processes that are measured in turns are disturbed alike. No
+output, and no callback except the clock, which is called once an epoch. The last line is the answer in JSON.
 """
 import io
 import json
@@ -46,7 +46,7 @@ def build():
 
 
 def build_session():
-    """As small a model in a session of its own: a function that trains it."""
+    """A model as small as that, in a separate session: a function that trains it."""
     import tensorflow.compat.v1 as tf
 
     with tf.Graph().as_default():
@@ -166,7 +166,7 @@ LOOPS = {"arrays": arrays_loop, "Sequence": sequence_loop, "train_on_batch": tra
 
 
 def build_for(name):
-    """What a loop trains."""
+    """The model or function that a loop trains."""
     return build_session() if name == "session" else build()
 
 
@@ -210,7 +210,7 @@ def empty(count, *loops):
 
 
 def compute_nothing(model):
-    """Has the model's train function return its first result for ever. It takes no batch."""
+    """Makes the model's train function always return its first result. It takes no batch."""
     model.train_on_batch(*data(1))
     if is_keras2():
         train_function = model.train_function
@@ -240,7 +240,7 @@ def _backend():
 
 
 def record(count):
-    """Seconds of recording calls: of noting them, converting what they returned, and appending it to the log."""
+    """Seconds of recording calls: noting them, converting their results, and appending these to the log."""
     from py_hooks.advice import calls as recorder
 
     model = build()
@@ -257,7 +257,7 @@ def record(count):
 
 
 def _result(number):
-    """What a train function returns, with numbers that were not there before."""
+    """A result like that of a train function, with new numbers."""
     values = [number / 7.0, number / 3.0]
     if is_keras2():
         import numpy
@@ -269,11 +269,11 @@ def _result(number):
 
 
 def replayed(count, name, marks):
-    """The warm-up and COUNT batches, and more, so that something is left to do when these are in a checkpoint."""
+    """Trains the warm-up, COUNT batches and some more, so that work remains when these are in a checkpoint."""
     model = build_for(name)
     loop = LOOPS[name]
     loop(model, *data(WARM_UP_BATCHES))
-    # Unseen: a file that the script appends to is cut when it is started again.
+    # Not through `open`: a file that the script appends to is cut when it is started again.
     with io.FileIO(marks, "a") as file:
         file.write(b".")
     loop(model, *data(count + max(count // 10, 1000)))

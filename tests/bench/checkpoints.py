@@ -1,13 +1,13 @@
-"""What a checkpoint of a large model costs, beside other ways to save it; `cargo dev checkpoints` runs it, by pedl-run.
+"""The cost of a checkpoint of a large model, and of other ways to save it; `cargo dev checkpoints` runs it, by pedl-run.
 
     checkpoints.py FOLDER     the first start takes checkpoints of a model with 25 million parameters under Adam (300 MB),
-                              saves it in other ways, and ends in the middle of its training; every further start puts the
-                              state in
+                              saves it in other ways, and ends in the middle of its training; every further start
+                              restores the state
 
-How long the loop waits is compared with one copy of the same bytes into memory that was used before, with `model.save`,
-with what `BackupAndRestore` saves, and on JAX with the asynchronous checkpointer of Orbax, where that is installed. How
-long the writing takes (`seconds` of the events) is compared with `dd conv=fsync` of as many bytes, and putting the state
-in with reading them from the cache of the system. Everything is done `TIMES` times, in turns, and once before, when memory
+The time that the loop waits is compared with one copy of the same bytes into memory that was used before, with
+`model.save`, with `BackupAndRestore`, and on JAX with the asynchronous checkpointer of Orbax, if that is installed. The
+time of the writing (`seconds` of the events) is compared with `dd conv=fsync` of as many bytes, and restoring the state
+with reading them from the cache of the system. Everything is done `TIMES` times, in turns, and once before, when memory
 and files are used for the first time. Before each of them the disk has nothing left to write, and the backend nothing to
 compute. Nothing here sleeps. The last line is the answer in JSON: the seconds by name, that first time first, and `bytes`.
 """
@@ -73,7 +73,7 @@ def values_of(model):
 
 
 def write_by_dd(path, size):
-    """Seconds that `dd` takes for so many bytes, synced."""
+    """Seconds that `dd` takes for this many bytes, synced."""
     command = ["dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={size >> 20}", "conv=fsync"]
     text = subprocess.run(command, check=True, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C")).stderr.decode()
     os.unlink(path)
@@ -81,14 +81,14 @@ def write_by_dd(path, size):
 
 
 def settle():
-    """Waits until the backend has computed everything, for JAX returns before; and until the disk has all files."""
+    """Waits until the backend has computed everything (JAX returns before that), and until the disk has all files."""
     if "jax" in sys.modules:
         sys.modules["jax"].block_until_ready(sys.modules["jax"].live_arrays())
     os.sync()
 
 
 def orbax_saver(folder, model):
-    """A function that saves by Orbax, and returns when training may go on; another that waits. None without it."""
+    """A function that saves by Orbax, and returns when training may continue; another that waits. None without Orbax."""
     if importlib.util.find_spec("orbax") is None:
         return None
     import orbax.checkpoint as orbax
@@ -104,7 +104,7 @@ def orbax_saver(folder, model):
 
 
 def measure_saves(folder, model, x):
-    """Takes checkpoints, and saves in other ways."""
+    """Measures checkpoints, and other ways to save."""
     import keras
 
     calls = recorder().CALLS
@@ -143,26 +143,26 @@ def measure_saves(folder, model, x):
 
 
 def seconds_of_writing(trial):
-    """How long the writing of each checkpoint took."""
+    """The seconds that the writing of each checkpoint took."""
     with open(os.path.join(trial, "events.jsonl")) as file:
         events = [json.loads(line) for line in file]
     return [event["seconds"] for event in events if event["event"] == "checkpoint"]
 
 
 def recorder():
-    """The module of the recorder; there is none under plain Python."""
+    """The module of the recorder, which does not exist under plain Python."""
     from py_hooks.advice import calls
 
     return calls
 
 
 def train(model, x):
-    """One batch, in the same line in each start."""
+    """Trains one batch, in the same line in each start."""
     model.train_on_batch(x, x)
 
 
 def measure_restore(model, x, spent):
-    """Trains the same batches again, which are answered, and takes the time of what a resume adds."""
+    """Trains the same batches again, which are answered from the log, and measures what a resume adds."""
     calls = recorder().CALLS
     while calls.replaying:
         train(model, x)
@@ -177,7 +177,7 @@ def measure_restore(model, x, spent):
 
 
 def take_times(*names):
-    """Has methods of the recorder take their times, until what they leave to the backend is done; returns these by name."""
+    """Makes methods of the recorder measure their times, including what they leave to the backend; returns them by name."""
     spent = {}
 
     def measured(name, original):
@@ -198,7 +198,7 @@ def take_times(*names):
 
 
 def main():
-    folder = os.path.abspath(sys.argv[1])  # Orbax takes no other
+    folder = os.path.abspath(sys.argv[1])  # Orbax accepts only absolute paths
     os.makedirs(folder, exist_ok=True)
     spent = take_times("begin", "resume")
     model, x = build()
@@ -208,7 +208,7 @@ def main():
     answer = measure_restore(model, x, spent) if is_resumed else measure_saves(folder, model, x)
     shutil.rmtree(folder)
     print(json.dumps(answer), flush=True)
-    # The trial is not over.
+    # The trial must not end here.
     os._exit(1)
 
 

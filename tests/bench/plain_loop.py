@@ -1,4 +1,4 @@
-"""The loop that a trial class of `measured` is compared with.
+"""The loop that trial classes of `measured` are compared with.
 
 `plain_loop.py MODULE BATCHES MINE OTHER`, with BATCHES in a part; the rest as in batches.py.
 """

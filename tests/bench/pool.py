@@ -1,19 +1,19 @@
-"""What worker processes deliver; `cargo dev pool` runs it, with and without pedl-run.
+"""Measures the batches that worker processes deliver; `cargo dev pool` runs it, with and without pedl-run.
 
     pool.py table PEDL_RUN [PART]...   all of it, in the environment of this Python: prints tables of `batches`, of
                                        whole `scripts`, and of `images`
     pool.py ring MB BATCHES copy|own   the limit: a ring in shared memory with no Python objects in it; the batch is
                                        copied into it, or built there
-    pool.py loader MB BATCHES copy|own what Keras takes batches from in a `fit`, without the `fit`; with pedl-run they
-                                       are copied into shared memory, or built there, where numpy can (1.22 and later)
-    pool.py torch MB BATCHES           a `DataLoader` of torch's, where there is one
+    pool.py loader MB BATCHES copy|own the source of batches of Keras in a `fit`, without the `fit`; with pedl-run they
+                                       are copied into shared memory, or built there, if numpy can (1.22 and later)
+    pool.py torch MB BATCHES           a `DataLoader` of torch, if torch is installed
     pool.py fit MB BATCHES             a whole script: a fit of a model with next to nothing to compute
-    pool.py images keras|torch BATCHES real work: JPEG images that are read and brought to another size by Pillow; what
-                                       either takes batches from
+    pool.py images keras|torch BATCHES real work: JPEG images that Pillow reads and resizes; the source of batches of
+                                       either
 
-All have `WORKERS` workers that build the same batches: an array of MB megabytes, in which the number of the batch
-stands, and a small one. What is taken is checked. The last line is the answer, in seconds a batch: of CPU time of the
-process that takes them, and by the clock; 0 where it is not measured.
+All have `WORKERS` workers that build the same batches: an array of MB megabytes, which contains the number of the batch,
+and a small one. The batches that are taken are checked. The last line is the answer, in seconds a batch: of CPU time of
+the process that takes them, and by the clock; 0 if it is not measured.
 """
 
 import importlib.util
@@ -33,16 +33,16 @@ WORKERS = 2
 AHEAD = 10
 WARM_UP = 2 * AHEAD
 
-# Megabytes of a batch, and how many batches: a second or two of the quickest. The last is 64 images of 224 x 224 x 3.
+# Megabytes of a batch, and how many batches: a second or two of the fastest way. The last is 64 images of 224 x 224 x 3.
 SIZES = [(0.01, 20000), (0.6, 6000), (10, 400), (38.5, 150)]
 
-# Of real work.
+# For the real work.
 IMAGE_BATCHES = 100
 
-# What plain Keras takes as long for.
+# Plain Keras gets one batch in this many, for which it takes about as long.
 SHARE_OF_KERAS = 10
 
-# Of a run: what hangs does not stop the others.
+# For one run: a run that hangs does not stop the others.
 LIMIT_S = 60
 
 # Epochs of a whole script.
@@ -50,7 +50,7 @@ EPOCHS = 4
 
 ROW = "{:<8}" + "{:>8}" + "{:>11}" * 8
 
-# A table is the median of so many runs of each, in turns.
+# A table has the median of this many runs of each, in turns.
 RUNS = 3
 
 
@@ -59,7 +59,7 @@ class Batches:
 
     Args:
         megabytes: of its larger array.
-        way: `copy` for a data set that keeps its last batch, which has to be copied then.
+        way: `copy` for a data set that keeps its last batch, which must be copied then.
     """
 
     def __init__(self, megabytes, way="own"):
@@ -88,7 +88,7 @@ class Images:
         random = numpy.random.RandomState(1)
         self.files = []
         for _ in range(64):
-            # Not noise, of which no photograph consists, but areas with edges.
+            # Areas with edges, because photographs are not noise.
             few = Image.fromarray(random.randint(0, 255, (12, 16, 3)).astype("uint8"))
             file = io.BytesIO()
             few.resize((640, 480), Image.BICUBIC).save(file, "JPEG", quality=90)
@@ -107,7 +107,7 @@ class Images:
 
 
 def check(index, image, label):
-    """Looks at both arrays, as whoever trains does."""
+    """Reads both arrays, as a training does."""
     if image[0] != index or label[0] != 0:
         raise SystemExit("batch {} is {}, {}".format(index, image[0], label[0]))
 
@@ -157,11 +157,11 @@ def ring(megabytes, count, way):
 
 
 def sequence(batches, count):
-    """The data set for Keras, and how it is told of workers where it is.
+    """The data set for Keras, and the settings that enable workers.
 
     Args:
         batches: builds them.
-        count: how many there are.
+        count: the number of batches.
     """
     import keras
 
@@ -184,7 +184,7 @@ def sequence(batches, count):
 
 
 def loader(batches, count, look):
-    """Measures what the framework's loop takes batches from."""
+    """Measures the source of batches of the framework's loop."""
     data, settings = sequence(batches, count)
     if settings:
         from keras.utils import OrderedEnqueuer
@@ -196,7 +196,7 @@ def loader(batches, count, look):
         from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
         adapter = PyDatasetAdapter(data, shuffle=False)
-        # What Keras does to each batch is not what is measured.
+        # The processing of each batch by Keras is not measured.
         adapter._standardize_batch = lambda batch: batch
         adapter.on_epoch_begin()
         taken = iter(adapter._get_iterator())
@@ -205,7 +205,7 @@ def loader(batches, count, look):
 
 def take(batches, count, look):
     """Takes batches from an iterator and looks at them; prints the seconds a batch, and ends the process."""
-    # Not to the end: the last ones may all be there already.
+    # Not to the end, because the last ones may be complete already.
     for index in range(count - AHEAD):
         if index == WARM_UP:
             begun, begun_cpu = time.perf_counter(), time.process_time()
@@ -216,13 +216,13 @@ def take(batches, count, look):
 
 
 def look_at_images(index, images, labels):
-    """As `check` does."""
+    """Does the same as `check`."""
     if labels[0] != index or not 0 <= images[0, 0, 0, 0] <= 1:
         raise SystemExit("batch {} is {}, {}".format(index, images[0, 0, 0], labels[0]))
 
 
 def torch_loader(batches, count, look):
-    """Measures torch's own."""
+    """Measures the loader of torch."""
     import torch
 
     class Data(torch.utils.data.Dataset):
@@ -237,14 +237,14 @@ def torch_loader(batches, count, look):
 
 
 def fit(megabytes, count):
-    """A fit on the data set: what is measured is the whole process."""
+    """A fit on the data set. The whole process is measured."""
     import keras
 
     is_keras_3 = keras.__version__.startswith("3")
     data, settings = sequence(Batches(megabytes), count // EPOCHS)
     width = len(data.batches.image)
 
-    # Looks at one element of each row.
+    # Uses one element of each row.
     first = keras.layers.Lambda(lambda rows: rows[:, :1], output_shape=(1,))
     inputs = keras.layers.Input((width // 64,))
     model = keras.models.Model(inputs, keras.layers.Dense(1)(first(inputs)))
@@ -259,9 +259,9 @@ def fit(megabytes, count):
     if is_keras_3:
         model.fit(data, epochs=EPOCHS, verbose=0, shuffle=False)
     else:
-        # Without a name for it plain Keras 2 on TensorFlow 1 hangs. It forks its workers in a thread of its own, and nothing
-        # has the session but the `threading.local` of the main thread (tensorflow 1.15, keras/backend.py, `_SESSION`).
-        # That is not there in a child, where the session closes then, and waits for threads that are not there either.
+        # Without a name for it plain Keras 2 on TensorFlow 1 hangs. It forks its workers in another thread, and only
+        # the `threading.local` of the main thread has the session (tensorflow 1.15, keras/backend.py, `_SESSION`).
+        # A child does not have it, so the session closes there, and waits for threads that do not exist there either.
         session = keras.backend.get_session()
         model.fit_generator(data, epochs=EPOCHS, verbose=0, shuffle=False, **settings)
         del session
@@ -272,12 +272,12 @@ def fit(megabytes, count):
 
 
 def run(words, executable=None):
-    """The answers of one run, by plain Python or by pedl-run; and how long all of it took."""
+    """The answers of one run, by plain Python or by pedl-run, and the seconds of all of it."""
     with tempfile.TemporaryDirectory() as directory:
         prefix = [executable, "--python", sys.executable] if executable else [sys.executable]
         command = prefix + [os.path.abspath(__file__)] + [str(word) for word in words]
         begun = time.perf_counter()
-        # Workers of a run that hangs, too.
+        # A session of its processes, to end workers of a run that hangs too.
         process = subprocess.Popen(
             command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -298,7 +298,7 @@ def median(numbers):
 
 
 def table(executable, *parts):
-    """Prints what is measured, and the ratios that count."""
+    """Prints the measurements, and the ratios that matter."""
     import keras
 
     print("keras {}, python {}.{}, numpy {}".format(keras.__version__, *sys.version_info[:2], numpy.__version__))
@@ -307,7 +307,7 @@ def table(executable, *parts):
 
 
 def batches(executable):
-    """Prints what batches take, by themselves."""
+    """Prints the times of batches alone."""
     print("us a batch; ratios are of the same run")
     heads = ("MB", "ring", "pedl-run", "ratio", "GB/s", "keras", "x keras", "torch", "x torch")
     print(ROW.format("", *heads))
@@ -316,7 +316,7 @@ def batches(executable):
 
 
 def scripts(executable):
-    """Prints what a whole script takes."""
+    """Prints the times of a whole script."""
     print("a whole script, in s; inf is one that hung: {:>8}{:>16}{:>16}".format("pedl-run", "python", "ratio"))
     for megabytes, batches_of_loaders in SIZES:
         count = max(4 * WARM_UP, batches_of_loaders // SHARE_OF_KERAS)
@@ -331,7 +331,7 @@ def scripts(executable):
 
 
 def row(executable, megabytes, count):
-    """Prints what batches of one size take."""
+    """Prints the times of batches of one size."""
     few = max(4 * WARM_UP, count // SHARE_OF_KERAS)
     builds_in_place = tuple(map(int, numpy.__version__.split(".")[:2])) >= (1, 22)
     ways = ["copy", "own"] if builds_in_place else ["copy"]
@@ -355,7 +355,7 @@ def row(executable, megabytes, count):
 
 
 def images(executable):
-    """Prints what batches of images take."""
+    """Prints the times of batches of images."""
     print("JPEG images, 640 x 480 to 224 x 224, in batches of {}".format(Images.ROWS))
     print(("{:<10}" + "{:>16}" * 2).format("", "images/s", "CPU us/image"))
     words = {"pedl-run": ("keras", executable), "keras": ("keras", None)}

@@ -1,10 +1,10 @@
-"""What an imposed order costs: runs of a session with it and without, in turns, in one process of plain Python.
+"""The cost of an imposed order: runs of a session with it and without, in turns, in one process of plain Python.
 
     python tests/bench/races.py [KIND]... [--turns 60] [--runs 100]
 
-KIND is one of those of tests/scripts/unordered.py that train in sessions. Each turn makes some runs with the script's own
-fetches, and as many with those that have an order; both use one thread for operations, as with `--exact`. Printed are
-medians of a run over all turns, the median of the differences within a turn, and what it took to look at the graph.
+KIND is one of those of tests/scripts/unordered.py that train in sessions. Each turn makes some runs with the fetches of
+the script, and as many with those that have an order; both use one thread for operations, as with `--exact`. It prints
+medians of a run over all turns, the median of the differences within a turn, and the time to analyse the graph.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def measure(kind, variables, turns, runs):
 
 
 def _turn(both, values, runs, turn):
-    """Seconds of either; who is first changes from turn to turn."""
+    """Seconds of both; the first one changes from turn to turn."""
     order = (0, 1) if turn % 2 else (1, 0)
     seconds = {place: _seconds(both[place], values, runs) for place in order}
     return seconds[0], seconds[1]

@@ -1,8 +1,8 @@
-"""Turns of two processes that are measured at once, of which only one computes at a time."""
+"""Turns of two processes that are measured together, of which only one computes at a time."""
 import os
 import select
 
-# Longer than a part of the other process may take, with its start and its tracing.
+# More than a part of the other process may take, with its start and its tracing.
 TURN_LIMIT_S = 600
 
 
@@ -10,7 +10,7 @@ class Turns:
     """Turns of two processes: only one of them computes at a time."""
 
     def __init__(self, mine, other):
-        # For both reading and writing, so that to open a pipe waits for nobody.
+        # For both reading and writing, so that opening a pipe does not block.
         self._mine, self._other = (os.open(path, os.O_RDWR) for path in (mine, other))
 
     def take(self):

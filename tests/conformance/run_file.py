@@ -1,9 +1,9 @@
-"""Runs one file of CPython's own tests, and writes what became of each test as one JSON object a line.
+"""Runs one file of CPython's tests, and writes the outcome of each test as one JSON object a line.
 
     python run_file.py RESULTS EXECUTABLE FILE [TEST...]
 
-EXECUTABLE is what the tests start as Python; FILE is a name such as `test_signal`; with TESTs only these are run. It is
-run by every Python that pedl-run supports, by itself and under pedl-run, so it uses nothing of one version only.
+EXECUTABLE is what the tests start as Python; FILE is a name such as `test_signal`; with TESTs only these are run. Every
+Python that pedl-run supports runs it, with and without pedl-run, so it uses no feature of a single version.
 """
 import importlib
 import json
@@ -18,15 +18,15 @@ import test
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # Some installations lack a few files, which are three lines long. Children that multiprocessing spawns import this file
-# before what is in those.
+# before the content of those files.
 test.__path__.append(os.path.join(HERE, "missing"))
 
-# What a test may ask for: not the network, sound, a screen, or gigabytes.
+# The resources that a test may use: not the network, sound, a screen, or gigabytes.
 RESOURCES = ["cpu", "decimal", "subprocess", "walltime"]
 
 
 class Recorder(unittest.TestResult):
-    """Writes each test's outcome when it has ended; one that has begun and not ended took the process with it."""
+    """Writes each test's outcome when the test has ended. A test that began and did not end has ended the process."""
 
     def __init__(self, path):
         unittest.TestResult.__init__(self)
@@ -40,12 +40,12 @@ class Recorder(unittest.TestResult):
             lines.write(json.dumps(fields, sort_keys=True) + "\n")
 
     def startTest(self, test):  # noqa: N802  unittest's name
-        """Notes that it has begun."""
+        """Notes that the test has begun."""
         self._outcome, self._text = "ok", ""
         self.write(test=test.id(), outcome="began")
 
     def stopTest(self, test):  # noqa: N802
-        """Notes what became of it."""
+        """Notes the outcome of the test."""
         self.write(test=test.id(), outcome=self._outcome, text=self._text[-4000:])
         self._outcome = None
 
@@ -54,7 +54,7 @@ class Recorder(unittest.TestResult):
         self._text += "".join(traceback.format_exception(*error))
 
     def addError(self, test, err):  # noqa: N802
-        """An exception; also of `setUpClass` and `setUpModule`, which are no tests."""
+        """An exception; also of `setUpClass` and `setUpModule`, which are not tests."""
         if self._outcome is None:
             text = "".join(traceback.format_exception(*err))
             self.write(test=test.id(), outcome="error", text=text[-4000:])
@@ -89,7 +89,7 @@ def tests_of(name):
 
 
 def selected(suite, wanted):
-    """The tests of a suite that are wanted by name."""
+    """The tests of a suite that were selected by name."""
     for part in suite:
         if isinstance(part, unittest.TestSuite):
             yield from selected(part, wanted)

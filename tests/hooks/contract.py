@@ -1,13 +1,13 @@
-"""What a process has to say about its own interceptions. `test_keras_contract.py` runs it, and judges.
+"""Reports on the interceptions of the process that it runs in. `test_keras_contract.py` runs it, and judges.
 
-    contract.py patched MODULE...    imports the modules in this order; which targets stand intercepted?
+    contract.py patched MODULE...    imports the modules in this order; which targets are intercepted?
     contract.py reached              makes every call that a user can make; what does each of them reach?
     contract.py exceptions           raises in the user's code below the framework; what comes out above it?
     contract.py train                trains a small model from a seed; which weights come out?
-    contract.py undo                 where nothing is intercepted: installs every generation, and takes it back
+    contract.py undo                 in a process without interceptions: installs every generation, and takes it back
 
-The last line of its output is the answer, one JSON value. Nothing is replaced in `py_hooks` in order to count: calls of
-patched targets are seen by a profiling function, and records on their way to the trial.
+The last line of its output is the answer, one JSON value. Nothing in `py_hooks` is replaced for the counts: a profiling
+function sees the calls of patched targets, and records are counted on their way to the trial.
 """
 import collections
 import contextlib
@@ -24,7 +24,7 @@ KINDS = {1: "train", 2: "test", 3: "predict"}
 
 
 def imported_keras():
-    """The Keras of the stack; within TensorFlow 1 it is another package."""
+    """The Keras of the stack; Keras within TensorFlow 1 is another package."""
     return importlib.import_module(os.environ.get("KERAS_PACKAGE", "keras"))
 
 
@@ -53,7 +53,7 @@ def generations():
 
 
 def stands_at(patch):
-    """`(owner, name, value)` of a row's target, the value as it lies in the owner or a base of it."""
+    """`(owner, name, value)` of a row's target; the value as it is in the owner or a base of it."""
     owner = importlib.import_module(patch.module)
     path = patch.attribute.split(".")
     for name in path[:-1]:
@@ -69,7 +69,7 @@ def function_of(value):
 
 
 def times_wrapped(value):
-    """How many wrappers of the engine lie around a target's original."""
+    """How many wrappers of the engine are around a target's original."""
     function, times = function_of(value), 0
     while hasattr(function, "_pedl_original"):
         function, times = function._pedl_original, times + 1
@@ -77,7 +77,7 @@ def times_wrapped(value):
 
 
 def patched(*modules):
-    """How often each target is wrapped, once the modules are imported; and whether a trial has begun by that."""
+    """How often each target is wrapped once the modules are imported, and whether the imports have begun a trial."""
     for name in modules:
         importlib.import_module(name)
     importlib.reload(sys.modules[imported_keras().utils.Sequence.__module__.rpartition(".")[0]])
@@ -90,7 +90,7 @@ def patched(*modules):
 
 
 def undo():
-    """What `install` changes but must not, and what is not as it was after it is taken back."""
+    """What `install` changes but must not, and what differs after it is taken back."""
     imported_keras()
 
     from py_hooks import libraries
@@ -114,7 +114,7 @@ def _contents(owner):
 
 
 def _signature(row):
-    """The type and the signature of a target; None for a function of C, which has none that could be seen."""
+    """The type and the signature of a target; None for a function of C, because its signature is not visible."""
     value = stands_at(row)[2]
     try:
         return type(value).__name__, str(inspect.signature(function_of(value)))
@@ -132,7 +132,7 @@ def _count():
 
 
 def tick(tensor):
-    """The tensor itself; and `computed` grows by one whenever it is really computed."""
+    """Returns the tensor itself; `computed` grows by one whenever it is really computed."""
     keras = imported_keras()
 
     if keras.backend.backend() == "jax":
@@ -141,7 +141,7 @@ def tick(tensor):
         jax.debug.callback(_count)
         return tensor
     if keras.backend.backend() == "torch":
-        if not tensor.is_meta:  # Keras looks for shapes with tensors that hold nothing
+        if not tensor.is_meta:  # Keras finds shapes with tensors that have no values
             _count()
         return tensor
     import numpy
@@ -158,7 +158,7 @@ def tick(tensor):
 
 
 def times_computed():
-    """How often `tick` ran so far, once all that was asked for is computed."""
+    """How often `tick` has run, once everything that was requested is computed."""
     if "jax" in sys.modules:
         sys.modules["jax"].effects_barrier()
     return len(computed)
@@ -254,7 +254,7 @@ def sequence(x, y, fail=None):
 
 
 def evaluating_callback(x, y):
-    """A callback of the user that makes a call of its own."""
+    """A callback of the user that makes another call."""
     keras = imported_keras()
 
     class Evaluating(keras.callbacks.Callback):
@@ -268,7 +268,7 @@ def evaluating_callback(x, y):
 
 
 class Counted(list):
-    """A list that counts what is put on it."""
+    """A list that counts the items appended to it."""
 
     count = 0
 
@@ -278,7 +278,7 @@ class Counted(list):
 
 
 class WatchedTrial:
-    """The trial, with an eye on the records that are appended to it."""
+    """The trial, with a count of the records that are appended to it."""
 
     def __init__(self, trial):
         self._trial = trial
@@ -297,7 +297,7 @@ class WatchedTrial:
 
 
 class Watch:
-    """Counts entries, records, calls of patched targets and computations from its making on."""
+    """Counts entries, records, calls of patched targets and computations from when it is made."""
 
     def __init__(self):
         from py_hooks.advice import calls as recorder
@@ -305,14 +305,14 @@ class Watch:
         self._calls = recorder.CALLS
         self._calls.entries = Counted(self._calls.entries)
         self._calls.trial = WatchedTrial(self._calls.trial)
-        # A call on a batch that is recorded whole is one of the user's.
+        # A call on a batch that is recorded whole is a call of the user.
         self._whole_calls = 0
         self._record_batch, self._calls.record_batch = self._calls.record_batch, self._count_whole_call
         self._rows = {}
         self._wrappers = set()
         for generation, rows in generations():
             if generation.distribution == "tensorflow.keras" != os.environ.get("KERAS_PACKAGE"):
-                # It is there whenever TensorFlow 1 is, and has stacks of its own.
+                # It is imported with every TensorFlow 1, and is tested by other stacks.
                 continue
             for row in rows:
                 function = function_of(stands_at(row)[2])
@@ -325,7 +325,7 @@ class Watch:
         self._record_batch(*call)
 
     def state(self):
-        """All counts as they are now."""
+        """All current counts."""
         self._calls.append_pending()
         counts = collections.Counter({KINDS[kind]: n for kind, n in self._calls.trial.kinds.items() if kind in KINDS})
         entries = self._calls.entries.count + self._whole_calls
@@ -341,7 +341,7 @@ class Watch:
 
     @contextlib.contextmanager
     def watching(self):
-        """Sees the calls of patched targets in this thread."""
+        """Counts the calls of patched targets in this thread."""
         sys.setprofile(self._profile)
         try:
             yield
@@ -350,7 +350,7 @@ class Watch:
 
 
 def user_calls(model):
-    """What a user can call, by name: the function, and how often it makes each kind of compute call."""
+    """The calls that a user can make, by name: the function, and how often it makes each kind of compute call."""
     keras = imported_keras()
 
     x, y = arrays()
@@ -373,7 +373,7 @@ def user_calls(model):
         ("predict_on_batch", "Model.predict_on_batch", lambda: model.predict_on_batch(x)),
     ]
     if keras.__version__ in ("2.2.0", "2.2.1", "2.2.2", "2.2.3", "2.2.4"):
-        # Only their `..._generator` takes anything but arrays.
+        # Only their `..._generator` accepts data other than arrays.
         calls = [call for call in calls if not call[0].endswith((" a Sequence", " a generator"))]
     if keras.__version__[0] == "2":
         calls += [
@@ -390,7 +390,7 @@ def user_calls(model):
 
 
 def reached():
-    """What each call reaches, by kind of model and name of the call; and the targets that nothing has reached."""
+    """What each call reaches, by kind of model and name of the call; and the targets that no call has reached."""
     imported_keras()
 
     watch = Watch()
@@ -414,7 +414,7 @@ def reached():
 
 
 def files_of_tensorflow():
-    """Event files, files of `tf.io.gfile` and checkpoints, where there is TensorFlow."""
+    """Event files, files of `tf.io.gfile` and checkpoints, if there is TensorFlow."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None:
         return
@@ -451,7 +451,7 @@ def files_of_tensorflow():
 
 
 def everything_else(model):
-    """What reaches the targets that no call above reaches: models in files, reads, writes, random ops."""
+    """Reaches the targets that no call above reaches: models in files, reads, writes, random ops."""
     keras = imported_keras()
 
     x, y = arrays()
@@ -505,7 +505,7 @@ def _generate(x, y):
 
 
 def _load_keras2_model():
-    """A model without layers of our own, written and loaded; and images from arrays."""
+    """Writes and loads a model without layers of this file, and makes images from arrays."""
     keras = imported_keras()
 
     plain = keras.models.Sequential([keras.layers.Dense(1, input_shape=(2,))])
@@ -520,7 +520,7 @@ def _load_keras2_model():
 
 
 def _meet_what_only_tf_keras_has(model):
-    """Functions of TensorFlow's Keras behind those that are its interface."""
+    """Calls functions of TensorFlow's Keras that are not part of its public interface."""
     import tensorflow
 
     if tensorflow.__version__.startswith("1.15"):
@@ -555,7 +555,7 @@ def _draw_random_numbers():
 
 
 def _use_variables(tensorflow):
-    """Every way in which TensorFlow 2 reads and writes a variable, a new seed, and an optimizer of TensorFlow 1."""
+    """Reads and writes a variable of TensorFlow 2 in every way; sets a new seed, and uses an optimizer of TensorFlow 1."""
     tensorflow.random.set_seed(1)
     variable, rows = tensorflow.Variable([1.0, 2.0, 3.0, 4.0]), tensorflow.Variable([[1.0], [2.0]])
     variable.assign_add([1.0] * 4).read_value()
@@ -595,12 +595,12 @@ def _use_pipelines(tensorflow):
         numbers.map(lambda number: tensorflow.compat.v1.py_func(float, [number], tensorflow.float64)).batch(2)
         if hasattr(numbers, "map_with_legacy_function"):
             numbers.map_with_legacy_function(tensorflow.identity)
-    # What TensorFlow 1 makes of the others is of the first kind.
+    # The datasets that TensorFlow 1 derives from others are of the first kind.
     dataset_ops.DatasetV2.range(2).map(tensorflow.identity)
 
 
 def _run_sessions(tensorflow, drawn):
-    """Sessions of the script's own, and an optimizer of TensorFlow's."""
+    """Sessions of the script, and an optimizer of TensorFlow."""
     from tensorflow.core.protobuf import config_pb2
 
     variable = tensorflow.Variable([1.0])
@@ -622,11 +622,11 @@ def _run_sessions(tensorflow, drawn):
 
 
 class UsersError(Exception):
-    """Raised by the user's own code."""
+    """Raised by the user's code."""
 
 
 def exceptions():
-    """What comes out of `fit` for what the user's code raises, and whether the model trains on after it."""
+    """The exception that leaves `fit` for each exception of the user's code, and whether the model can still train."""
     x, y = arrays()
     answer = {}
     for name, attempt in attempts():
@@ -635,7 +635,7 @@ def exceptions():
         try:
             attempt(model, error)
             answer[name] = "nothing was raised"
-        except Exception as raised:  # noqa: BLE001 - whatever it is, it is compared with what Python gives
+        except Exception as raised:  # noqa: BLE001 - any exception is compared with what Python gives
             answer[name] = describe(raised, error)
         answer[name + ", then"] = len(model.fit(x, y, batch_size=BATCH, verbose=0).history["loss"])
     answer["left inside"] = depth_of_recorder()
@@ -643,7 +643,7 @@ def exceptions():
 
 
 def depth_of_recorder():
-    """What the recorder believes to be in, long after everything is over; None where there is no recorder."""
+    """The depth that the recorder has after everything is over; None if there is no recorder."""
     try:
         from py_hooks.advice import calls as recorder
     except ImportError:
@@ -664,7 +664,7 @@ def in_callback(model, error):
 
 
 def in_item(model, error):
-    # In order: where the first batch fails, Keras on JAX leaves the model without its variables.
+    # In order: if the first batch fails, Keras on JAX leaves the model without its variables.
     model.fit(sequence(*arrays(), fail=error), verbose=0, shuffle=False)
 
 
@@ -707,7 +707,7 @@ def in_arguments(model, error):
 
 
 def attempts():
-    """Where the user's code can fail, by name."""
+    """The places in which the user's code can fail, by name."""
     found = [
         ("a callback", in_callback), ("__getitem__", in_item), ("__getitem__ without threads", in_item_without_threads),
         ("a generator", in_generator), ("the arguments", in_arguments),
@@ -716,7 +716,7 @@ def attempts():
 
 
 def describe(raised, error):
-    """What is to be the same as under Python. Frames of ours, and of the loops that ours stand for, are left out."""
+    """What must be the same as under Python. Frames of pedl, and of the loops that it replaces, are left out."""
     frames = [frame.name for frame in traceback.extract_tb(raised.__traceback__) if frame.filename == __file__]
     return {
         "type": type(raised).__name__,
@@ -745,7 +745,7 @@ def train():
         import tensorflow
 
         tensorflow.set_random_seed(3)
-        # With several operations at once it is not the same twice.
+        # With several operations at once the result does not repeat.
         config = tensorflow.ConfigProto(inter_op_parallelism_threads=1)
         keras.backend.set_session(tensorflow.Session(config=config))
     model = compiled(functional)

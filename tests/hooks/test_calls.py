@@ -1,4 +1,4 @@
-"""The recorder: what other threads do neither counts as the script's doing, nor hides what the main thread does."""
+"""The recorder: actions of other threads do not count as the script's, and do not hide those of the main thread."""
 
 import json
 import threading

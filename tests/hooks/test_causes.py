@@ -1,4 +1,4 @@
-"""The table of causes (`py_hooks/causes.py`): the documentation is made from it, and nothing else is a cause."""
+"""The table of causes (`py_hooks/causes.py`): the documentation is generated from it, and there is no other cause."""
 import ast
 import string
 
@@ -9,7 +9,7 @@ from py_hooks import causes
 
 FILES = sorted((support.ROOT / "py_hooks").rglob("*.py"))
 
-# What takes a cause.
+# The functions that take a cause.
 _TAKERS = ("refuse_exactness", "_say_cause", "_say_unkept", "say")
 
 ROWS = {name: row for name, row in vars(causes).items() if isinstance(row, causes.Cause)}
@@ -33,7 +33,7 @@ def test_a_row_is_said_with_its_values(name):
 
 
 def _literals_in(node):
-    """Texts among what a call may be given: of either branch of a condition, too."""
+    """Texts in an argument of a call, in either branch of a condition."""
     if isinstance(node, ast.IfExp):
         return _literals_in(node.body) + _literals_in(node.orelse)
     # Up to Python 3.7 a text is a `Str`.

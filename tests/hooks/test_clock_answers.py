@@ -1,4 +1,4 @@
-"""The clock of a replay: told again by line, call and number, and going on from there where there is nothing to tell."""
+"""The clock of a replay: it repeats the answers by line, call and number, and continues if there is none to repeat."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _urandom = os.urandom
 
 @pytest.fixture
 def real(monkeypatch):
-    """The real clock, to be set."""
+    """A substitute for the real clock, which a test can set."""
     real = types.SimpleNamespace(now=1000)
     monkeypatch.setattr(clocks, "_now", lambda: real.now)
     return real
@@ -29,7 +29,7 @@ def ask(clock):
 
 
 def recorded(clock):
-    """A clock that replays what one has told, by way of a checkpoint."""
+    """A clock that replays the answers of another one, by way of a checkpoint."""
     return clocks.Clock(json.loads(json.dumps(clock.capture()[1])))
 
 
@@ -100,13 +100,13 @@ def test_where_no_checkpoint_can_be_resumed_what_was_told_is_kept_and_the_rest_f
     assert [ask(third), ask(third)] == [1000, 6000]
 
 
-# -- what the operating system draws -----------------------------------------------------------------------------------
+# -- random bytes of the operating system ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Makes clocks of one trial directory, and has them draw: `asked(clock)`."""
-    # These tests lie below the folder of our own files.
+    """Makes clocks of one trial directory, and draws from them: `asked(clock)`."""
+    # These tests are below the folder of pedl, whose files do not count as the user's.
     monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
     unpatched = uuid.uuid1, uuid.uuid4
     yield lambda clock: _draw(clock, monkeypatch)
@@ -138,7 +138,7 @@ def test_what_the_operating_system_drew_is_drawn_again_in_a_replay(asked, tmp_pa
     state = json.loads(json.dumps(first.capture()[1]))
     replay = clock_of(tmp_path, state)
     assert asked(replay) == drawn
-    # Behind the replay it is a stream that goes on, and so for the next replay.
+    # After the replay it is a stream that continues, and the next replay repeats it as well.
     replay.restore({}, state)
     replay.calls = first.calls = calls(7)
     assert asked(replay) == asked(first)

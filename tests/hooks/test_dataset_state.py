@@ -1,4 +1,4 @@
-"""What happens to a data set in the process that trains reaches its worker processes, or is seen not to."""
+"""Changes to a data set in the process that trains reach its worker processes, or are detected as not sendable."""
 
 import datetime
 import functools
@@ -19,14 +19,14 @@ SCALE = 1
 
 
 class Part:
-    """An object of the script's own."""
+    """An object of the script."""
 
     def __init__(self):
         self.level = 1
 
 
 class Slotted:
-    """Without a dictionary."""
+    """Has no dictionary."""
 
     __slots__ = ("level",)
 
@@ -56,7 +56,7 @@ class Dataset:
 
 
 def scaled(value, factor):
-    """What a method uses."""
+    """A function that a method uses."""
     return value * factor * SCALE
 
 
@@ -83,7 +83,7 @@ SENT = {
 
 @pytest.fixture(autouse=True)
 def script(monkeypatch):
-    """This file is the script."""
+    """Makes this file count as the script."""
     monkeypatch.setattr(places, "is_user_file", lambda filename: filename == __file__)
 
 
@@ -117,7 +117,7 @@ def bump_again(dataset):
 
 
 def text_of(value):
-    """Everything that these attributes are."""
+    """The contents of such an attribute, to compare."""
     if isinstance(value, functools.partial):
         return value.func, value.keywords
     if isinstance(value, (Part, Slotted)):
@@ -136,7 +136,7 @@ def test_nothing_is_sent_where_nothing_changes(update):
     dataset = Dataset()
     state = DatasetState(dataset)
     for _ in range(3):
-        # Generators have states of their own for each item.
+        # Generators have a separate state for each item.
         dataset.rng.rand()
         assert update.write(state.changes())
     assert update.number == 0
@@ -189,7 +189,7 @@ class Augment:
 
 
 class WithoutCache(Part):
-    """Says itself what a copy of it has."""
+    """Chooses itself what a copy of it contains."""
 
     def __getstate__(self):
         return {"level": self.level}
@@ -205,7 +205,7 @@ class Base:
 
 
 class Derived(Base):
-    """Has attributes, too."""
+    """Has attributes as well."""
 
 
 SHARED = {
@@ -299,7 +299,7 @@ def test_a_container_shows_what_it_holds():
 
 
 class OddPart:
-    """Answers nothing."""
+    """Raises for every attribute."""
 
     def __getattr__(self, name):
         raise RuntimeError("not connected")
@@ -314,7 +314,7 @@ def test_what_raises_when_it_is_asked_ends_nothing():
 
 
 def scalars():
-    """Of numpy's, by what they are called."""
+    """Scalars of numpy, by name."""
     record = numpy.dtype([("a", "i4"), ("b", "f8")])
     held = numpy.dtype([("a", "O")])
     return {
@@ -352,7 +352,7 @@ STRENGTH = 1.0
 
 
 class Holder:
-    """A data set that names nothing."""
+    """A data set whose code names no attribute."""
 
     def __init__(self, **held):
         self.__dict__.update(held)
@@ -381,7 +381,7 @@ def test_what_two_attributes_share_counts():
     rng = numpy.random.RandomState(1)
     dataset = Holder(rng=rng, part=Holder(rng=rng), epoch=0)
     state = DatasetState(dataset)
-    # Afterwards there are two generators, of which the second has another number.
+    # Afterwards there are two generators, the second of which has another number.
     dataset.rng = numpy.random.RandomState(2)
     dataset.epoch = 1
     assert state.changes() is None
@@ -405,7 +405,7 @@ def test_what_a_python_generator_holds_is_not_sent():
 
 
 class Unbound:
-    """Stands for another object, which there is not."""
+    """A proxy for an object that does not exist."""
 
     @property
     def __class__(self):
@@ -419,11 +419,11 @@ def test_what_stands_for_nothing_ends_nothing():
 
 
 class Rate(float):
-    """A number, and what belongs to it."""
+    """A number with an attribute."""
 
 
 class Day(datetime.date):
-    """Has attributes, as dates of libraries have."""
+    """Has attributes, like the dates of some libraries."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the script reads of `/dev/urandom` and its like is read again in a replay, in whatever way, and is a file as any."""
+"""A replay reads the same from `/dev/urandom` and similar files, in every way of reading; they behave like any file."""
 
 import io
 import json
@@ -18,7 +18,7 @@ UUID = drawn_files.UUID
 
 
 class Start:
-    """A start of a trial: what a script opens in it."""
+    """A start of a trial, with the files that a script opens in it."""
 
     def __init__(self, directory, state=None):
         self.clock = clocks.Clock(state, entropy.Entropy(str(directory), state is not None, os.urandom))
@@ -30,7 +30,7 @@ class Start:
         return open(path, mode, *args, **kwargs) if answer is NotImplemented else answer
 
     def begun(self):
-        """Has the trial begun; returns what a checkpoint has of it."""
+        """Makes the trial begin; returns what a checkpoint contains of it."""
         self.clock.calls = types.SimpleNamespace(begun=True, position=lambda: 0)
         self.clock.begin(False)
         return json.loads(json.dumps(self.clock.capture()[1]))
@@ -38,12 +38,12 @@ class Start:
 
 @pytest.fixture(autouse=True)
 def _here_is_the_script(monkeypatch):
-    # These tests lie below the folder of our own files.
+    # These tests are below the folder of pedl, whose files do not count as the user's.
     monkeypatch.setattr(clocks.Clock, "is_asked_by_user", lambda clock, frame: True)
 
 
 def read(start):
-    """What is read in each way, and what kind of file it was."""
+    """The data that each way of reading returns, and the kind of file."""
     found = []
     with start.open("/dev/urandom", "rb") as file:
         found += [file.read(4), file.read(10_000), file.peek(1)[:1], file.readinto(bytearray(3)), file.readline()]

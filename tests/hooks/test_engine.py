@@ -1,6 +1,6 @@
-"""The engine: the import hook, patches that are all there or not at all, and the choice of a generation.
+"""The engine: the import hook, patches that are installed all or not at all, and the choice of a generation.
 
-It knows no framework, so small libraries made here stand for them.
+It knows no framework, so small libraries that are made here take their place.
 """
 import importlib
 import inspect
@@ -16,7 +16,7 @@ from py_hooks.engine.patch import Generation, Patch
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A function that writes a module or package of the name `toy...`; all of them are gone after the test."""
+    """A function that writes a module or package named `toy...`; all of them are removed after the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
@@ -234,7 +234,7 @@ def row(attribute, advice, module="toy"):
 
 
 def counting(seen):
-    """An advice that notes what it was given, and lets the call through."""
+    """An advice that notes its arguments, and calls the original."""
 
     def advice(original, *args, **kwargs):
         seen.append((original.__name__, args, kwargs))
@@ -350,7 +350,7 @@ def test_what_another_generation_has_put_there_already_is_not_put_there_again(to
     second = patch.install(generation(row("Base.start", advice), row("train", advice)))
     toy.Ordered().start()
     assert len(seen) == 1
-    # It belongs to the first one.
+    # The patch belongs to the first one.
     second()
     toy.Ordered().start()
     assert len(seen) == 2

@@ -1,4 +1,4 @@
-"""`pedl checkpoint export` of a checkpoint that somebody else has made: it runs no code of theirs, and says why."""
+"""`pedl checkpoint export` of a checkpoint from somebody else: it runs no code of the checkpoint, and says why."""
 import json
 
 import pytest
@@ -10,7 +10,7 @@ EVIL = "\x1b]0;title\x07\n\u202e"
 
 @pytest.fixture
 def exported(tmp_path, capsys):
-    """A function that exports a model that a checkpoint says to hold. Returns the exit code, and what is said."""
+    """A function that exports a model that a checkpoint claims to contain. Returns the exit code, and the message."""
 
     def run(model, target="model.keras", trusted="0"):
         whole = {
@@ -43,7 +43,7 @@ def test_an_architecture_that_holds_or_names_code_is_not_built(exported, part, t
     assert "it was not built" in said
     assert "--trust" in said
     assert not (tmp_path / "model.keras").exists()
-    # The weights hold no code.
+    # The weights contain no code.
     assert exported({"architecture": json.dumps(architecture)}, "weights.safetensors")[0] == 0
 
 

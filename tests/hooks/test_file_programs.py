@@ -1,9 +1,9 @@
 """Random programs of file operations, killed at random places: they end with the tree of the undisturbed program.
 
-A program begins anew after each kill, as a script does whose calls are answered: `Files` takes back what its starts did
-before, and each operation finds what it found the first time. What the operations see (errors, contents, names) and the
+A program begins anew after each kill, like a script whose calls are answered: `Files` undoes what its previous starts
+did, and each operation finds the same as the first time. The results of the operations (errors, contents, names) and the
 tree at the end (contents, modes, links, times that were set) are compared with a run without `Files`. Kills come
-before an operation, after it, and between any two steps of the journal's own, those of taking back among them.
+before an operation, after it, and between any two steps of the journal, also while it undoes operations.
 
 `FILE_PROGRAMS` is the number of programs for each file system, `FILE_PROGRAMS_SEED` their seed.
 """
@@ -35,12 +35,12 @@ PROGRAMS = int(os.environ.get("FILE_PROGRAMS", "15"))
 REFUSED = 77
 SEED = int(os.environ.get("FILE_PROGRAMS_SEED", "27"))
 
-# -- a tree, and what a program may do in it ---------------------------------------------------------------------------
+# -- a tree, and the operations of a program in it ---------------------------------------------------------------------
 
 FOLDERS = ["in", "in/sub", "out", "old", "old/sub"]
 NAMES = [*FOLDERS, "in/a", "in/b", "in/sub/c", "out/a", "out/b", "old/a", "old/sub/c", "log"]
 MODES = [0o600, 0o644, 0o755, 0o700]
-# Times that only the programs set: others depend on when they ran.
+# Times that only the programs set. Other times depend on when they ran.
 TIMES = range(1_000_000_000, 1_000_000_010)
 
 names = strategies.sampled_from(NAMES)
@@ -103,7 +103,7 @@ def _copy_folder(name, other):
     shutil.copytree(name, other, symlinks=True)
 
 
-# By name: the operation, and what its second argument is.
+# By name: the operation, and the kind of its second argument.
 OPERATIONS = {
     "write": (_write, texts),
     "append": (_append, texts),
@@ -123,17 +123,17 @@ OPERATIONS = {
     "rmtree": (lambda name, _: shutil.rmtree(name), texts),
     "touch": (lambda name, _: pathlib.Path(name).touch(), texts),
     "truncate": (lambda name, text: os.truncate(name, len(text)), texts),
-    "chmod": (lambda name, mode: os.chmod(name, mode), strategies.sampled_from(MODES)),  # noqa: PLW0108 - what is in `os` then
+    "chmod": (lambda name, mode: os.chmod(name, mode), strategies.sampled_from(MODES)),  # noqa: PLW0108 - looked up in `os` then
     "utime": (lambda name, time: os.utime(name, (time, time)), strategies.sampled_from(TIMES)),
-    "rename": (lambda name, other: os.rename(name, other), names),  # noqa: PLW0108 - what is in `os` then
+    "rename": (lambda name, other: os.rename(name, other), names),  # noqa: PLW0108 - looked up in `os` then
     "replace": (lambda name, other: pathlib.Path(name).replace(other), names),
     "rename_within": (_within, names),
     "replace_whole": (_replace_whole, texts),
-    "move": (lambda name, other: shutil.move(name, other), names),  # noqa: PLW0108 - what is in `os` then
-    "link": (lambda name, other: os.link(name, other), names),  # noqa: PLW0108 - what is in `os` then
+    "move": (lambda name, other: shutil.move(name, other), names),  # noqa: PLW0108 - looked up then
+    "link": (lambda name, other: os.link(name, other), names),  # noqa: PLW0108 - looked up in `os` then
     "symlink": (lambda name, other: os.symlink(os.path.relpath(name, os.path.dirname(other)), other), names),
     "copytree": (_copy_folder, names),
-    "copy": (lambda name, other: shutil.copy2(name, other), names),  # noqa: PLW0108 - what is in `os` then
+    "copy": (lambda name, other: shutil.copy2(name, other), names),  # noqa: PLW0108 - looked up then
     "temporary": (_temporary, texts),
 }
 
@@ -144,7 +144,7 @@ def operations(draw):
     return kind, draw(names), draw(OPERATIONS[kind][1])
 
 
-# What is there before the trial: folders, files, other names of files, links.
+# The tree before the trial: folders, files, other names of files, links.
 trees = strategies.fixed_dictionaries(
     {
         "folders": strategies.sets(strategies.sampled_from(FOLDERS), min_size=2),
@@ -156,7 +156,7 @@ trees = strategies.fixed_dictionaries(
     }
 )
 
-# A death: at an operation of the program, before or after it, at a step of the journal, or by an end of ours (`stop`).
+# A death: before or after an operation of the program, at a step of the journal, or by an end that pedl causes (`stop`).
 deaths_of_starts = strategies.lists(
     strategies.tuples(strategies.sampled_from(["before", "after", "step", "step", "stop"]), strategies.integers(0, 20)),
     min_size=1,
@@ -182,7 +182,7 @@ def build(tree):
 
 
 def tree_of(folder):
-    """All that is in a folder: kinds, modes, contents, links, the names of each file, and times that were set."""
+    """The contents of a folder: kinds, modes, contents, links, the names of each file, and times that were set."""
     found, inodes = {}, {}
     for place, folders, files in os.walk(folder):
         if os.path.basename(place) == ".pedl":
@@ -205,11 +205,11 @@ def tree_of(folder):
     return found, sorted(sorted(group) for group in inodes.values() if len(group) > 1)
 
 
-# -- a start, in a process of its own ----------------------------------------------------------------------------------
+# -- a start, in a separate process ------------------------------------------------------------------------------------
 
 
 class InPlace:
-    """As `src/native/in_place.rs`."""
+    """Does the same as `src/native/in_place.rs`."""
 
     def __init__(self, original, module, before):
         self.original, self.before = original, before
@@ -220,7 +220,7 @@ class InPlace:
 
 
 class Steps:
-    """`posix` as the journal calls it: dies before the n-th of its calls that change something."""
+    """The `posix` that the journal calls: dies before the n-th of its calls that change something."""
 
     def __init__(self, number):
         self._left = number
@@ -258,7 +258,7 @@ def run(program, seen, begin=-1, files=None, dies=("none", 0)):
 
 
 def as_process(folder, function):
-    """Calls a function in a child of ours; returns its status."""
+    """Calls a function in a child process; returns its status."""
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1]
@@ -269,7 +269,7 @@ def as_process(folder, function):
         tempfile._RandomNameSequence.__next__ = lambda sequence: "tmp"
         function()
         code = 0
-    except BaseException:  # noqa: BLE001 - whatever it is, the child says it and ends here
+    except BaseException:  # noqa: BLE001 - the child prints any exception and ends here
         import traceback
 
         traceback.print_exc(limit=-6)
@@ -291,7 +291,7 @@ def undisturbed(folder, tree, program):
 
 
 class Refusals:
-    """Causes that a trial was refused for, by this start or one before: they were said before the next operation."""
+    """Causes for which this start or an earlier one refused the trial: they were said before the next operation."""
 
     def __init__(self, path):
         self._path = path
@@ -340,7 +340,7 @@ def start_of_trial(folder, directory, program, begin, dies):
             json.dump(seen, file, default=str)
         files.put_back()
         if refused.are_there():
-            # By name: only a trial on another file system has to.
+            # By name: only a trial on another file system must use it.
             os._exit(REFUSED)
 
     status = as_process(folder, start)
@@ -359,7 +359,7 @@ def posix_makedirs(path):
 
 @pytest.fixture(scope="module", params=["ext4", "tmpfs", "overlayfs", "two file systems"])
 def places(request, tmp_path_factory):
-    """A folder on a file system for programs, and one for trials; None for a trial in the folder of its program."""
+    """A folder for programs on a file system, and one for trials; None if the trial is in the folder of its program."""
     folder = tmp_path_factory.mktemp("programs")
     if request.param == "ext4":
         yield folder, None
@@ -387,7 +387,7 @@ def places(request, tmp_path_factory):
 
 
 def mount(command):
-    """Why a file system cannot be mounted; None if it was."""
+    """The reason why a file system cannot be mounted; None if it was mounted."""
     done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
     return done.stderr.strip() if done.returncode else None
 
@@ -398,7 +398,7 @@ COUNTS = {"programs": 0, "kills": 0, "refused": 0}
 
 
 def _behind(death, program, begin):
-    """A death behind the beginning of the trial: without one nothing is begun again."""
+    """Moves a death after the beginning of the trial: before that, no start follows another."""
     kind, number = death
     if kind == "step":
         return death
@@ -454,6 +454,6 @@ def test_killed_programs_end_as_undisturbed_ones(places):
         check(places, tree, program, begin, deaths)
 
     programs()
-    print(  # noqa: T201 - what the long run is for
+    print(  # noqa: T201 - the purpose of the long run
         f"{COUNTS['programs']} programs, {COUNTS['kills']} kills, {COUNTS['refused']} refused, seed {SEED}"
     )

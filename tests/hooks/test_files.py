@@ -1,6 +1,6 @@
-"""The ledger of files: a start of a trial finds what the first one found, and nothing is lost, whenever it dies.
+"""The ledger of files: each start of a trial finds the same files as the first, and none is lost whenever it dies.
 
-The script's files are made in a process of their own, as a start of a trial makes them: `Files` stays installed for
+The script's files are made in a separate process, as in a start of a trial, because `Files` stays installed for
 the rest of a process.
 """
 
@@ -19,7 +19,7 @@ import pytest
 from py_hooks.advice.files import Files
 from py_hooks.advice.ledger import Ledger
 
-# A start of a trial: what its first recorded call would do, then some lines of a script.
+# A start of a trial: the actions of its first recorded call, then some lines of a script.
 START = """
 import atexit, os, posix, sys, types
 from py_hooks.advice import files
@@ -120,7 +120,7 @@ def test_a_copy_of_a_trial_and_its_files_lets_the_original_alone(start, tmp_path
     copied.withdraw()
     assert (tmp_path / "w.h5").exists()
     assert not (copy / "w.h5").exists()
-    # What the original made elsewhere is its own, and is named.
+    # Files that the original made elsewhere belong to it, and are named.
     assert copied.foreign() == [str(tmp_path.parent / "far")]
     assert (tmp_path.parent / "far").exists()
     start(f"assert not os.path.exists({str(tmp_path.parent / 'far')!r})")
@@ -129,7 +129,7 @@ def test_a_copy_of_a_trial_and_its_files_lets_the_original_alone(start, tmp_path
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A function that makes the trial that somebody else has given away, of the lines of its journal; and the user's files."""
+    """A function that makes a trial of somebody else from the lines of its journal, and makes files of the user."""
     home = tmp_path / "home"
     (home / "folder").mkdir(parents=True)
     (home / "key").write_text("secret")
@@ -211,7 +211,7 @@ def test_what_shows_where_a_journal_was_written_cannot_be_copied(foreign, tmp_pa
         copy(str(tmp_path / "trial"), str(tmp_path / "copy"))
         assert Ledger(str(tmp_path / "copy"), str(tmp_path / "copy")).foreign() == [str(home / "key")]
         shutil.rmtree(str(tmp_path / "copy"))
-    # A trial that is renamed is the same.
+    # A trial that is renamed remains the same trial.
     (tmp_path / "trial").rename(tmp_path / "renamed")
     assert Ledger(str(tmp_path / "renamed"), str(tmp_path / "renamed")).foreign() == []
 
@@ -413,7 +413,7 @@ def test_files_that_grow_come_back_as_long_as_they_were_at_the_checkpoint(start,
     start(gone, dies=True)
     start(resume + "import io\n" + grow.format("third", b"78"), dies=True)
     assert (tmp_path / "first").read_bytes() == b"123"
-    # The next start resumes from the same checkpoint: what was begun since is not put back.
+    # The next start resumes from the same checkpoint: files that were begun since are not put back.
     start(resume)
     assert (tmp_path / "first").read_bytes() == b"123"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "trial"]
@@ -518,7 +518,7 @@ def test_a_journal_of_an_older_version_is_read(start, tmp_path):
     lines.append({"appended": "../cut", "bytes": 1})
     (tmp_path / "trial" / "files.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "trial" / "originals" / "2").write_text("0")
-    # What is cut was withdrawn; what lies aside of the log is old.
+    # The file that is cut was withdrawn; the file aside of the log is old.
     (tmp_path / "trial" / "aside" / "1").write_text("2")
     (tmp_path / "trial" / "aside" / "3").write_text("2")
     for name, text in (("w.h5", "1"), ("log", "123"), ("state", "1"), ("cut", "1")):

@@ -1,7 +1,7 @@
 """The layers of `py_hooks`: generation files hold data only, the registry knows each of them, and who imports whom.
 
-Which library is touched where is read off a file whose name is a range of versions. That holds as long as nothing in
-such a file decides anything, and as long as there is no other place that knows versions. Nothing here needs a
+The file whose name is a range of versions shows which library is touched in which place. That holds as long as no such
+file makes decisions, and as long as no other place knows versions. Nothing here needs a
 framework: a generation file is imported before its library.
 """
 import ast
@@ -22,14 +22,14 @@ from py_hooks.registry import GENERATIONS
 HOOKS = ROOT / "py_hooks"
 SHIMS = ROOT / "shims"
 
-# What a generation file is made of: a docstring, imports, names for long strings, and tables. Everything else decides.
+# The parts of a generation file: a docstring, imports, names for long strings, and tables. Anything else would decide.
 DATA_NODES = {
     "Module", "Expr", "ImportFrom", "alias", "Assign", "Name", "Load", "Store", "Attribute", "Tuple", "Dict",
     "Call", "keyword", "BinOp", "Add", "Constant", "Str", "Num", "NameConstant",
 }
 MAX_LINES = 100
 
-# What every layer may use.
+# The modules that every layer may use.
 FOUNDATIONS = ("py_hooks.refusal", "py_hooks.own_account", "py_hooks.causes")
 
 FRAMEWORKS = {"flax", "jax", "jaxlib", "keras", "numpy", "tensorflow", "tf_keras", "torch"}
@@ -60,7 +60,7 @@ def generation_of(path):
 
 
 def imported(nodes):
-    """The absolute names of what `import` statements among the nodes bring in, with the names taken from a module."""
+    """The absolute names that `import` statements among the nodes import, with the names taken from a module."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -109,7 +109,7 @@ def test_a_generation_file_decides_nothing(path):
 def test_a_generation_file_calls_nothing_but_what_its_tables_are_made_of(path):
     calls = [node for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
     called = {getattr(node.func, "id", ast.dump(node.func)) for node in calls}
-    # Another name for a library that is intercepted itself has no rows.
+    # A second name for a library that is intercepted has no rows.
     assert {name for name in called if not name.endswith("Facts")} - {"Patch"} == {"Generation"}
 
 
@@ -172,7 +172,7 @@ def test_every_row_of_a_generation_has_an_advice_and_a_reason(path):
 
 @each("path", GENERATION_FILES)
 def test_pedl_hooks_names_the_line_of_every_row(path):
-    """Also of rows that several generations share, and where one name is there for several modules."""
+    """Also for rows that several generations share, and if several modules have the same name."""
     module = module_name(path)[len("py_hooks."):]
     for line in report._lines(module, None):
         target, attribute, number, shared = re.match(r"  (\S+):(\S+) +row (\d+)(?: of (\S+))? +-> ", line).groups()
@@ -206,7 +206,7 @@ def test_ranges_of_the_registry_are_in_order_and_only_the_newest_is_open():
 
 
 def test_tensorflow_1_is_never_intercepted_without_the_keras_within_it():
-    """Sessions alone would record its training as anything but training."""
+    """With sessions alone, its training would not be recorded as training."""
     edges = [edge for library, *edges, _ in GENERATIONS if library == "tensorflow" for edge in edges if edge[:2] == "1."]
     assert edges
     for edge in edges:
@@ -261,7 +261,7 @@ def test_advice_asks_for_facts_and_never_for_versions(path):
         for node in ast.walk(parse(path))
         if isinstance(node, ast.Attribute) and node.attr in ("__version__", "version_info")
     ]
-    # `exactness.facts` writes versions down, for people.
+    # `exactness.facts` writes versions down for people to read.
     assert looked_at == [] or path.name == "exactness.py"
 
 

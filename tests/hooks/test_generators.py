@@ -1,4 +1,4 @@
-"""What a Python generator yields: in order, under a stream of its own, and kept where it was drawn too early."""
+"""Items of a Python generator: in order, drawn from a separate stream, and kept if they were drawn too early."""
 import random
 import threading
 
@@ -12,12 +12,12 @@ pytestmark = pytest.mark.stack("keras")
 
 @pytest.fixture
 def streams():
-    """Streams of a trial, with the global functions as they were afterwards."""
+    """Streams of a trial; afterwards the global functions are restored."""
     return Streams(1)
 
 
 def count(stop=None):
-    """Yields numbers, and the thread that asked."""
+    """Yields numbers, and the name of the thread that asked."""
     number = 0
     while number != stop:
         yield number, threading.current_thread().name
@@ -85,7 +85,7 @@ def test_what_it_draws_does_not_touch_the_global_generators(streams):
 
 
 def uninstall(streams):
-    """Takes the dispatchers out of the two modules."""
+    """Removes the dispatchers from the two modules."""
     import numpy
 
     for module in (random, numpy.random, numpy.random.mtrand):

@@ -1,4 +1,4 @@
-"""The border: which exceptions are a mistake of ours, and that a call whose advice has failed is made once."""
+"""The border: which exceptions are mistakes of pedl, and that a call whose advice has failed is made once."""
 
 import itertools
 import linecache
@@ -37,7 +37,7 @@ def process(monkeypatch):
 
 
 def advice_of_ours(text):
-    """An advice whose code has a file of ours."""
+    """An advice whose code is in a file of pedl."""
     lines = f"def advice(original, *args):\n{text}"
     filename = f"{guard._OURS}advice/planted{next(_NUMBERS)}.py"
     linecache.cache[filename] = (len(lines), None, lines.splitlines(True), filename)
@@ -47,7 +47,7 @@ def advice_of_ours(text):
 
 
 def wrapped(text):
-    """A function that counts its calls, behind an advice of ours."""
+    """A function that counts its calls, behind an advice of pedl."""
     library = types.SimpleNamespace(calls=0)
 
     def original(value=1):

@@ -1,4 +1,4 @@
-"""Files that the script reads: noted once, compared with those of the checkpoint."""
+"""Files that the script reads: noted once, and compared with those of the checkpoint."""
 import importlib
 import json
 import os
@@ -11,19 +11,19 @@ from py_hooks.advice.inputs import Inputs
 
 @pytest.fixture
 def stops(monkeypatch):
-    """What would have ended the process: `(exit code, message)`."""
+    """The ends of the process that were asked for: `(exit code, message)`."""
     stops = []
     monkeypatch.setattr(inputs.recorder, "stop", lambda calls, code, message, hint: stops.append((code, message)))
     return stops
 
 
 def read(found, path):
-    """The script reads a file, in its first line."""
+    """Makes the script read a file, in its first line."""
     exec(compile("found.reading(path)", "/home/somebody/train.py", "exec"), {"found": found, "path": str(path)})
 
 
 def noted(*paths):
-    """What a checkpoint says once these files were read."""
+    """The contents of a checkpoint after these files were read."""
     found = Inputs()
     for path in paths:
         read(found, path)

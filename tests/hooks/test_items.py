@@ -1,4 +1,4 @@
-"""Passes over the items of a data set end with their epoch, also where a framework's thread goes on asking."""
+"""Passes over the items of a data set end with their epoch, even if a framework's thread continues to ask for items."""
 
 import threading
 import types
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.stack("keras")
 
 
 class Dataset:
-    """Builds an item when it is let, and counts epochs as image iterators count batches."""
+    """Builds an item when the test allows it, and counts epochs as image iterators count batches."""
 
     def __init__(self):
         self.total_batches_seen = 0
@@ -33,7 +33,7 @@ class Dataset:
 
 @pytest.fixture
 def causes(monkeypatch, native):
-    """Why a training is not exact; `CALLS` is one of a live training."""
+    """The causes why a training is not exact; `CALLS` is that of a live training."""
     found = []
     calls = types.SimpleNamespace(
         trial=types.SimpleNamespace(
@@ -102,7 +102,7 @@ def test_a_pass_that_goes_on_builds_what_was_ahead_anew(items, causes):
     items.end_epoch(2, goes_on=True)
     built_before = len(dataset.built)
     assert first + list(items_pass) == [0, 1, 2, 3, 4, 5]
-    # What was taken behind the end of the epoch was built behind it.
+    # Items that were taken after the end of the epoch were built after it.
     assert {index for index, _, after in dataset.built[built_before:] if after == 2} == {2, 3, 4, 5}
     assert causes == []
 
@@ -127,11 +127,11 @@ def test_what_a_dropped_pass_still_builds_is_done_before_an_epoch_ends(monkeypat
     for _ in range(2):
         assert dataset.begun.acquire(timeout=30)
     while len(dataset.built) < 2:
-        # Item 1, before item 2 may take what lets it be built.
+        # Item 1 must be first, because item 2 could take its permission.
         assert threading.active_count() > 1
     assert next(items_pass) == 1
     assert dataset.begun.acquire(timeout=30)
-    # Keras 3 drops the pass that it has built the model by, and says that an epoch is over.
+    # Keras 3 drops the pass that built the model, and reports the end of an epoch.
     del items_pass
     ending = threading.Thread(target=items.end_epoch, args=(2,), daemon=True)
     ending.start()
@@ -145,7 +145,7 @@ def test_what_a_dropped_pass_still_builds_is_done_before_an_epoch_ends(monkeypat
 
 
 class Counting:
-    """Its items are more than functions of their index, as those of image iterators are."""
+    """Its items depend on more than their index, like those of image iterators."""
 
     def __init__(self):
         self.count = 0
@@ -167,7 +167,7 @@ def test_a_replay_builds_as_many_ahead_as_were(monkeypatch, causes, taken):
         items_pass = SequencePass(items, 0, range(20), ahead=4)
         for _ in range(taken):
             items_pass.skip() if replaying else next(items_pass)
-        # The one at which training goes on is asked for.
+        # The item at which training continues is asked for.
         monkeypatch.setattr(recorder.CALLS, "replaying", False)
         next(items_pass)
         items_pass.close()
@@ -177,7 +177,7 @@ def test_a_replay_builds_as_many_ahead_as_were(monkeypatch, causes, taken):
 
 
 class Exhausted:
-    """Its items come from an iterator, which has no more."""
+    """Its items come from an iterator that is exhausted."""
 
     def __len__(self):
         return 6

@@ -1,7 +1,7 @@
-"""What every generation of Keras has to keep, whatever its call paths: `contract.py` tells, and this judges.
+"""The rules for every generation of Keras, whatever its call paths: `contract.py` reports, and this file judges.
 
-Reached exactly once for each call of the user, and once for each computation; not visible to the user's own
-exceptions; gone without a trace when taken back; and no training where any of this is not known to hold.
+Each target is reached exactly once for each call of the user, and once for each computation. Interceptions do not change
+the user's exceptions, leave no trace when taken back, and there is no training if any of this is not known to hold.
 """
 import json
 import os
@@ -16,14 +16,14 @@ PACKAGE = os.environ.get("KERAS_PACKAGE", "keras")
 IS_KERAS3 = "keras3" in os.environ.get("PEDL_STACK_TAGS", "").split()
 
 pytestmark = pytest.mark.stack("keras", "generation")
-# What needs no framework, or is the same for all.
+# Tests that need no framework, or are the same for all.
 once = pytest.mark.stack("keras")
 
 # name of the call: entries into the framework, train, test and predict calls. Two batches to an epoch, two epochs.
 CALLS = {
     "fit on arrays": (1, 4, 0, 0),
     "fit with validation data": (1, 4, 4, 0),
-    # The callback is the user's code: its two calls of `evaluate` are entries of their own.
+    # The callback is the user's code: its two calls of `evaluate` are separate entries.
     "fit with a callback that evaluates": (3, 4, 4, 0),
     "fit on a Sequence": (1, 4, 0, 0),
     "fit on a generator": (1, 4, 0, 0),
@@ -47,11 +47,11 @@ ARRAYS_ONLY = {"fit on a Sequence", "fit on a generator", "evaluate a Sequence",
 
 _OF_TORCH = {"TorchDataLoaderAdapter.__init__", "TorchDataLoaderAdapter.get_numpy_iterator"}
 
-# Targets that `contract.py` cannot see being reached, each for its reason.
+# Targets that `contract.py` cannot reach visibly, with the reason for each.
 UNSEEN = {
-    # They have no torch, and so no loader of its.
+    # They have no torch, and so no loader of torch.
     "keras3-jax": _OF_TORCH,
-    # `tf.data` calls the second in a thread of its own; the first is a door for scripts, which Keras does not take here.
+    # `tf.data` calls the second in another thread. The first is for scripts; Keras does not use it here.
     "keras3-tensorflow": {"BaseResourceVariable.assign_add", "PyDatasetAdapter._get_iterator"} | _OF_TORCH,
     # Here Keras takes the tensors of a loader as they are.
     "keras3-torch": {"TorchDataLoaderAdapter.get_numpy_iterator"},
@@ -77,7 +77,7 @@ def last_line(ended):
 
 @pytest.fixture(scope="module")
 def reached(tmp_path_factory):
-    """The answer of one long run, which several tests look at."""
+    """The answer of one long run, which several tests use."""
     run = support.ScriptRun(tmp_path_factory.mktemp("reached") / "run", SCRIPT, ["reached"])
     yield last_line(run.run())
     run.close()
@@ -92,7 +92,7 @@ def test_every_target_is_patched_once_in_whatever_order_libraries_are_imported(s
     answer = last_line(run.run())
     assert {name: times for name, times in answer["wrapped"].items() if times != 1} == {}
     assert len(answer["wrapped"]) > 20
-    # An import is no training: nothing has begun, and nothing was written.
+    # An import is not training: no trial has begun, and nothing was written.
     assert not answer["begun"]
     assert not run.trial.directory.exists()
 
@@ -110,7 +110,7 @@ def test_a_call_of_the_user_enters_once_and_every_computation_is_recorded_once(r
     expected = {}
     calls = CALLS if IS_KERAS3 else dict(CALLS, **CALLS_KERAS2)
     if STACK == "keras2.2.4-tensorflow1.13":
-        # Only their `..._generator` takes anything but arrays.
+        # Only their `..._generator` accepts data other than arrays.
         calls = {name: calls[name] for name in calls if name not in ARRAYS_ONLY}
     for name, (entries, train, test, predict) in calls.items():
         expected[name] = {
@@ -139,7 +139,7 @@ def test_exceptions_of_the_user_come_out_as_under_python(script_run):
     run = script_run(SCRIPT, "exceptions")
     python = last_line(run.python())
     ours = last_line(run.run())
-    # The recorder is in no call and in no entry any more.
+    # The recorder is no longer in any call or entry.
     assert ours.pop("left inside") == [0, 0]
     assert python.pop("left inside") is None
     assert ours == python
@@ -147,7 +147,7 @@ def test_exceptions_of_the_user_come_out_as_under_python(script_run):
     assert all(value == 1 for name, value in ours.items() if name.endswith(", then"))
 
 
-# -- what is not known -------------------------------------------------------------------------------------------
+# -- unknown versions --------------------------------------------------------------------------------------------
 
 
 def write_library(directory, name, version):
@@ -219,7 +219,7 @@ def test_a_known_library_of_which_a_part_is_missing_is_stopped(script_run, scrip
     )
 
 
-# The backend `numpy` needs scipy, which TensorFlow's stack does not have.
+# The backend `numpy` needs scipy, which the stack of TensorFlow does not have.
 @pytest.mark.stack("keras3-jax")
 def test_an_unknown_backend_is_stopped_before_it_trains(script_run, script):
     text = "import keras\nprint('it trains')\n"

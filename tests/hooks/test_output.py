@@ -1,6 +1,6 @@
-"""What the world has seen is not printed again, and what it has not is not lost.
+"""Output that has been printed is not printed again, and output that has not is not lost.
 
-Each start of the script is a process: its stdout is what the world sees.
+Each start of the script is a process, and its stdout is the output that counts.
 """
 
 import subprocess
@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-# A start: `drop` as the host does where a checkpoint is there, then some lines of a script.
+# A start: `drop` as the host does if there is a checkpoint, then some lines of a script.
 START = """
 import atexit
 import sys
@@ -28,9 +28,9 @@ directory = {directory!r}
 
 @pytest.fixture
 def start(tmp_path):
-    """A function that runs lines of a script with our layer below its streams; returns what they print on stdout.
+    """A function that runs lines of a script with the layer of pedl below its streams; returns what they print on stdout.
 
-    Its second argument are lines that run before the layer does anything.
+    Its second argument is lines that run before the layer does anything.
     """
 
     def run(script, before=""):
@@ -85,7 +85,7 @@ print("two 12")
     assert (tmp_path / "stdout.log").read_text() == "before\none\ntwo 12\n"
 
 
-# What a script may hold of its stdout from before, and how it prints with it. What it does not flush, nobody else does.
+# Objects of stdout that a script may hold from before, and how it prints with them. Nobody else flushes what it does not.
 HELD = {
     "stdout": "held = sys.stdout; write = held.write",
     "its buffer": "held = sys.stdout.buffer; write = lambda text: (sys.stdout.flush(), held.write(text.encode()))",
@@ -174,7 +174,7 @@ def test_threads_print_while_the_layer_begins_and_ends(start):
     assert not failed, failed
     """
     lines = set(start(lines, before).splitlines())
-    # Of several threads' lines the ends may stand together, as under python.
+    # The ends of lines of several threads may come together, as under python.
     assert {line.replace("from a thread", "") for line in lines} == {"", "through the layer"}
 
 
@@ -195,7 +195,7 @@ def test_what_the_script_holds_of_its_streams_stays_what_it_was(start):
 
 
 def test_a_file_in_the_place_of_stdout_is_the_files_of_the_script(start, tmp_path):
-    """What is printed into it comes back with the files; it must not be dropped as a repetition."""
+    """Text printed into it comes back with the files; it must not be dropped as a repetition."""
     before = f"sys.stdout = open({str(tmp_path / 'log.txt')!r}, 'w')"
     start(FIRST, before)
     assert (tmp_path / "log.txt").read_text() == "before\none\ntwo 0\n"
@@ -204,7 +204,7 @@ def test_a_file_in_the_place_of_stdout_is_the_files_of_the_script(start, tmp_pat
 
 
 def test_nothing_that_is_written_is_nothing_new(start):
-    """Python without a buffer (`PYTHONUNBUFFERED`) writes no bytes now and then."""
+    """Python without a buffer (`PYTHONUNBUFFERED`) sometimes writes no bytes."""
     start(FIRST)
     again = AGAIN + """
 print("two 11")

@@ -1,4 +1,4 @@
-"""What code of ours has libraries do on its own account warns of nothing; all else warns as under python."""
+"""Library calls that pedl makes for itself give no warnings; all others warn as under python."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.stack("plain", "plain-python37")
 
 @pytest.fixture(autouse=True)
 def strict():
-    """The filters of a script that has each warning raised."""
+    """The filters of a script in which each warning is raised."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -24,7 +24,7 @@ def strict():
 
 
 def warn(text="told"):
-    warnings.warn(text, DeprecationWarning)  # noqa: B028 - one place of them all
+    warnings.warn(text, DeprecationWarning)  # noqa: B028 - one place for all warnings
 
 
 def test_it_is_neither_raised_nor_shown_within_and_both_behind():

@@ -1,4 +1,4 @@
-"""Which random generators a data set can reach, and that they draw by key and are left as they were."""
+"""The random generators that a data set can reach; they draw by key, and their states are restored."""
 import functools
 import importlib
 import importlib.util
@@ -8,14 +8,14 @@ import pytest
 
 from py_hooks.advice import owned_generators, watched_generators
 
-# Not on every stack, where this file is read and none of its tests is wanted.
+# Missing on some stacks, where this file is collected but none of its tests runs.
 np = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
 pytestmark = pytest.mark.stack("keras")
 
 
 @pytest.fixture(autouse=True)
 def this_is_the_users(monkeypatch):
-    """This file lies beside ours, and stands for a script."""
+    """Makes this file, which is among those of pedl, count as a script."""
     monkeypatch.setattr(owned_generators.places, "is_user_file", lambda filename: filename == __file__)
 
 
@@ -28,14 +28,14 @@ def augment(batch):
 
 
 class Noise:
-    """Holds one."""
+    """Holds a generator."""
 
     def __init__(self, generator):
         self.generator = generator
 
 
 class Dataset:
-    """Holds what it is given."""
+    """Holds its arguments."""
 
     def __init__(self, **held):
         self.__dict__.update(held)
@@ -52,7 +52,7 @@ class Augmented(Dataset):
 
 
 def find(dataset, *expected):
-    """The generators that are found, and that they are the expected ones in their order."""
+    """Checks that the generators that are found are the expected ones in their order."""
     found = owned_generators.find(dataset)
     assert [id(one) for one in found] == [id(one) for one in expected]
 
@@ -133,7 +133,7 @@ def test_keyed_it_draws_by_its_seed_and_goes_on_where_it_was(generator):
 
 
 def make(rows, index):
-    """What a module has, by which items are built."""
+    """A function of a module, which builds items."""
     return index + rows.shift
 
 

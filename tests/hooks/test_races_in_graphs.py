@@ -1,4 +1,4 @@
-"""Which ops of a run use a variable in no order, in small graphs of TensorFlow 1."""
+"""Which ops of a run use a variable without an order, in small graphs of TensorFlow 1."""
 
 import importlib
 
@@ -6,13 +6,13 @@ import pytest
 
 from py_hooks.tensorflow import graphs, races
 
-# What TensorFlow 1 warns of is its own.
+# The warnings of TensorFlow 1 do not matter here.
 pytestmark = [pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15"), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture
 def tf():
-    """TensorFlow as of 1, with a new graph."""
+    """TensorFlow 1, with a new graph."""
     module = importlib.import_module("tensorflow.compat.v1")
     module.disable_v2_behavior()
     with module.Graph().as_default():
@@ -31,23 +31,23 @@ def variable(tf, request):
 
 
 def effects_of(tf, fetches, feeds=()):
-    """What it does to run these tensors and operations."""
+    """The effects of running these tensors and operations."""
     return graphs.of(tf.get_default_graph()).effects(list(fetches), list(feeds))
 
 
 def waiting_in(found):
-    """The pairs of which nothing was said yet."""
+    """The pairs that are not decided yet."""
     return [pair for pairs in found.waiting.values() for pair in pairs] if found else []
 
 
 def pairs_of(tf, fetches, feeds=()):
-    """Names of variables, and of what comes first and second."""
+    """Names of variables, and of the first and the second op."""
     found = waiting_in(effects_of(tf, fetches, feeds).races)
     return sorted((pair.variable, pair.first.name, pair.second.name) for pair in found)
 
 
 def variables_of(tf, fetches, feeds=()):
-    """The variables of which the uses have no order."""
+    """The variables whose uses have no order."""
     return sorted({name for name, _, _ in pairs_of(tf, fetches, feeds)})
 
 
@@ -89,7 +89,7 @@ def test_a_reference_that_is_handed_on_is_the_variable(tf):
     value = tf.square(tf.reshape(tf.identity(count), (2, 2)), name="value")
     add = tf.assign_add(count, tf.ones(4), name="add").op
     assert pairs_of(tf, [value, add]) == [("count", "value", "add")]
-    # Its shape is none of what is written.
+    # A write does not change its shape.
     assert pairs_of(tf, [tf.shape(tf.identity(count)), add]) == []
 
 
@@ -128,14 +128,14 @@ def test_what_a_run_is_given_rules_a_branch_out(tf, variable):
     update = tf.assign_add(statistics, 1.0).op
     conditions, = effects_of(tf, [value, update], [training]).races.waiting
     assert conditions == frozenset([(training.name, False)])
-    # Without a value it is the default.
+    # Without a value the default counts.
     assert set(effects_of(tf, [value, update]).races.waiting) == {frozenset()}
     always = tf.cond(tf.constant(True), lambda: tf.constant(2.0), lambda: statistics * 3.0)
     assert pairs_of(tf, [always, update]) == []
 
 
 def test_a_branch_that_is_not_waited_for_is_no_order(tf, variable):
-    """The end of a `cond` waits for the branch that is taken; what goes into the other one may come later."""
+    """The end of a `cond` waits for the branch that is taken; ops of the other one may come later."""
     count = variable("count")
     is_read = tf.placeholder(tf.bool, [])
     outside = tf.square(count) * 1.0
@@ -169,7 +169,7 @@ def test_a_write_in_each_pass_of_a_loop_has_no_order_if_several_run_at_once(tf, 
     assert variables_of(tf, [total]) == expected
 
 
-# `initialized_value` is gone from the variables of TensorFlow 2.
+# The variables of TensorFlow 2 no longer have `initialized_value`.
 @pytest.mark.stack("keras2-tensorflow1")
 def test_an_initial_value_that_is_taken_from_another_variable_is_fine(tf, variable):
     first = variable("first")
@@ -178,7 +178,7 @@ def test_an_initial_value_that_is_taken_from_another_variable_is_fine(tf, variab
 
 
 def test_an_order_is_imposed_on_ops_of_ours(tf, variable):
-    """The script's graph is what it was, and other fetches are what they were."""
+    """The script's graph is unchanged, and so are other fetches."""
     count = variable("count")
     value = count * 2.0
     add = tf.assign_add(count, 1.0)
@@ -232,7 +232,7 @@ def test_what_has_an_op_with_a_state_behind_it_gets_no_order(tf, variable):
 
 
 def test_a_read_in_a_branch_is_waited_for_where_the_branch_ends(tf, variable):
-    """Were the write to wait for the read itself, it would not be made if the other branch is taken."""
+    """If the write waited for the read itself, it would not be made if the other branch is taken."""
     count = variable("count")
     is_read = tf.placeholder(tf.bool, [])
     value = tf.cond(tf.logical_and(is_read, True), lambda: tf.square(count) * 2.0, lambda: tf.constant(0.0))
@@ -246,7 +246,7 @@ def test_a_read_in_a_branch_is_waited_for_where_the_branch_ends(tf, variable):
 
 
 def test_pairs_that_would_wait_for_each_other_get_one_order(tf, variable):
-    """Each of two variables is read behind what writes the other one."""
+    """Each of two variables is read after the write of the other one."""
     one, other = variable("one"), variable("other")
     add_one, add_other = tf.assign_add(one, 1.0).op, tf.assign_add(other, 1.0).op
     with tf.control_dependencies([add_one]):

@@ -1,4 +1,4 @@
-"""Which data sets are sent to another process, and when what arrives there is the same."""
+"""Which data sets are sent to another process, and when they arrive there unchanged."""
 
 import importlib
 import itertools
@@ -24,7 +24,7 @@ NAMES = itertools.count()
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """A function that makes a module of the user's, and imports it."""
+    """A function that makes a module of the user, and imports it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(places, "KNOWN", {})
 
@@ -131,7 +131,7 @@ print(sorted((name, mark.hex()) for name, mark in marks.items()))
 
 
 def marks_elsewhere(dataset, tmp_path):
-    """What `marks.portable` returns in another process."""
+    """The result of `marks.portable` in another process."""
     text, _ = sendable.pickled(dataset)
     path = [str(tmp_path), *sys.path]
     program = SHOW.format(path=path, text=text.hex())
@@ -383,7 +383,7 @@ def test_a_flag_of_a_library_that_the_script_sets_shows(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(package.parent))
     flagged = importlib.import_module("flagged")
     before = settings.of_packages(["flagged"])
-    # A cache looks as a table of settings does; where it differs, workers are forked, which is right.
+    # A cache looks like a table of settings. If it differs, workers are forked, which is right.
     changes = [
         lambda: flagged._cache.update(x=1),
         lambda: setattr(flagged, "MODE", "fast"),

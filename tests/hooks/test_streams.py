@@ -1,4 +1,4 @@
-"""Streams follow from the state of their own generator, and from no other."""
+"""Each stream follows only from the state of its generator."""
 
 import importlib
 import importlib.util
@@ -9,7 +9,7 @@ import pytest
 from py_hooks.advice import owned_generators
 from py_hooks.advice.random_streams import OtherScheme, PrivateStream, Streams, seed_of
 
-# Not on every stack, where this file is read and none of its tests is wanted.
+# Missing on some stacks, where this file is collected but none of its tests runs.
 np = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
 pytestmark = pytest.mark.stack("keras")
 
@@ -24,7 +24,7 @@ def seed_numpy(number):
 
 @pytest.fixture(autouse=True)
 def put_back():
-    """The global generators are as they were."""
+    """Restores the global generators."""
     states = random._inst.getstate(), np.random.mtrand._rand.get_state()
     yield
     random._inst.setstate(states[0])
@@ -32,7 +32,7 @@ def put_back():
 
 
 def drawn(python, numpy, trial=5):
-    """What an item draws from each generator, of a script that has seeded them so."""
+    """What an item draws from each generator, in a script that has seeded them with these numbers."""
     seed_python(python)
     seed_numpy(numpy)
     stream = PrivateStream("items", *Streams(trial).new_key(), 0, 3)
@@ -79,7 +79,7 @@ if hasattr(getattr(np, "random", None), "Generator"):
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_generator_of_the_data_sets_own_follows_from_the_state_in_which_it_was_met(kind):
-    """Whatever it draws afterwards outside of items, and whichever trial it is."""
+    """It does not depend on what it draws later outside of items, or on the trial."""
     make = KINDS[kind]
     if kind == "RandomState":
         make = _with_random(make)

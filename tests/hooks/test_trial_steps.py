@@ -1,4 +1,4 @@
-"""Steps of trials and their callbacks (contract.md C1 to C12), and what is made of metrics (1.8, 2.2)."""
+"""Steps of trials and their callbacks (contract.md C1 to C12), and the processing of metrics (1.8, 2.2)."""
 import sys
 
 import pytest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.stack("plain", "keras")
 
 
 class Noting(Callback):
-    """Notes what it is told."""
+    """Notes its calls."""
 
     def __init__(self, notes, name=""):
         self._notes, self._name = notes, name

@@ -1,4 +1,4 @@
-"""What items draw in a worker process comes from their keys, whichever way they draw it."""
+"""The random numbers that items draw in a worker process come from their keys, in whatever way they draw."""
 
 import multiprocessing
 import types
@@ -15,7 +15,7 @@ KEY = (1, 2)
 
 
 class Draws:
-    """Item `index` is what `draw(index)` draws, and how often it was built."""
+    """Item `index` is what `draw(index)` draws; `builds` has the items that were built."""
 
     def __init__(self, draw):
         self.draw = draw
@@ -27,23 +27,23 @@ class Draws:
 
 
 def past_the_dispatchers(index):
-    """As scipy and scikit-learn draw; only some items."""
+    """Draws like scipy and scikit-learn; only some items."""
     return numpy.random.mtrand._rand.random_sample(2).tolist() if index in (3, 5) else None
 
 
 def words_of_one_turn(index):
-    """As many as the generator makes at once, so that it stands where it stood."""
+    """Draws as many as the generator makes at once, so that its position is the same as before."""
     return numpy.random.mtrand._rand.random_sample(312).tolist() if index == 3 else None
 
 
 def draws_and_fails(index):
-    """The first item that draws fails by it."""
+    """The first item that draws fails because of it."""
     if index == 3:
         raise ValueError(numpy.random.mtrand._rand.random_sample())
 
 
 def past_them_and_then_by_them(index):
-    """The one hides the other, if nobody looks in between."""
+    """The second draw hides the first if nobody checks in between."""
     from py_hooks.advice import random_streams
 
     if index < 2:
@@ -52,12 +52,12 @@ def past_them_and_then_by_them(index):
 
 
 def one_gaussian(index):
-    """Of which the generator makes two at a time, and keeps one."""
+    """Draws a gaussian. The generator makes two at a time, and keeps one."""
     return numpy.random.mtrand._rand.standard_normal() if index != 1 else None
 
 
 def by_the_stream(_index):
-    """As the dispatchers do, which ask for the stream of the thread."""
+    """Draws like the dispatchers, which use the stream of the thread."""
     from py_hooks.advice import random_streams
 
     return random_streams.THREAD.stream.numpy.random_sample(2).tolist()
@@ -65,7 +65,7 @@ def by_the_stream(_index):
 
 def _work(draw, is_seen, indices, connection):
     numpy.random.mtrand._rand.seed(99)
-    # It keeps another gaussian.
+    # The generator keeps a second gaussian.
     numpy.random.mtrand._rand.standard_normal()
     if not is_seen:
         WorkerStream._is_known = True
@@ -85,12 +85,12 @@ def _work(draw, is_seen, indices, connection):
 
 
 def built_by_a_worker(draw, indices, is_seen=True):
-    """The items, and the numbers of those that were built, in their order.
+    """The items, and the indices of those that were built, in their order.
 
     Args:
         draw: makes an item of its index.
         indices: of the items, in the order in which they are asked for.
-        is_seen: whether it is seen where the global generator is.
+        is_seen: whether the place of the global generator is known.
     """
     here, there = multiprocessing.Pipe()
     worker = multiprocessing.get_context("fork").Process(target=_work, args=(draw, is_seen, indices, there))
@@ -102,7 +102,7 @@ def built_by_a_worker(draw, indices, is_seen=True):
 
 
 def generator_of(index):
-    """Draws what the item's stream does."""
+    """A generator that draws the same as the item's stream."""
     return numpy.random.RandomState(mix("numpy", "items", *KEY, 0, index) % (1 << 32))
 
 
@@ -112,7 +112,7 @@ def test_what_goes_past_the_dispatchers_draws_from_the_key(is_seen):
     built, builds = built_by_a_worker(past_the_dispatchers, range(7), is_seen)
     expected = [generator_of(index).random_sample(2).tolist() if index in (3, 5) else None for index in range(7)]
     assert built == expected
-    # Once it is known that items draw so, none is built twice.
+    # Once it is known that items draw in this way, none is built twice.
     assert builds == ([0, 1, 2, 3, 3, 4, 5, 6] if is_seen else list(range(7)))
 
 
@@ -165,7 +165,7 @@ def test_what_the_dispatchers_draw_needs_no_second_time():
 
 
 def of_torch(index):
-    """From torch's global generator."""
+    """Draws from torch's global generator."""
     import torch
 
     return torch.rand(2).tolist() if index != 1 else None

@@ -1,6 +1,6 @@
-"""What a script does to the world, and learns of it, while it trains: once, whatever is killed.
+"""Actions of a script on the world outside during training, and what it learns of it: once, in spite of any kills.
 
-Each start of a trial is a process of its own, with a stand-in for the recorder: `call()` is a recorded call, and a start
+Each start of a trial is a separate process, with a substitute for the recorder: `call()` is a recorded call, and a start
 resumes at the call that it is given.
 """
 
@@ -82,9 +82,9 @@ class Starts:
         self.native = native
 
     def run(self, script, resume_at=0, code=0, early=""):
-        """Runs a script from its first line, and some lines of it before it imports a library; returns what it has printed."""
+        """Runs a script from its first line, and the lines `early` before it imports a library; returns the printed lines."""
         (self.directory / "script.py").write_text(script)
-        # As a user's file: it may not lie among those of an interpreter.
+        # The script must be a user's file, so it may not be among those of an interpreter.
         command = [sys.executable, "-c", START.format(resume_at=resume_at, native=self.native, early=early)]
         environment = dict(os.environ, PYTHONPATH=":".join(sys.path))
         done = subprocess.run(command, cwd=str(self.directory), env=environment, capture_output=True, check=False)
@@ -107,7 +107,7 @@ def starts(tmp_path, native):
 
 DIES = "\nos._exit(9)\n"
 
-# Each epoch appends a line, in every way in which a command is run and waited for.
+# Each epoch appends a line, with every way to run a command and wait for it.
 APPENDS = """
 for epoch in range(3):
     call()
@@ -171,7 +171,7 @@ def test_a_command_is_run_once(starts):
     starts.run(script.replace("range(3)", "range(2)") + DIES, code=9)
     once = [starts.read("log").count(f"epoch {epoch}\n") for epoch in range(2)]
     assert once == [len(WAYS), len(WAYS)]
-    # Killed behind the first epoch, and again: what was done behind the checkpoint is done.
+    # Killed after the first epoch, and again: actions after the checkpoint are not repeated.
     starts.run(script, resume_at=3)
     assert starts.read("log") == "".join(f"epoch {epoch}\n" * len(WAYS) for epoch in range(3))
     starts.run(script, resume_at=8)
@@ -349,7 +349,7 @@ def test_folders_are_as_commands_left_them(starts, tmp_path, native, name):
     found = undisturbed.run(IN_EPOCHS.format(body=body, dies=""))
     dies = IN_EPOCHS.format(body=body, dies="epoch < 2 or os._exit(9)")
     assert starts.run(dies, code=9) == found
-    # Before the commands of the third epoch, and behind them; what only commands make stays where it is.
+    # Before the commands of the third epoch, and after them. Folders that only commands make remain in place.
     for at, script, code in ((5, dies, 9), (6, IN_EPOCHS.format(body=body, dies=""), 0)):
         (line,) = starts.run(script, resume_at=at, code=code)
         assert [each for each in ("ep0", "ep1", "ep2", "own", "same", "current") if f"'{each}'" in line] == []
@@ -357,7 +357,7 @@ def test_folders_are_as_commands_left_them(starts, tmp_path, native, name):
 
 
 def _tree(top):
-    """What is in a folder, by path: modes of folders, targets of links, and what files hold, but for those of a time."""
+    """The contents of a folder, by path: modes of folders, targets of links, contents of files, except those with a time."""
     found = {}
     for path in sorted(top.rglob("*")):
         name = str(path.relative_to(top))
@@ -443,7 +443,7 @@ for epoch in range({epochs}):
     call()
 """
     starts.run(script.format(epochs=3) + DIES, code=9)
-    # Its commands are done, and so is what came behind them: each removal was the same deed of the same line.
+    # Its commands are done, and so are the actions after them: each removal was the same action of the same line.
     starts.run(script.format(epochs=4), resume_at=1)
     assert starts.read("log") == "".join(f"epoch {epoch}\n" for epoch in range(4))
     assert not (starts.directory / "made").exists()
@@ -571,7 +571,7 @@ def test_a_replay_is_answered_as_the_first_run_was(starts):
     count = len(QUESTIONS)
     assert later[:2 * count] == first[:2 * count]
     assert [now for now, then in zip(later[-count:], first) if now == then] == []
-    # What the second start learned is answered as well.
+    # The answers that the second start received are repeated as well.
     (starts.directory / "STOP").unlink()
     learning_rate.write_text("1")
     (inbox / "three").touch()
@@ -599,7 +599,7 @@ for epoch in range(3):
     learning_rate.write_text("0.25")
     (inbox / "one").touch()
     later = starts.run(script.replace("range(3)", "range(4)"), early=early, resume_at=3)
-    # As far as commands are answered, so is this.
+    # It is answered as far as commands are answered.
     assert later == ["0.5 0.5 [] 3"] * 3 + ["0.25 0.25 ['one'] 4"]
     assert [starts.read(f"kept{epoch}") for epoch in range(4)] == [f"made {epoch}\n" for epoch in range(4)]
     assert starts.read("log") == "".join(f"epoch {epoch}\n" for epoch in range(4))

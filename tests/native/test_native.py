@@ -1,4 +1,4 @@
-"""The extension module `_pedl`, by itself: values come back as they were, checkpoints too, and a child records nothing."""
+"""The extension module `_pedl` alone: values and checkpoints are returned unchanged, and a child records nothing."""
 import ast
 import json
 import math
@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 import support
 
-# numpy is what most of this is about, and only stacks with a framework have it.
+# Most tests are about numpy, which only stacks with a framework have.
 pytestmark = pytest.mark.stack("keras")
 
 TYPES = support.ROOT / "shims" / "pedl" / "_pedl.pyi"
@@ -22,7 +22,7 @@ TRAIN, READ = 1, 5
 
 @pytest.fixture
 def start(native, tmp_path):
-    """A function that starts a trial in one directory, as often as it is called, in this process."""
+    """A function that starts a trial in one directory, any number of times, in this process."""
 
     def begun(**settings):
         trial = native.Trial(launch(tmp_path / "trial", **settings))
@@ -63,7 +63,7 @@ def launch(directory, **settings):
 
 
 class Tensor:
-    """What a framework's tensor looks like from outside."""
+    """An object that looks like a framework's tensor from outside."""
 
     def __init__(self, array):
         self.array = array
@@ -80,11 +80,11 @@ class SymbolicTensor:
 
 
 class Pair(tuple):
-    """A tuple that means more than its items."""
+    """A tuple with a meaning beyond its items."""
 
 
 def plain_values():
-    """Values of Python itself."""
+    """Values of Python's built-in types."""
     return [
         None, True, False, 0, -1, 2**63 - 1, -(2**63), 2**63, -(2**20000), 0.1, -0.0, math.nan, -math.inf,
         "", "hé", "\ud800 alone", "x" * 1000, b"", b"\0\xff", b"x" * 1000,
@@ -127,7 +127,7 @@ def registered_values():
 
 
 def assert_same(found, expected):
-    """Types, dtypes, shapes and bits are equal; and an array is the caller's own, to write into."""
+    """Types, dtypes, shapes and bits are equal; and an array belongs to the caller, who may write into it."""
     import numpy as np
 
     if isinstance(expected, Tensor):

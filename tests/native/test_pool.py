@@ -1,6 +1,6 @@
-"""Batches through the shared memory of a pool: what a worker sends is what the trainer gets (issue 6).
+"""Batches through the shared memory of a pool: the trainer receives what a worker sends (issue 6).
 
-Worker and trainer are one process here. What becomes of worker processes is in tests/test_worker_processes.py.
+Worker and trainer are one process here. Worker processes are tested in tests/test_worker_processes.py.
 """
 
 import collections
@@ -27,11 +27,11 @@ Pair = collections.namedtuple("Pair", "left right")
 
 
 class Masked(numpy.ndarray):
-    """An array of the script's own kind."""
+    """An array class of the script."""
 
 
 class Line:
-    """A pool, and one worker of it."""
+    """A pool and one worker of it."""
 
     def __init__(self, native):
         self.pool = native.Trial.pool(WINDOW, LEASES, 1, worker_processes.dumps, worker_processes.loads)
@@ -39,11 +39,11 @@ class Line:
         self.task = 0
 
     def send(self, value):
-        """Sends a value; returns what comes."""
+        """Sends a value; returns what is received."""
         return self.build(lambda: value)
 
     def build(self, make):
-        """Sends what `make` returns; returns what comes."""
+        """Sends the result of `make`; returns what is received."""
         assert self.pool.publish(3, [self.task], 5) == (self.task, self.task + 1)
         assert self.worker.claim() == (3, self.task, 5)
         self.worker.begin()
@@ -63,7 +63,7 @@ def large(first=0):
 
 
 def same(left, right):
-    """Equal in type, and in everything that numpy tells of arrays."""
+    """Checks that values have the same type, and the same properties of arrays."""
     assert type(left) is type(right)
     if isinstance(left, numpy.ndarray):
         assert left.dtype == right.dtype
@@ -214,14 +214,14 @@ def test_what_cannot_be_sent_is_an_error_and_something_else_can_be_sent(line):
     assert line.pool.take(0, None) == "something else"
 
 
-# -- a pass that goes on by itself -------------------------------------------------------------------------------------
+# -- a pass that continues by itself -----------------------------------------------------------------------------------
 
 
 ODD_NUMBERS = [0, 1, 2, 7, 255, 1 << 20, 1 << 40, (1 << 63) - 1, (1 << 64) - 8, (1 << 64) - 1]
 
 
 class Scribbled(Line):
-    """A line whose messages are changed before they are read. No pickle is read: that does whatever it says."""
+    """A line whose messages are changed before they are read. No pickle is loaded, because it could run any code."""
 
     def __init__(self, native, seed):
         before = pools()
@@ -232,7 +232,7 @@ class Scribbled(Line):
         self.draw = random.Random(seed).randrange
 
     def scribble(self):
-        """Changes some bytes of each slot's message: a word of its head, or its structure."""
+        """Changes some bytes of each slot's message: a word of its header, or its structure."""
         for slot in range(1, WINDOW + LEASES + 1):
             begin = slot << 40
             at, length, _ = struct.unpack("<3Q", os.pread(self.memory, 24, begin).ljust(24, b"\0"))
@@ -251,7 +251,7 @@ def nested(depth):
     return value
 
 
-# How many messages of each kind are changed; `POOL_MESSAGES_SEED` changes them otherwise.
+# How many messages of each kind are changed; `POOL_MESSAGES_SEED` selects other changes.
 SCRIBBLES = int(os.environ.get("POOL_MESSAGES", "400"))
 SEED = int(os.environ.get("POOL_MESSAGES_SEED", "0"))
 SCRIBBLED = [
@@ -277,7 +277,7 @@ def test_whatever_a_message_holds_is_a_value_or_an_error(native, number):
         line.task += 1
         try:
             repr(line.pool.take(line.task - 1, None))
-        except Exception:  # noqa: BLE001 - of numpy, for names that are no dtypes, too
+        except Exception:  # noqa: BLE001 - also from numpy, for names that are not dtypes
             errors += 1
     assert 0 < errors < SCRIBBLES
 
@@ -298,7 +298,7 @@ def test_a_message_without_an_end_of_its_depth_is_an_error(native):
 
 
 class Pass:
-    """Goes on by itself, over a pool whose one worker is a thread, which builds what it is let."""
+    """Continues by itself, over a pool whose one worker is a thread, which builds the items that the test allows."""
 
     FEWEST, MOST = 2, 4
 
@@ -334,7 +334,7 @@ class Pass:
         return index * 10, "counter" if index == 7 else None
 
     def allow(self, count):
-        """Lets so many items be built."""
+        """Lets this many items be built."""
         for _ in range(count):
             self.let.release()
 
@@ -346,7 +346,7 @@ class Pass:
 
 @pytest.fixture
 def pass_of(native, line, tmp_path):
-    """A function that begins a pass over so many items."""
+    """A function that begins a pass over this many items."""
     made = []
 
     def begin(count):
@@ -373,7 +373,7 @@ def test_no_more_are_under_way_than_may_be(pass_of):
     seen = []
     for _ in items_pass.items:
         seen.append(len(items_pass.building))
-    # With no more than two left two others are published, before one is taken.
+    # When at most two are left, two others are published before one is taken.
     assert seen == [3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 1, 0]
 
 
@@ -395,7 +395,7 @@ def test_items_that_a_pass_has_no_place_for_are_not_lost(pass_of):
     items_pass.allow(2)
     items = items_pass.items
     assert [next(items), next(items)] == [0, 10]
-    # Two of four places are those of tasks that nobody takes.
+    # Two of four places belong to tasks that nobody takes.
     assert items_pass.pool.publish(3, [8, 9], 0) == (2, 4)
     order = iter([1, 2, 3])
     items_pass.begin(order)
@@ -441,7 +441,7 @@ def is_shared(array):
 
 
 class Maker:
-    """Builds an item from an array of its own number, and notes whether that was built in the pool."""
+    """Builds an item from an array filled with its number, and notes whether that was built in the pool."""
 
     def __init__(self, build=lambda array: array, size=50000):
         self.size = size
@@ -465,7 +465,7 @@ def test_items_that_are_built_alike_are_built_where_they_are_sent_from(line):
         assert (array == number).all()
         assert (part == number).all()
         assert text == "text"
-        # Two arrays that come share nothing, as when they are copied.
+        # Two arrays that are received share no memory, as if they were copied.
         part[:] = 0
         assert (array == number).all()
         del array, part
@@ -482,7 +482,7 @@ def test_what_an_item_keeps_is_not_what_was_sent(line):
         assert (received[1:] == number).all()
         del received
     assert all((array == number + 1).all() for number, array in enumerate(kept))
-    # The slot of the first that was kept stays with it; there is no other to build in.
+    # The slot of the first array that was kept remains with it, and there is no other slot to build in.
     assert make.shared == [False, True] + [False] * 9
 
 
@@ -544,14 +544,14 @@ def test_arrays_may_change_their_size_while_they_are_built(line):
         array = line.build(make)
         assert (array[:50000] == number).all()
         assert not array[50000:].any()
-    # What is resized moves out of the slot, and is not expected there again.
+    # An array that is resized moves out of the slot, and is not expected there again.
     assert make.shared == [False, True, False, False, False]
 
 
 @builds_in_place
 @pytest.mark.parametrize(
     ("sizes", "in_place"),
-    # What is larger than all before has no room in a slot.
+    # An array that is larger than all before has no room in a slot.
     [(range(10000, 400000, 30011), 0), (range(400000, 10000, -30011), 12), ([50000, 300000] * 6, 10)],
 )
 def test_items_of_different_sizes(line, sizes, in_place):
@@ -580,7 +580,7 @@ def test_the_order_of_elements_is_kept_in_place_too(line):
         for number in range(1, 5):
             expected = order(numpy.full(50000, number, "float32"))
             same(expected, line.build(make))
-        # What has gaps is not sent as it lies there.
+        # An array with gaps is not sent from its memory as it is.
         assert shared == [False] + [order is orders["F"]] * 3
 
 
@@ -600,7 +600,7 @@ def test_a_cached_array_is_sent_as_it_is(line):
 def test_what_fails_while_it_is_built_in_place_leaves_the_pool_usable(line):
     make = Maker()
     for _ in range(4):
-        # What fails delivers nothing; so what comes behind it is expected to deliver nothing, either.
+        # A failed item delivers nothing, so the next one is expected to deliver nothing either.
         for _ in range(2):
             assert (line.build(make) == make.number).all()
         assert line.pool.publish(3, [line.task], 5) == (line.task, line.task + 1)
@@ -615,5 +615,5 @@ def test_what_fails_while_it_is_built_in_place_leaves_the_pool_usable(line):
         del array
         assert line.pool.take(line.task, None) == "ValueError"
         line.task += 1
-    # Each time the array outlived what was sent.
+    # Each time the array outlived the value that was sent.
     assert make.shared == [False, True] * 3 + [False, False]

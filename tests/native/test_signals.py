@@ -1,6 +1,6 @@
-"""The handler of `_pedl` for signals that ask for the end: what it holds back, what acts at once, and what Python sees.
+"""The handler of `_pedl` for signals that ask for the end: which it delays, which act at once, and what Python sees.
 
-Each case is a program of its own that plays the hooks: it begins a trial, and counts batches.
+Each case is a separate program that plays the part of the hooks: it begins a trial, and counts batches.
 """
 import json
 import os
@@ -44,7 +44,7 @@ def caught(number, process="self"):
 
 @pytest.fixture(scope="session")
 def library():
-    """The directory with `_pedl` that pedl-run has laid out."""
+    """The directory with `_pedl` that pedl-run has unpacked."""
     command = [support.executable(), "--python", sys.executable, "-c", "import _pedl; print(_pedl.__file__)"]
     path = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
     return os.path.dirname(path)
@@ -52,7 +52,7 @@ def library():
 
 @pytest.fixture
 def play(library, tmp_path):
-    """A function that runs a program to its end, and checks how it ends; returns what it printed, and the seconds."""
+    """A function that runs a program to its end, and checks how it ends; returns its output, and the seconds."""
 
     def run(code, expected=0, grace=25.0):
         message = {
@@ -157,7 +157,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
 begin(); batch(); send(); {work}
 """
     if "sum" not in work:
-        # A call of C runs to its end, as under python.
+        # A call of C code runs to its end, as under python.
         play(code, 5, grace=0.7)
 
 

@@ -1,4 +1,4 @@
-"""Items that threads build: a queue of tasks, and what comes back (issue 6, contract K12 to K14)."""
+"""Items that threads build: a queue of tasks, and the items that are returned (issue 6, contract K12 to K14)."""
 
 import signal
 import threading
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.stack("plain", "plain-python37")
 
 @pytest.fixture
 def tasks(native):
-    """Tasks that nobody serves yet."""
+    """Tasks that no thread serves yet."""
     made = native.Trial.thread_tasks()
     yield made
     made.close()

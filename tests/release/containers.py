@@ -1,11 +1,11 @@
-"""Systems, images and containers, made of what container engines are made of. Needs root, unshare and the network.
+"""Systems, images and containers, made with the tools that container engines use. Needs root, unshare and the network.
 
     system = containers.debian("bullseye", "python3")       # unpacked by debootstrap once, and kept
     image = containers.build(dockerfile, context, scratch)  # runs the instructions of a Dockerfile
     container = containers.Container(image, scratch, user=12345, read_only=True).start()
 
-A container has namespaces of its own for processes, mounts, names and IPC; its command is process 1; and what
-can be written there is mounted as Docker mounts it: without code (`noexec`), and with 64 MB of shared memory.
+A container has separate namespaces for processes, mounts, names and IPC; its command is process 1; and everything
+writable in it is mounted as Docker mounts it: without code (`noexec`), and with 64 MB of shared memory.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ LOOK_INTERVAL = 0.005
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# What the official images of Python are built on, and what their interpreter needs of it.
+# The system below the official images of Python, and the packages of it that their interpreter needs.
 BASE_SYSTEM = "bookworm"
 BASE_PACKAGES = "ca-certificates libbz2-1.0 libffi8 liblzma5 libncursesw6 libreadline8 libsqlite3-0 libssl3 zlib1g"
 
@@ -53,11 +53,11 @@ exec chroot "$ROOT" "$@"
 
 
 class Image:
-    """A root, as layers with the topmost first, and what a Dockerfile says about the command.
+    """A root, as layers with the topmost first, and the settings of a Dockerfile for the command.
 
     Args:
         layers: The directories.
-        like: The image from which all the rest is taken.
+        like: The image from which all other settings are copied.
     """
 
     def __init__(self, layers, like=None):
@@ -68,7 +68,7 @@ class Image:
         self.directory = like.directory if like else "/"
 
     def step(self, script, mounts=(), environment=None):
-        """Runs a line of shell as an image is built: what it changes goes into the topmost layer."""
+        """Runs a line of shell as in the build of an image: its changes go into the topmost layer."""
         layer, *below = self.layers
         scratch = layer.with_name(layer.name + ".step")
         scratch.mkdir()
@@ -85,13 +85,13 @@ class Container:
 
     Args:
         image: Its `Image`.
-        scratch: An empty directory for what the container changes and what it prints.
+        scratch: An empty directory for the changes and the output of the container.
         user: Number of the user and the group; they need not be known inside.
         read_only: Whether its root cannot be written to.
-        upper: Where the files go that it writes, by default below `scratch`.
+        upper: The directory for the files that it writes, by default below `scratch`.
         mounts: Lines of shell that mount more below `$ROOT`.
         volumes: Directories here by their paths inside.
-        environment: Variables, beside those of the image.
+        environment: Variables, in addition to those of the image.
     """
 
     def __init__(self, image, scratch, user=0, read_only=False, upper=None, mounts=(), volumes=None, environment=None):
@@ -110,7 +110,7 @@ class Container:
         self._started = []
 
     def start(self, *arguments, command=None):
-        """Starts the image's entry point with these arguments, or else its own; or a command in their place."""
+        """Starts the image's entry point with these arguments (or the image's default ones), or a command instead."""
         words = command or [*self.image.entrypoint, *(arguments or self.image.command)]
         started = Started(self._outer(), words, self._variables(), self.scratch / f"output-{len(self._started)}")
         self._started.append(started)
@@ -147,7 +147,7 @@ class Container:
 
 
 class Started:
-    """One start of a container, seen from outside of it."""
+    """One start of a container, seen from outside."""
 
     def __init__(self, outer, words, environment, output):
         self._words = words
@@ -177,7 +177,7 @@ class Started:
 
     @property
     def init(self):
-        """The number of its process 1 out here; None while there is none."""
+        """The process id of its process 1 on the host; None if there is none."""
         try:
             children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         except FileNotFoundError:
@@ -189,7 +189,7 @@ class Started:
         return pid
 
     def processes(self):
-        """All its processes: (number out here, number of the parent, state) of each."""
+        """All its processes: (process id on the host, that of the parent, state) of each."""
         found = []
         for name in os.listdir("/proc"):
             if name.isdigit() and self.namespace and _namespace(int(name)) == self.namespace:
@@ -205,7 +205,7 @@ class Started:
         os.kill(self.init, number)
 
     def kill(self):
-        """SIGKILL to process 1, and so to every process of the container; waits until all are gone."""
+        """SIGKILL to process 1, and so to every process of the container; waits until all have ended."""
         if self._process.poll() is None:
             if self.init:
                 os.kill(self.init, signal.SIGKILL)
@@ -232,7 +232,7 @@ class Started:
             time.sleep(LOOK_INTERVAL)
 
     def check(self, code=0):
-        """Fails with all that was printed if the exit code is another; returns itself."""
+        """Fails with everything that was printed if the exit code is another; returns itself."""
         assert self.code == code, f"expected exit code {code}, got {self!r}"
         return self
 
@@ -241,7 +241,7 @@ class Started:
 
 
 def _namespace(pid):
-    """The number of the namespace of a process, also of a zombie; None where that cannot be known."""
+    """The number of the namespace of a process, also of a zombie; None if it cannot be determined."""
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -249,7 +249,7 @@ def _namespace(pid):
 
 
 def systems():
-    """Where unpacked systems are kept (`cargo dev container` says where)."""
+    """The directory of unpacked systems (`cargo dev container` sets it)."""
     return Path(os.environ["PEDL_SYSTEMS"])
 
 
@@ -268,9 +268,9 @@ def debian(release, packages):
 
 
 def python(version):
-    """What stands for the official image of a version of Python: a Python of this machine below /usr/local.
+    """A substitute for the official image of a version of Python: a Python of this machine below /usr/local.
 
-    Like those it is linked against a libpython, which is found through the cache of the linker.
+    Like the official ones it is linked against a libpython, which is found through the cache of the linker.
     """
     system = debian(BASE_SYSTEM, BASE_PACKAGES)
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
@@ -291,7 +291,7 @@ def python(version):
 
 
 def build(dockerfile, context, scratch):
-    """Runs the instructions of a Dockerfile; returns an `Image`. One that is not known here is an error."""
+    """Runs the instructions of a Dockerfile; returns an `Image`. An unknown instruction is an error."""
     builder = _Builder(Path(context), Path(scratch))
     text = re.sub(r"\\\n", " ", re.sub(r"(?m)^\s*#.*\n", "", dockerfile.read_text()))
     for line in text.splitlines():
@@ -302,7 +302,7 @@ def build(dockerfile, context, scratch):
 
 
 class _Builder:
-    """One method for each instruction that is understood, called after it."""
+    """One method for each known instruction, named after it."""
 
     def __init__(self, context, scratch):
         self.context = context
@@ -360,19 +360,19 @@ class _Builder:
 
 
 def make_pipe(path, user):
-    """A named pipe that belongs to a user: who reads from it waits until somebody writes."""
+    """A named pipe that belongs to a user: a reader waits until somebody writes."""
     os.mkfifo(str(path))
     shutil.chown(str(path), user, user)
 
 
 def _network_settings():
-    """How the package index is reached from here."""
+    """The variables for access to the package index from here."""
     wanted = re.compile(r"(?i)PIP_(INDEX_URL|CERT|DEFAULT_TIMEOUT)|https?_proxy|no_proxy")
     return {name: value for name, value in os.environ.items() if wanted.fullmatch(name)}
 
 
 def _run(*command):
-    """Runs a command here; its output is shown where it fails."""
+    """Runs a command here; its output is shown if it fails."""
     ended = subprocess.run(
         [str(word) for word in command],
         check=False,

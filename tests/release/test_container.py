@@ -1,8 +1,8 @@
-"""The one file in systems that are not this one, and in containers as hostile as real ones.
+"""The single file on other systems, and in containers as restricted as real ones.
 
-`cargo dev container` runs these. Debian 11 has nothing but its own Python 3.9; the containers are built by the
-instructions of `examples/Dockerfile`, and run with a read-only root, a user whom nobody knows, no directory that
-may hold code but the volume of the trial, 64 MB of shared memory, and pedl-run as process 1.
+`cargo dev container` runs these. Debian 11 has only its Python 3.9; the containers are built by the
+instructions of `examples/Dockerfile`, and run with a read-only root, an unknown user, no directory that
+may contain code except the volume of the trial, 64 MB of shared memory, and pedl-run as process 1.
 """
 
 import re
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.stack("container")
 
 USER = 12345
 
-# A checkpoint by default is once a minute, and the training is over before.
+# The default is a checkpoint once a minute, and the training ends before that.
 OPTIONS = ["--checkpoint-seconds", "1"]
 
-# What a container has for a home: a directory without code, or nothing at all.
+# The home directory in a container: a directory without code, or none.
 HOMES = {
     "noexec": (["mount -t tmpfs -o mode=1777,nosuid,nodev,noexec home $ROOT/home"], {"HOME": "/home"}),
     "none": ([], {}),
@@ -52,7 +52,7 @@ if __name__ == "__main__":
         process.join()
 """
 
-# Leaves an orphan that lives until it is told to end, and goes on as the script of the image.
+# Leaves an orphan that lives until it is asked to end, and continues as the script of the image.
 ORPHAN = """
 import os
 
@@ -70,7 +70,7 @@ while not os.path.exists("orphan"):
 
 @pytest.fixture
 def container(tmp_path):
-    """A function that makes a `Container`; what it started ends with the test."""
+    """A function that makes a `Container`; its processes end with the test."""
     made = []
 
     def make(image, **settings):
@@ -85,7 +85,7 @@ def container(tmp_path):
 
 
 def volume(directory):
-    """A directory for what a container keeps, which belongs to its user."""
+    """A directory for the files that a container keeps, which belongs to its user."""
     directory.mkdir()
     shutil.chown(str(directory), USER, USER)
     return directory
@@ -93,7 +93,7 @@ def volume(directory):
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory):
-    """What `docker build` makes of the example's Dockerfile."""
+    """The image that `docker build` makes of the example's Dockerfile."""
     directory = tmp_path_factory.mktemp("docker")
     context = directory / "context"
     context.mkdir()
@@ -103,7 +103,7 @@ def image(tmp_path_factory):
 
 
 class Hostile:
-    """A container of the image with everything against it, and its trial, seen from outside."""
+    """A container of the image with all restrictions, and its trial, seen from outside."""
 
     def __init__(self, container, image, directory, home):
         self.directory = volume(directory)
@@ -139,7 +139,7 @@ def test_debian_11_runs_the_one_file(container, tmp_path):
 
 
 def test_the_dockerfile_pins_what_is_tested():
-    import tomllib  # other stacks, which collect this file as well, have older Pythons
+    import tomllib  # other stacks, which also collect this file, have older Pythons
 
     text = (support.EXAMPLES / "Dockerfile").read_text()
     stacks = tomllib.loads((support.ROOT / "tests" / "matrix.toml").read_text())["stack"]
@@ -169,7 +169,7 @@ def test_a_container_that_was_killed_learns_the_same(container, image, tmp_path,
     started.wait_until(lambda: is_half_way(killed.trial, steps) and started.init)
     assert len(started.processes()) >= 2
     started.kill()
-    assert started.code != 0, started  # how `unshare` tells of a kill differs from version to version
+    assert started.code != 0, started  # the exit code of `unshare` after a kill differs from version to version
     assert started.processes() == []
     again = killed.start().wait().check()
     assert "pedl: resuming after batch " in again.stderr
@@ -185,7 +185,7 @@ def test_orphans_are_reaped_and_a_stop_is_143(container, image, tmp_path):
     train = support.EXAMPLES / "keras_fit_images.py"
     (stopped.directory / "train.py").write_text(ORPHAN + train.read_text())
     orphan, end_of_orphan = stopped.directory / "orphan", stopped.directory / "end-of-orphan"
-    # Whoever reads from it waits for a writer.
+    # A reader of the pipe waits for a writer.
     containers.make_pipe(end_of_orphan, USER)
     started = stopped.start("train.py")
     started.wait_until(lambda: orphan.exists() and started.init)
@@ -193,7 +193,7 @@ def test_orphans_are_reaped_and_a_stop_is_143(container, image, tmp_path):
     def orphans():
         init = started.init
         children = [(pid, state) for pid, parent, state in started.processes() if parent == init]
-        # The other child of process 1 is the one that trains.
+        # The other child of process 1 is the process that trains.
         return [each for each in children if each[0] != min(children)[0]]
 
     started.wait_until(lambda: stopped.trial.count("step") >= 1)

@@ -1,6 +1,6 @@
-"""The wheel that is given out, installed as users install it: into each Python, by pip, uv and pipx.
+"""The wheel that is released, installed as users install it: into each Python, by pip, uv and pipx.
 
-`cargo dev wheel` builds it, says where it is (PEDL_WHEEL), and runs these.
+`cargo dev wheel` builds it, sets its path (PEDL_WHEEL), and runs these tests.
 """
 
 import base64
@@ -25,7 +25,7 @@ INSTALLERS = ["pip", "uv"]
 # Seconds; an installation takes two.
 LIMIT = 300
 
-# What a person has on PATH, but for Pythons.
+# The PATH of a user, except for Pythons.
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 SPAWN = """
@@ -54,7 +54,7 @@ def wheel():
 
 
 def find_python(version):
-    """The real executable of a Python of this version; skips the test where there is none."""
+    """The real executable of a Python of this version; skips the test if there is none."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     below_pyenv = [path / "bin" / "python" for path in root.glob(version + ".*")]
     for candidate in [*below_pyenv, "python" + version]:
@@ -121,7 +121,7 @@ class Installed:
         return run(self.python, "-m", "pip", verb, "--quiet", *arguments)
 
     def run(self, program, *arguments, **variables):
-        """Runs a program of the environment by its path, as where nobody has activated it."""
+        """Runs a program of the environment by its path, as if the environment was not activated."""
         path = self.directory / "bin" / program
         return run(path, *arguments, cwd=self.directory.parent, PEDL_CACHE_DIR=self.cache, **variables)
 
@@ -202,7 +202,7 @@ def test_a_tool_of_its_own_runs_the_python_of_the_user(tmp_path, installer):
 
 
 def run_with_path(program, *arguments, PATH, **variables):  # noqa: N803 - it is a variable of the environment
-    """As `run`, with another PATH, on which the program is looked for."""
+    """As `run`, with another PATH, on which the program is searched."""
     return run("/usr/bin/env", f"PATH={PATH}", program, *arguments, **variables)
 
 
@@ -236,7 +236,7 @@ def test_it_holds_what_it_should_and_no_second_copy():
         assert not [name for name in files if name.endswith(".so")]
         license_file = next(name for name in files if name.endswith("/LICENSE"))
         assert archive.read(license_file) == (support.ROOT / "LICENSE").read_bytes()
-        # The same source makes the same bytes: no time of today is in it.
+        # The same source gives the same bytes, because they do not contain the current time.
         assert {info.date_time for info in files.values()} == {(1980, 1, 1, 0, 0, 0)}
 
 
