@@ -126,7 +126,7 @@ impl Definition {
     }
 }
 
-/// Refuses an entrypoint that is not `module:object`, according to M11 to M13 of `contract.md`.
+/// Refuses an entrypoint that is not `module:object`, according to the rules M11 to M13.
 pub(crate) fn check_entrypoint(entrypoint: &str, name: &str) -> Result<(), Failure> {
     let is_word = |word: &str| {
         !word.is_empty()

@@ -1,4 +1,4 @@
-"""Finding the code of standard model definitions (contract.md M1 to M18, 2.4). No framework is needed for that.
+"""Finding the code of standard model definitions (rules M1 to M18). No framework is needed for that.
 
 The trial classes here print their names when they are made, and end the process.
 """

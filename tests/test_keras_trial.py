@@ -1,4 +1,4 @@
-"""Trial classes of Keras (contract.md 1.3, 1.4, 2.2): `KerasTrial`, `KerasFunctionalTrial`, `TFKerasTrial`."""
+"""Trial classes of Keras: `KerasTrial`, `KerasFunctionalTrial`, `TFKerasTrial`."""
 import json
 import subprocess
 import sys

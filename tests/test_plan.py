@@ -1,4 +1,4 @@
-"""An experiment configuration decides the length of a fit and its validations (contract.md P2, P5; design.md 4).
+"""An experiment configuration decides the length of a fit and its validations (rules P2, P5).
 
 The script trains one epoch of 20 batches by itself. What it learns under a plan is compared with what it learns if
 the same plan is written into it by hand: enough epochs, and a callback that stops the model.

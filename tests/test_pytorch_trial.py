@@ -1,4 +1,4 @@
-"""Trial classes of PyTorch (contract.md 1.7, 2.2): both kinds of classes, their data, and exact resume."""
+"""Trial classes of PyTorch: both kinds of classes, their data, and exact resume."""
 import collections
 import json
 import re

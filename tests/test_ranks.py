@@ -1,6 +1,6 @@
 """Several processes that train one model: of PyTorch, as `torchrun` starts them, and of `tf.keras` under `TF_CONFIG`.
 
-The rules are contract.md D4, K5 and K17.
+The rules are D4, K5 and K17.
 """
 import contextlib
 import json

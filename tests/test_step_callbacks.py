@@ -1,4 +1,4 @@
-"""Callbacks of the steps of scripts (contract.md 1.3): `pedl.callbacks`, and `entrypoint.callbacks` of the configuration."""
+"""Callbacks of the steps of scripts: `pedl.callbacks`, and `entrypoint.callbacks` of the configuration."""
 import ast
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Metrics of a step come only from its batches (contract.md C6, T18), whatever Keras has accumulated over the epoch.
+"""Metrics of a step come only from its batches (rules C6, T18), whatever Keras has accumulated over the epoch.
 
 All are compared with what numpy computes for each batch (`scripts/step_metrics.py`).
 """

@@ -1,4 +1,4 @@
-"""Calls the users' callbacks of steps, of trial classes and of scripts (contract.md C1 to C12)."""
+"""Calls the users' callbacks of steps, of trial classes and of scripts (rules C1 to C12)."""
 import copy
 import os
 

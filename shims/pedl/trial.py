@@ -56,7 +56,7 @@ class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framewo
 def call_with(function, **available):
     """Calls a function, or makes an object, with those of the arguments that it takes; by name, or by place.
 
-    Definitions differ in whether they take `hparams`, and in what they call it (contract.md 1.8, 5). Each call gets copies,
+    Definitions differ in whether they take `hparams`, and in what they call it. Each call gets copies,
     so that changes to `hparams` in one method do not affect the others.
 
     Raises:

@@ -1,7 +1,8 @@
 //! `cargo dev contract`: the rules of model definitions, and the tests that check each.
 //!
 //! The rules are in `tests/contract.toml`. A test checks the rules whose numbers its name begins
-//! with: `test_c1_k4_a_trial_has_its_steps` checks C1 and K4. `--mutate` breaks a rule in a copy of
+//! with: `test_c1_k4_a_trial_has_its_steps` checks C1 and K4. `docs/reference/rules.md` is the table;
+//! `RENEW_DOCS=1 cargo test -p pedl-dev` writes it. `--mutate` breaks a rule in a copy of
 //! the tree, to see its test fail (`mutations.rs`).
 
 use std::collections::BTreeMap;
@@ -183,9 +184,38 @@ fn table(rules: &[(Rule, String)], tests: &BTreeMap<Rule, Vec<String>>) -> (Stri
     (table, missing)
 }
 
+/// The page of the documentation.
+#[cfg(test)]
+fn page(rules: &[(Rule, String)], tests: &BTreeMap<Rule, Vec<String>>) -> String {
+    format!(
+        "# Rules of model definitions\n\n<!-- Made from tests/contract.toml; a test compares the two. -->\n\n\
+         What a model definition may rely on. A test whose name begins with the number of a rule checks it, and\n\
+         `cargo dev contract --mutate all` breaks each rule by one line, to see its test fail.\n\n\
+         M: model definitions. P: scripts. C: callbacks of steps. K: Keras. T: TensorFlow. E: estimators. D: downloads and PyTorch.\n\n{}",
+        table(rules, tests).0
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_is_made_from_the_rules() {
+        let repository = Repository::find();
+        let rules = rules(&repository).expect("the file is right");
+        let page = page(&rules, &tests(repository.root()).expect("they can be read"));
+        let path = repository.root().join("docs/reference/rules.md");
+        if std::env::var_os("RENEW_DOCS").is_some() {
+            fs::write(&path, &page).expect("it can be written");
+        }
+        let held = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            held == page,
+            "{} is not made from the rules",
+            path.display()
+        );
+    }
 
     #[test]
     fn the_rules_are_all_there() {

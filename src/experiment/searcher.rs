@@ -241,7 +241,7 @@ mod tests {
         ))
     }
 
-    /// contract.md 2.5, "Acceptance vectors computed from the reference algorithm".
+    /// Acceptance vectors, computed from the reference algorithm.
     #[test]
     fn the_brackets_are_those_of_the_examples() {
         // mnist_keras_simple/adaptive.yaml

@@ -1,4 +1,4 @@
-//! `--config`: simple model definitions (`contract.md` P1, P3, P4, P6, P9, 2.1 and 2.5), without a
+//! `--config`: simple model definitions (rules P1, P3, P4, P6 and P9), without a
 //! framework.
 
 use crate::support::{Dir, Output, run_in};

@@ -1,4 +1,4 @@
-"""Steps of trials and their callbacks (contract.md C1 to C12), and the processing of metrics (1.8, 2.2)."""
+"""Steps of trials and their callbacks (rules C1 to C12), and the processing of metrics."""
 import sys
 
 import pytest

@@ -1,4 +1,4 @@
-"""Checks the `tf.data.Dataset`s of trials: they have to be batched (contract.md T3), with elements for one graph (T4)."""
+"""Checks the `tf.data.Dataset`s of trials: they have to be batched (rule T3), with elements for one graph (T4)."""
 import importlib
 
 from pedl.errors import DefinitionError

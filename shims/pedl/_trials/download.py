@@ -1,4 +1,4 @@
-"""`download_data` of a model definition: called once on each machine, before the data sets are made (contract.md D1 to D4).
+"""`download_data` of a model definition: called once on each machine, before the data sets are made (rules D1 to D4).
 
 One of a trial's processes on a machine calls it, and the others wait for the directory that it returns. It is not called again
 at a restart while that directory exists, unless the configuration, the hyperparameters, or the file of the function differ. The

@@ -135,7 +135,7 @@ def _configure_session(trial, hparams, package):
 
 
 def _check_version(ranks):
-    """Checks, if several processes train, that this version of TensorFlow supports it (contract.md K5).
+    """Checks, if several processes train, that this version of TensorFlow supports it (rule K5).
 
     Args:
         ranks: the part of the trial's context about them; None for one process.

@@ -22,7 +22,7 @@ from pedl._trials import metrics, run, seed_python
 from pedl._trials.steps import Steps
 from pedl.errors import DefinitionError
 
-# The default number of batches in a step (contract.md T19).
+# The default number of batches in a step (rule T19).
 _BATCHES = 100
 
 # The largest seed is one below this.

@@ -1,7 +1,7 @@
 """Metrics of batches: checks them, and averages them for a step or a validation.
 
-The mean over batches is not weighted by their sizes (contract.md 1.8, 7). A metric that is no number is averaged element by
-element if all batches have the same shape; otherwise it is left out (1.8, 8).
+The mean over batches is not weighted by their sizes. A metric that is no number is averaged element by
+element if all batches have the same shape; otherwise it is left out.
 """
 import importlib
 

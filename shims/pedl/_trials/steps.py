@@ -1,4 +1,4 @@
-"""Steps of a trial: calls the user's callbacks around them, in their order (contract.md C1 to C12)."""
+"""Steps of a trial: calls the user's callbacks around them, in their order (rules C1 to C12)."""
 from pedl._callbacks import Callbacks
 
 

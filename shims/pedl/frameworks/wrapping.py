@@ -1,4 +1,4 @@
-"""`wrap_dataset`, which model definitions call right after they have made a data set (contract.md K6)."""
+"""`wrap_dataset`, which model definitions call right after they have made a data set (rule K6)."""
 
 
 def wrap_dataset(dataset):

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{Entrypoint, Experiment, Trial};
 
-/// contract.md 2.5, "Sampling, bit-for-bit": `mnist_keras_simple/const.yaml`.
+/// Sampling, bit-for-bit: `mnist_keras_simple/const.yaml`.
 const CONST: &str = "
 description: mnist-cnn-keras-entrypoint
 hyperparameters:
@@ -168,7 +168,7 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!(read(RANDOM).max_restarts, 5);
 }
 
-/// contract.md 2.4: three ways to name the model code are accepted.
+/// Three ways to name the model code are accepted.
 #[test]
 fn every_generation_of_entrypoints_is_understood() {
     let searcher = "searcher: {name: single, metric: loss, max_steps: 1}\n";

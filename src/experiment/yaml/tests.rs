@@ -35,7 +35,7 @@ fn problem(text: &str) -> String {
     .to_string()
 }
 
-/// contract.md 2.5: configurations are YAML 1.2; PyYAML, which follows 1.1, gives `'1e-4'`, True
+/// Configurations are YAML 1.2; PyYAML, which follows 1.1, gives `'1e-4'`, True
 /// and 8.
 #[test]
 fn plain_scalars_are_those_of_yaml_1_2() {

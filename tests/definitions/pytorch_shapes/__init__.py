@@ -1,4 +1,4 @@
-"""Batches of every nesting: what the model is given, and what the losses are (contract.md D6 to D8)."""
+"""Batches of every nesting: what the model is given, and what the losses are (rules D6 to D8)."""
 import numpy as np
 import pedl
 import torch
