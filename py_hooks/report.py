@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 
+from py_hooks import causes
 from py_hooks.engine import patch, version
 from py_hooks.registry import GENERATIONS
 
@@ -215,7 +216,7 @@ def _doctor():
             continue
         print(f"{name:<16} {module.__version__}{on}: intercepted in {len(targets)} places (`pedl hooks {name}`)")
         for cause in _causes(name):
-            print(f"{'':<16} not exact: {cause}")
+            print(f"{'':<16} not exact: {cause}\n{'':<16} hint: {cause.cause.cure}")
     for name in _NOT_INTERCEPTED:
         if _is_there(name):
             print(f"{name:<16} not intercepted: it runs as under python, without checkpoints and resume")
@@ -253,8 +254,8 @@ def _causes(name):
     if name == "tensorflow":
         tensorflow = sys.modules[name]
         if tensorflow.__version__.startswith("1."):
-            yield "TensorFlow 1 runs several operations at once; `--exact` imposes one at a time"
+            yield causes.SEVERAL_AT_ONCE()
         elif tensorflow.config.list_physical_devices("GPU"):
-            yield "there is a GPU, where exact resume was not tried"
+            yield causes.DEVICE(device="GPU")
     if name == "keras" and "jax" in sys.modules and sys.modules["jax"].default_backend() != "cpu":
-        yield "JAX uses a {}, where exact resume was not tried".format(sys.modules["jax"].default_backend())
+        yield causes.DEVICE(device=sys.modules["jax"].default_backend())
