@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
 const SHOWN_STEPS: usize = 3;
 
 /// The lines, but only the first and the last of many steps in a row.
-fn without_middle(lines: Vec<(Kind, String)>) -> Vec<(Kind, String)> {
+fn without_middle(lines: &[(Kind, String)]) -> Vec<(Kind, String)> {
     let is_step = |line: &(Kind, String)| line.1.starts_with("pedl: step ");
     let mut found = Vec::new();
     for group in lines.chunk_by(|one, other| is_step(one) && is_step(other)) {
@@ -152,7 +152,7 @@ fn shown(first: &Killed, rows: &[Row; 3]) -> Vec<(Kind, String)> {
             let is_shown = is_ours || line.starts_with("Epoch ");
             is_shown.then(|| (kind, line.to_owned()))
         });
-        without_middle(kept.collect())
+        without_middle(&kept.collect::<Vec<_>>())
     };
     let mut lines = vec![(Kind::Typed, command.clone())];
     lines.extend(printed(&first.text));

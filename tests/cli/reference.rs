@@ -11,7 +11,7 @@ use crate::support::TestCommand;
 #[test]
 fn the_documentation_holds_what_is_printed() {
     let names = TestCommand::pedl_run()
-        .args(&["--pedl", "reference"])
+        .args(["--pedl", "reference"])
         .output()
         .assert_code(0)
         .stdout;
@@ -19,7 +19,7 @@ fn the_documentation_holds_what_is_printed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
     for name in names.lines() {
         let page = TestCommand::pedl_run()
-            .args(&["--pedl", "reference", name])
+            .args(["--pedl", "reference", name])
             .output()
             .assert_code(0)
             .stdout;
@@ -39,7 +39,7 @@ fn the_documentation_holds_what_is_printed() {
 #[test]
 fn a_page_that_is_not_there_is_refused() {
     TestCommand::pedl_run()
-        .args(&["--pedl", "reference", "opitons"])
+        .args(["--pedl", "reference", "opitons"])
         .output()
         .assert_code(64)
         .assert_stderr(
