@@ -439,7 +439,7 @@ pub(crate) fn default_of(field: &Field) -> Option<Value> {
 }
 
 /// The values that a kind of field accepts, as text.
-fn describe(kind: &Kind) -> String {
+pub(crate) fn describe(kind: &Kind) -> String {
     match kind {
         Kind::Any => "a value".to_owned(),
         Kind::AnyMap | Kind::Map(_) | Kind::Tagged(..) => "a map".to_owned(),

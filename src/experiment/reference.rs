@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::check::describe;
 use crate::fields::{Default, FIELDS, Field, HYPERPARAMETERS, Kind, Means};
 
 /// The fields of a configuration, with types, ranges, defaults and what pedl-run does with them.
@@ -72,7 +73,7 @@ fn table(text: &mut String, rows: &[Row]) {
         let _ = writeln!(
             text,
             "| `{name}` | {} | {default} | {}{means} |",
-            described(&field.kind),
+            describe(&field.kind),
             field.help
         );
     }
@@ -99,34 +100,5 @@ fn variants(text: &mut String, all: &'static [(&'static str, &'static [Field])])
         };
         let _ = writeln!(text, "### {title}\n");
         table(text, &rows("", fields));
-    }
-}
-
-/// A kind as text.
-fn described(kind: &Kind) -> String {
-    match kind {
-        Kind::Any => "any".to_owned(),
-        Kind::AnyMap | Kind::Map(_) | Kind::Tagged(..) => "map".to_owned(),
-        Kind::Text => "text".to_owned(),
-        Kind::Argument => "text or number".to_owned(),
-        Kind::AbsolutePath => "absolute path".to_owned(),
-        Kind::Flag => "true or false".to_owned(),
-        Kind::Integer(i64::MIN, i64::MAX) => "integer".to_owned(),
-        Kind::Integer(least, i64::MAX) => format!("integer, at least {least}"),
-        Kind::Integer(least, most) => format!("integer, {least} to {most}"),
-        Kind::PositiveNumber => "number above 0".to_owned(),
-        Kind::Number(least, most) => match (*least > f64::MIN, *most < f64::MAX) {
-            (false, false) => "number".to_owned(),
-            (true, false) => format!("number, at least {least}"),
-            (false, true) => format!("number, at most {most}"),
-            (true, true) => format!("number, {least} to {most}"),
-        },
-        Kind::Word(words) => {
-            let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
-            words.join(", ")
-        }
-        Kind::List(item) => format!("list of {}", described(item)),
-        Kind::MapOr(one, other) => format!("{} or {}", described(one), described(other)),
-        Kind::Hyperparameters => "map of hyperparameters".to_owned(),
     }
 }
