@@ -9,6 +9,7 @@ The first line of a block of commands says whether it is run here:
 
 A block `python file=train.py`, of whatever language, is written to that file first.
 """
+import json
 import os
 import re
 import subprocess
@@ -24,6 +25,7 @@ PAGES = AT_THE_TOP + sorted(BOOK.rglob("*.md"))
 _BLOCK = re.compile(r"^ *```(\S+)([^\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"`((?:src|py_hooks|shims|tests|docs|examples)/[\w./-]+)`")
+_EVENT = re.compile(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _SHELLS = ("sh", "bash", "console", "shell")
 
 # At most this many in 1,000 words. Rules 2 to 5 of writing.md.
@@ -153,3 +155,14 @@ def test_the_commands_of_a_tutorial_run(page, tmp_path):
     assert len(set(hashes)) <= 1
     if page.name == "first-exact-resume.md":
         assert len(hashes) >= 2
+        check_events(tmp_path / "work" / "killed" / "events.jsonl")
+
+
+def check_events(journal):
+    """Every event of a trial, and every member of it, is in the reference."""
+    page = (BOOK / "reference" / "events.md").read_text(encoding="utf-8")
+    known = {name: set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) for name, text in _EVENT.findall(page)}
+    events = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    assert {"trial_begun", "exactness", "step", "trial_ended"} <= {event["event"] for event in events}
+    for event in events:
+        assert set(event) - {"schema", "time", "event"} <= known[event["event"]], event
