@@ -11,8 +11,9 @@ else changes the data set while its items are built, and this is noticed: with t
 pass.
 
 Before the first pass over a data set one of its items is built twice, with another one in between: the two have to be equal.
-Only then the run reports whether it is exact. If worker processes build items, they build these, too. Otherwise the thread
-that takes the items does, and numbers and texts that the data set has counted up meanwhile are put back.
+Only then the run reports whether it is exact. If worker processes build items, two of them build these, too, each of them
+all. Otherwise the thread that takes the items does, and numbers and texts that the data set has counted up meanwhile are put
+back.
 """
 import atexit
 import collections
@@ -181,24 +182,29 @@ class Items:
         if _length(self.dataset) == 0 or (self.in_processes and recorder.CALLS.replaying):
             # Items that worker processes build change nothing here, and were checked before there was anything to replay.
             return
-        is_single = getattr(self.dataset, "num_batches", None) == 1 or _length(self.dataset) == 1
-        indices = [0, 0] if is_single else [0, 1, 0]
         try:
-            texts = self._probed_by_workers(indices, ahead) if self.in_processes else self._probed_here(indices)
+            texts = self._probed_by_workers(ahead) if self.in_processes else self._probed_here()
         except Exception as error:  # noqa: BLE001 - the script's own: it is raised where the item is asked for
             # The exception that is raised then may be this object.
             error.__traceback__ = None
             return
-        if texts[0] != texts[-1] and not self._is_refused:
+        if len(set(texts)) > 1 and not self._is_refused:
             self._refuse(causes.ITEM_TWICE)
 
+    def _probed_indices(self):
+        """The indices of the items that a probe builds, in this order: the first item comes again."""
+        is_single = getattr(self.dataset, "num_batches", None) == 1 or _length(self.dataset) == 1
+        return [0, 0] if is_single else [0, 1, 0]
+
     @on_own_account
-    def _probed_here(self, indices):
-        """Short texts of items; fewer if each item has to be built in order."""
+    def _probed_here(self):
+        """Short texts of the first item; only one if each item has to be built in order."""
         source, texts = self._source(), []
         before = dict(getattr(source, "__dict__", ()))
-        for index in indices:
-            texts.append(fingerprint.describe(self.build(_PROBE, index)))
+        for index in self._probed_indices():
+            item = self.build(_PROBE, index)
+            if index == 0:
+                texts.append(fingerprint.describe(item))
             if self.must_be_built:
                 break
         for name in self._changes(before):
@@ -209,13 +215,27 @@ class Items:
                 vars(source).pop(name, None)
         return texts
 
-    def _probed_by_workers(self, indices, ahead):
-        """Short texts of items, which are built several at once, as far as there is room."""
-        workers, texts = self.processes(ahead), []
-        for start in range(0, len(indices), ahead):
-            for task in workers.submit(self, _PROBE, indices[start : start + ahead]):
-                texts.append(fingerprint.describe(workers.take(self, task)))
+    def _probed_by_workers(self, ahead):
+        """Short texts of the first item, as two workers built it, or one if there is room for one item only.
+
+        Each of them builds all items of a probe. Otherwise chance would decide whether a worker builds an item twice, and
+        what an item remembers of those before it would show only then.
+        """
+        workers, texts, count = self.processes(ahead), [], len(self._probed_indices())
+        for task in workers.submit(self, _PROBE, [0] * min(2, ahead, self.workers)):
+            texts.extend(workers.take(self, task, count))
         return texts
+
+    def _probed_in_worker(self):
+        """Short texts of the first item, in a list, and what `build_in_worker` returns as the second."""
+        texts, changes = [], []
+        for index in self._probed_indices():
+            item, changed = self._built_in_worker(_PROBE, index)
+            if index == 0:
+                texts.append(fingerprint.describe(item))
+            if changed is not None:
+                changes.append(changed)
+        return texts, _IN_THREADS if _IN_THREADS in changes else min(changes, default=None)
 
     def build(self, epoch, index):
         """The item at `index`, as the data set makes it in that epoch."""
@@ -235,6 +255,11 @@ class Items:
 
     def build_in_worker(self, epoch, index):
         """As `build`, in a worker process. Returns the item with the name of an attribute that it changed, or None."""
+        if epoch == _PROBE:
+            return self._probed_in_worker()
+        return self._built_in_worker(epoch, index)
+
+    def _built_in_worker(self, epoch, index):
         _LOCAL.item = epoch, index
         stream = self._stream_of_worker
         if stream is None:

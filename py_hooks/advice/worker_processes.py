@@ -126,10 +126,10 @@ class ItemProcesses:
                 # Frees the slot of a task that was cancelled while it was being built.
                 self._discard(items, end - self._window)
 
-    def take(self, items, task):
-        """Waits for the item of a task, and returns it."""
+    def take(self, items, task, count=1):
+        """Waits for the item of a task, for which `count` items are built, and returns it."""
         with self._lock:
-            pool, limit_s = self.pool, self.limit_s
+            pool, limit_s = self.pool, self.limit_s and self.limit_s * count
             if pool is None or not pool.is_under_way(task):
                 raise RuntimeError(
                     "pedl: items of a data set are asked for in a process that its workers know nothing of"

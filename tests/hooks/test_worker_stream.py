@@ -6,7 +6,7 @@ import types
 import pytest
 
 from py_hooks.advice import calls as recorder
-from py_hooks.advice.data import Items
+from py_hooks.advice.data import _PROBE, Items
 from py_hooks.advice.random_streams import WorkerStream, mix
 
 numpy = pytest.importorskip("numpy")
@@ -63,7 +63,13 @@ def by_the_stream(_index):
     return random_streams.THREAD.stream.numpy.random_sample(2).tolist()
 
 
-def _work(draw, is_seen, indices, connection):
+def one_more_each_time(index, log=[]):  # noqa: B006 - a worker remembers what it built
+    """An item depends on those that the process built before."""
+    log.append(index)
+    return len(log)
+
+
+def _work(draw, is_seen, epoch, indices, connection):
     numpy.random.mtrand._rand.seed(99)
     # The generator keeps a second gaussian.
     numpy.random.mtrand._rand.standard_normal()
@@ -78,22 +84,23 @@ def _work(draw, is_seen, indices, connection):
     built = []
     for index in indices:
         try:
-            built.append(items.build_in_worker(0, index)[0])
+            built.append(items.build_in_worker(epoch, index)[0])
         except (ValueError, RuntimeError) as error:
             built.append(error.args)
     connection.send((built, items.dataset.builds))
 
 
-def built_by_a_worker(draw, indices, is_seen=True):
+def built_by_a_worker(draw, indices, is_seen=True, epoch=0):
     """The items, and the indices of those that were built, in their order.
 
     Args:
         draw: makes an item of its index.
         indices: of the items, in the order in which they are asked for.
         is_seen: whether the place of the global generator is known.
+        epoch: of the items.
     """
     here, there = multiprocessing.Pipe()
-    worker = multiprocessing.get_context("fork").Process(target=_work, args=(draw, is_seen, indices, there))
+    worker = multiprocessing.get_context("fork").Process(target=_work, args=(draw, is_seen, epoch, indices, there))
     worker.start()
     there.close()
     answer = here.recv()
@@ -180,3 +187,12 @@ def test_what_torch_draws_is_of_the_items_key():
     assert built == [again[2], again[0], again[1]]
     assert built[0] != built[2]
     assert torch.rand(2).tolist() not in built
+
+
+@pytest.mark.stack("keras")
+@pytest.mark.parametrize(("draw", "different"), [(by_the_stream, 1), (one_gaussian, 1), (one_more_each_time, 2)])
+def test_the_worker_that_probes_an_item_builds_it_twice_itself(draw, different):
+    (texts,), builds = built_by_a_worker(draw, [0], epoch=_PROBE)
+    assert builds == [0, 1, 0]
+    assert len(texts) == 2
+    assert len(set(texts)) == different
