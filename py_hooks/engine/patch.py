@@ -36,6 +36,21 @@ def unguarded(advice):
     return binding(advice)
 
 
+def shortcut(make):
+    """Marks advice that seldom does anything at a target that is called many times per batch.
+
+    Args:
+        make: `make(original, intercepted)` returns the function that replaces the target. It calls `original` while there is
+            nothing to do, and otherwise `intercepted`, which enters the advice through its guard. It does nothing that can fail.
+    """
+
+    def mark(advice):
+        advice.shortcut = make
+        return advice
+
+    return mark
+
+
 class Patch:
     """One interception: the target, the advice that runs in its place, and why.
 
@@ -213,7 +228,8 @@ def _wrapper(original, advice):
         kept[1] = None
         return result
 
-    return _named(intercepted, original, advice)
+    make = getattr(advice, "shortcut", None)
+    return _named(intercepted if make is None else make(original, intercepted), original, advice)
 
 
 def _named(wrapper, original, advice):

@@ -8,11 +8,12 @@ Source: keras 3.15.1, keras/src/backend/common/variables.py; for JAX, which keep
 the variables, keras/src/backend/jax/trainer.py, `_purge_model_variables` and `jax_state_sync`.
 """
 import weakref
+from threading import get_ident
 
 from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
-from py_hooks.engine.patch import binding
+from py_hooks.engine.patch import binding, shortcut
 from py_hooks.keras import models, plan
 from py_hooks.keras.validation import EagerValidation
 from py_hooks.own_account import on_own_account
@@ -26,6 +27,7 @@ class Variables:
         in_flight: on JAX, while a batch's checkpoint may be taken or restored, the `JaxFunction` that knows the values
             outside the variables; else None.
         restored: values restored by a resume, for those that are in flight: `id(variable)` -> array.
+        stale: keys of the variables that are stale; always the same set.
         left_out: values that are not part of a checkpoint, because a replay makes them again: `id(value)` -> value.
     """
 
@@ -35,7 +37,7 @@ class Variables:
         self.restored = {}
         self.left_out = {}
         self._references = {}
-        self._stale = set()
+        self.stale = set()
         self._values = {}
         self._created = 0
 
@@ -50,7 +52,7 @@ class Variables:
         def forget(_):
             if self.numbers.get(key) == number:
                 del self.numbers[key]
-                self._stale.difference_update((key, self._values.pop(key, key)))
+                self.stale.difference_update((key, self._values.pop(key, key)))
             self._references.pop(number, None)
 
         self._references[number] = weakref.ref(variable, forget)
@@ -64,16 +66,16 @@ class Variables:
 
     def is_stale(self, variable):
         """Whether training changed a variable since Python last wrote it: one of Keras, or TensorFlow's variable in it."""
-        return id(variable) in self._stale
+        return id(variable) in self.stale
 
     def mark_stale(self, variables):
         """Notes that a training call changed the variables."""
         for variable in variables:
-            self._stale.update(self._keys(variable))
+            self.stale.update(self._keys(variable))
 
     def written(self, variable):
         """Notes that Python wrote the variable: its value is true, in a replay too."""
-        self._stale.difference_update(self._keys(variable))
+        self.stale.difference_update(self._keys(variable))
         recorder.CALLS.cleaned += 1
 
     def _keys(self, variable):
@@ -204,6 +206,19 @@ def created(original, variable, *args, **kwargs):
         VARIABLES.add(variable)
 
 
+def _unless_read_outside(original, intercepted):
+    stale = VARIABLES.stale
+
+    def value(variable):
+        calls = recorder.CALLS
+        if id(variable) not in stale or (calls.depth and get_ident() == calls.main_thread):
+            return original(variable)
+        return intercepted(variable)
+
+    return value
+
+
+@shortcut(_unless_read_outside)
 @binding
 def read(original):
     """`Variable.value` on JAX: a read of a stale variable outside a recorded call is a recorded call."""
@@ -222,6 +237,14 @@ def read(original):
     return value
 
 
+def _unless_written_outside(original, intercepted):
+    def assign(variable, value):
+        return original(variable, value) if recorder.CALLS.depth else intercepted(variable, value)
+
+    return assign
+
+
+@shortcut(_unless_written_outside)
 @binding
 def write(original):
     """`Variable.assign`: a write by Python is made, and checked against its record."""

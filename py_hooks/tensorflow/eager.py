@@ -19,7 +19,7 @@ from threading import get_ident
 from py_hooks import causes
 from py_hooks.advice import calls as recorder
 from py_hooks.advice import fingerprint
-from py_hooks.engine.patch import binding
+from py_hooks.engine.patch import binding, shortcut
 from py_hooks.keras.variables import VARIABLES, VariableDiffers
 from py_hooks.own_account import own_account
 from py_hooks.tensorflow import event_files, random_ops, random_states, sessions
@@ -237,6 +237,18 @@ def random_shuffle(original, value, seed=0, seed2=0, name=None):
 # -- the doors ---------------------------------------------------------------------------------------------------------
 
 
+def _unless_inside(original, intercepted):
+    """Nothing is done for what a recorded call does inside, in its thread."""
+
+    def called(variable, *args, **kwargs):
+        calls = recorder.CALLS
+        is_inside = calls.depth and get_ident() == calls.main_thread
+        return (original if is_inside else intercepted)(variable, *args, **kwargs)
+
+    return called
+
+
+@shortcut(_unless_inside)
 @binding
 def read(original):
     """`BaseResourceVariable._read_variable_op` and other reads: a variable that is read becomes true."""
@@ -250,6 +262,7 @@ def read(original):
     return read_variable
 
 
+@shortcut(_unless_inside)
 @binding
 def write(original):
     """`BaseResourceVariable.assign`: a write by Python is made, and checked against its record."""
@@ -263,6 +276,7 @@ def write(original):
     return assign
 
 
+@shortcut(_unless_inside)
 @binding
 def update(original):
     """`assign_add`, `scatter_update` and the like: they change the present value, which becomes true first."""
