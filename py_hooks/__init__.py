@@ -3,19 +3,29 @@
 Four words, four places:
 
     registry     WHICH   `registry.py`               one row for each generation (version range) of a library
-    generation   WHERE   `<library>/v<range>.py`     a docstring, facts and rows of `Patch`; data, no code
-    advice       WHAT    `advice/`, `<library>/`     functions `(original, target, *args, **kwargs)`
+    generation   WHERE   `<library>/generations/`    a docstring, facts and rows of `Patch`; data, no code
+    advice       WHAT    `<library>/`                functions `(original, target, *args, **kwargs)`
     engine       HOW     `engine/`                   post-import hook, patching, choice of the generation
 
-Beside them, `options/` makes hyperparameters defaults of the script's command line.
+Advice is made of what the neutral rooms offer, which know no library and no version:
+
+    recording        records calls, and answers them in a replay
+    random_numbers   streams of random numbers, and the generators that a script owns
+    script_io        files, output, the clock, commands: what a replay must not do twice, or must see again
+    workers          processes that build items
+    datasets         items of data sets, and passes over them
+    ranks            processes that train one model together
+
+Beside them, `options/` makes hyperparameters defaults of the script's command line, `boot/` has the first lines of a process,
+and `verbs/` the parts of the command line that need Python. `tests/hooks/layers.toml` says which room may import which.
 
 The life of a process, from the first line of Python to the last:
 
-    boot.start(launch)             the host calls it before the script; nothing but an import hook is installed
+    boot.process.start(launch)     the host calls it before the script; nothing but an import hook is installed
     import keras                   the engine chooses the generation, patches all its targets or none
     first intercepted call         `Trial.begin`: the trial directory appears, a checkpoint is looked for
     replay, if there is one        the script runs again from its first line; calls that were made are
-                                   answered from `calls.log` (`advice/calls.py`)
+                                   answered from `calls.log` (`recording/recorder.py`)
     resume point                   the state of the checkpoint is restored (`Calls.resume`)
     live                           every call is computed and recorded
 

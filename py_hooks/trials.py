@@ -2,10 +2,9 @@
 import contextlib
 import os
 
-from py_hooks import libraries
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import entries
-from py_hooks.advice.random_streams import PrivateStream
+from py_hooks.boot import install
+from py_hooks.random_numbers.random_streams import PrivateStream
+from py_hooks.recording import entries, recorder
 from py_hooks.refusal import Refusal
 
 
@@ -32,7 +31,7 @@ class Host:
     def _calls(self):
         if self._recorder is None:
             # The first framework makes it; a trial of torch alone makes it here.
-            self._recorder = recorder.CALLS or libraries.begin(self._process)
+            self._recorder = recorder.CALLS or install.begin(self._process)
         return self._recorder
 
     @property
@@ -93,7 +92,7 @@ class Host:
             session: a session of TensorFlow.
             causes: other causes why the loop cannot be resumed exactly.
         """
-        from py_hooks.tensorflow import sessions
+        from py_hooks.tensorflow.sessions import sessions
 
         self.begin([*causes, *sessions.causes_of(session)])
 
@@ -113,14 +112,15 @@ class Host:
             graph: a graph of TensorFlow.
             names: names of metrics by the names of the tensors that runs fetch.
         """
-        from py_hooks.tensorflow import graphs, session_loops
+        from py_hooks.tensorflow.graphs import graphs
+        from py_hooks.tensorflow.sessions import session_loops
 
         graphs.of(graph).metric_names.update(names)
         session_loops.EVALUATION.is_told = False
 
     def keep_graph(self, graph, record, is_training, outputs):
         """Checkpoints keep the graph of the trial, for exports. The arguments are those of `served_graphs.GraphState`."""
-        from py_hooks.tensorflow import served_graphs
+        from py_hooks.tensorflow.graphs import served_graphs
 
         state = served_graphs.GraphState(graph, record, is_training, outputs)
         self._calls.state_providers.append((served_graphs.STATE, state))
@@ -128,25 +128,25 @@ class Host:
 
     def fix_dataflow_seed(self):
         """Called before DataFlows of tensorpack are made: their random numbers come from the trial's seed."""
-        from py_hooks.tensorflow import dataflows
+        from py_hooks.tensorflow.data import dataflows
 
         dataflows.fix_seed(self.seed)
 
     def causes_of_dataflows(self, flows):
         """What cannot be repeated in DataFlows: causes for `begin_in`."""
-        from py_hooks.tensorflow import dataflows
+        from py_hooks.tensorflow.data import dataflows
 
         return dataflows.causes_of(flows)
 
     def dataflow(self, flow, is_cut=False):
-        """Batches of a DataFlow. The arguments are those of `py_hooks.tensorflow.dataflows.Source`."""
-        from py_hooks.tensorflow import dataflows
+        """Batches of a DataFlow. The arguments are those of `py_hooks.tensorflow.data.dataflows.Source`."""
+        from py_hooks.tensorflow.data import dataflows
 
         return dataflows.Source(self._calls, flow, is_cut)
 
     def feeds_vary(self, graph):
         """Runs of a graph may get other feeds in a replay than they got before: feeds are not compared."""
-        from py_hooks.tensorflow import graphs
+        from py_hooks.tensorflow.graphs import graphs
 
         graphs.of(graph).feeds_vary = True
 
@@ -250,7 +250,7 @@ class Host:
             folders: their paths.
             export: writes them. A replay does not call it, so it must not change what the training depends on.
         """
-        from py_hooks.tensorflow import sessions
+        from py_hooks.tensorflow.sessions import sessions
 
         calls = self._calls
 

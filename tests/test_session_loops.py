@@ -26,7 +26,7 @@ KINDS = [
     "randomized",
     "imported",
 ]
-# Loops that sort and sample draw other numbers than TensorFlow's, but as random (`py_hooks/tensorflow/random_ops.py`).
+# Loops that sort and sample draw other numbers than TensorFlow's, but as random (`py_hooks/tensorflow/random_ops/random_ops.py`).
 OTHER_NUMBERS = ["randomized", "imported"]
 
 
@@ -54,7 +54,7 @@ def test_p7_a_loop_that_is_killed_is_the_undisturbed_one(run_of, kind):
     assert run.trial.count("resumed") == 2
 
 
-# Not on 1.13, where random ops draw other numbers than TensorFlow (`py_hooks/tensorflow/keyed_ops.py`). TensorFlow 2
+# Not on 1.13, where random ops draw other numbers than TensorFlow (`py_hooks/tensorflow/random_ops/keyed_ops.py`). TensorFlow 2
 # builds the same ops as 1.15, which is tested on a stack that starts in half the time.
 @pytest.mark.stack("keras2-tensorflow1", "tfkeras-1.14")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OTHER_NUMBERS])

@@ -29,11 +29,11 @@ def _boot():
     _leave(os.path.dirname(__file__))
     launch = os.environ.pop("PEDL_LAUNCH", None)
     if launch is not None:
-        from py_hooks import host
+        from py_hooks.boot import host
 
         host.start(launch)
     elif "PEDL_CHILD_MARK" in os.environ:
-        from py_hooks.advice import python_children
+        from py_hooks.script_io import python_children
 
         python_children.watch()
 

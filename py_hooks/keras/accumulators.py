@@ -19,8 +19,8 @@ when the step ends. The result is recorded with the step, 4 bytes a value, becau
 import contextlib
 import weakref
 
-from py_hooks.advice import calls as recorder
 from py_hooks.engine.patch import binding
+from py_hooks.recording import recorder
 
 # How near the reported value of a mean must be to the quotient of its sums, which may have 32 bits.
 _NEAR = 1e-5

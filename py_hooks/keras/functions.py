@@ -11,12 +11,11 @@ script's code. Other such calls are recorded the first way.
 """
 import weakref
 
-from py_hooks import causes
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import forks, loops, places
+from py_hooks import causes, places
 from py_hooks.engine import guard
 from py_hooks.keras import accumulators, packages
 from py_hooks.keras.accumulators import Accumulators
+from py_hooks.recording import forks, loops, recorder
 
 _NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
 

@@ -3,9 +3,9 @@
 Source: keras_preprocessing 1.1.2, keras_preprocessing/image/iterator.py; keras 3.15.1,
 keras/src/legacy/preprocessing/image.py.
 """
-from py_hooks.advice import calls as recorder
-from py_hooks.advice.data import item_being_built
-from py_hooks.advice.random_streams import PrivateStream
+from py_hooks.datasets.items import item_being_built
+from py_hooks.random_numbers.random_streams import PrivateStream
+from py_hooks.recording import recorder
 
 
 def made(original, iterator, *args, **kwargs):

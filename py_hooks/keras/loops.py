@@ -9,9 +9,8 @@ any time, without a line of Python that could be seen: with one, no checkpoint i
 Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
 """
 from py_hooks import causes
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import forks, loops
 from py_hooks.engine.patch import binding
+from py_hooks.recording import forks, loops, recorder
 
 _HINT = "train with `fit` or `train_on_batch`, or run it without `--exact`"
 

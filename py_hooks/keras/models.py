@@ -2,7 +2,7 @@
 
 A model is described once, when its first compute function is made: by then it is built, and on JAX its variables still
 hold their values. Each checkpoint also has the names of the weights in it, in the order of `model.weights`. A resume
-restores nothing of this: the script makes its models itself. `py_hooks/export.py` reads it.
+restores nothing of this: the script makes its models itself. `py_hooks/verbs/export.py` reads it.
 
 Source: keras 3.15.1, keras/src/models/model.py, `Model.to_json`; keras 2.3.1, keras/engine/network.py,
 `Network.to_json`.
@@ -10,9 +10,9 @@ Source: keras 3.15.1, keras/src/models/model.py, `Model.to_json`; keras 2.3.1, k
 import json
 import sys
 
-from py_hooks.advice import calls as recorder
 from py_hooks.keras import sources
 from py_hooks.keras.functions import MODELS
+from py_hooks.recording import recorder
 
 
 class ModelStates:

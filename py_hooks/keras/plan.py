@@ -14,12 +14,12 @@ import contextlib
 import inspect
 import math
 
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import loops, places
+from py_hooks import places
 from py_hooks.engine import guard
 from py_hooks.engine.patch import unguarded
 from py_hooks.keras import accumulators, sources
 from py_hooks.keras.validation import held_by
+from py_hooks.recording import loops, recorder
 
 # The default of Keras (keras 2.2.5 to 3.15.1, `Model.fit`).
 _BATCH_SIZE = 32

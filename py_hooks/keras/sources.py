@@ -2,10 +2,10 @@
 import sys
 
 from py_hooks import causes as table
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import fingerprint, worker_processes
-from py_hooks.keras import variables
+from py_hooks.keras.keras3 import variables
 from py_hooks.own_account import on_own_account
+from py_hooks.recording import fingerprint, recorder
+from py_hooks.workers import worker_processes
 
 # From these a generation may take batches, besides arrays and indexable data sets.
 GENERATORS, PIPELINES, PROCESSES = "a Python generator", "a tf.data pipeline", "worker processes"
@@ -119,7 +119,7 @@ class _EagerWeights:
         if "tensorflow" in sys.modules and _backend() == "tensorflow":
             return tensorflow_device_causes()
         if _backend() == "torch":
-            from py_hooks.keras import torch_backend
+            from py_hooks.keras.keras3 import torch_backend
 
             return torch_backend.causes(model)
         return []

@@ -2,7 +2,7 @@
 import json
 import sys
 
-from py_hooks.advice import places
+from py_hooks import places
 from py_hooks.refusal import Refusal
 
 

@@ -1,8 +1,9 @@
-"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: the part of `advice/ranks.py` for TensorFlow.
+"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: the part of `advice/agreement.py` for TensorFlow.
 
 `tf.distribute.MultiWorkerMirroredStrategy` averages the gradients; the model is made in its scope. It has one replica in
 each process. The strategy does not distribute the batches here: each rank gets its share of them (`shims/pedl/_trials/
-shares.py`), and Keras gets the pipelines as those of one process, which a replay can skip (`py_hooks/keras/handlers.py`).
+shares.py`), and Keras gets the pipelines as those of one process, which a replay can skip
+(`py_hooks/keras/keras2_eager/handlers.py`).
 
 A collective operation waits for all ranks, for ever. So the ranks meet before TensorFlow connects them, at the address that
 the server of the first rank has afterwards. They keep these connections, which end with the process.
@@ -14,8 +15,8 @@ import contextlib
 import signal
 import threading
 
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import meeting, ranks
+from py_hooks.ranks import agreement, meeting
+from py_hooks.recording import recorder
 
 # How long the process waits, after a collective operation failed, for news that a rank is lost (which ends it), in seconds.
 _NOTICED_SECONDS = 10
@@ -33,7 +34,7 @@ def replica_thread(original, thread):
         calls.stand_ins.discard(ident)
 
 
-class One(ranks.One):
+class One(agreement.One):
     """One process, which has nobody to agree with. `Ranks` explains the methods."""
 
     def scope(self):
@@ -45,7 +46,7 @@ class One(ranks.One):
         return True
 
 
-class Ranks(ranks.Ranks):
+class Ranks(agreement.Ranks):
     """The processes that train one model of `tf.keras`.
 
     Attributes:

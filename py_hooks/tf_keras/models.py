@@ -4,7 +4,7 @@ Source: tf_keras 2.21.0, tf_keras/src/engine/training.py, `Model.fit` and `Model
 """
 import functools
 
-from py_hooks.advice import forks, loops
+from py_hooks.recording import forks, loops
 
 
 def watch(process, module):

@@ -1,6 +1,6 @@
 """`torch.utils.data.DataLoader` with worker processes: processes of a pool build its batches.
 
-A batch is an item of `advice/data.py`. What it draws from `random`, `numpy.random`, torch's global generator, the generators
+A batch is an item of `advice/items.py`. What it draws from `random`, `numpy.random`, torch's global generator, the generators
 of its data set, or with the seed of `get_worker_info`, comes from separate streams. Their key is the pass and the place in it.
 So a batch depends neither on the number of workers nor on which of them builds it, and a worker that dies costs only time.
 The exception is what a script computes from the number of a worker (`get_worker_info().id`). Tensors are in the memory of the
@@ -17,9 +17,10 @@ import itertools
 import multiprocessing
 import zlib
 
-from py_hooks.advice import data, worker_processes
-from py_hooks.advice.random_streams import in_row, mix
+from py_hooks.datasets import items
+from py_hooks.random_numbers.random_streams import in_row, mix
 from py_hooks.torch.generator import BatchDrawing
+from py_hooks.workers import worker_processes
 
 
 def is_for_pool(loader):
@@ -110,7 +111,7 @@ class Loader:
         self._batches = LoaderBatches(loader, share)
         # If `worker_init_fn` prepares a worker, only a worker can build a batch, so no batch is built as a probe.
         probes = loader.worker_init_fn is None
-        self._items = data.Items(self._batches, key, workers, in_processes=workers > 0, probes=probes)
+        self._items = items.Items(self._batches, key, workers, in_processes=workers > 0, probes=probes)
         self._epoch = -1
 
     @property
@@ -131,7 +132,7 @@ class Loader:
         self._epoch += 1
         self._batches.draw(self._loader)
         ahead = self._loader.num_workers * (getattr(self._loader, "prefetch_factor", None) or 2)
-        return data.SequencePass(self._items, self._epoch, range(len(self._batches)), ahead)
+        return items.SequencePass(self._items, self._epoch, range(len(self._batches)), ahead)
 
 
 class LoaderBatches:

@@ -4,8 +4,8 @@ A replay does not make these calls, so it would not draw what they draw. Therefo
 generator, and the state before it is restored before anything else draws. The generator sees only the draws of the script
 itself, and is compared at the resume point. The generators of GPUs, if there are any, are set, and not restored.
 """
-from py_hooks.advice import owned_generators
-from py_hooks.advice.random_streams import THREAD, CallStream, PrivateStream, StreamDiffers, in_row, mix, root_of_torch
+from py_hooks.random_numbers import owned_generators
+from py_hooks.random_numbers.random_streams import THREAD, CallStream, PrivateStream, StreamDiffers, in_row, mix, root_of_torch
 
 
 class Drawing:

@@ -6,8 +6,7 @@ of a trial class batches are recorded calls, so there is nothing to report.
 
 Source: torch 2.6, torch/optim/optimizer.py: `profile_hook_step`.
 """
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import forks, loops
+from py_hooks.recording import forks, loops, recorder
 
 
 def watch(process, module):

@@ -1,4 +1,4 @@
-"""Several processes that train one model of PyTorch, as `torchrun` starts them: the PyTorch part of `advice/ranks.py`.
+"""Several processes that train one model of PyTorch, as `torchrun` starts them: the PyTorch part of `advice/agreement.py`.
 
 `DistributedDataParallel` averages gradients. Its buckets of gradients are never rebuilt, so that a resumed start adds in
 the same order.
@@ -10,8 +10,8 @@ import weakref
 import zlib
 from time import monotonic, sleep
 
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import ranks
+from py_hooks.ranks import agreement
+from py_hooks.recording import recorder
 
 # What the environment of a rank contains besides its numbers.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
@@ -29,7 +29,7 @@ _CONNECTING = "gloo", "Connection", "connection", "TCPStore", "Broken pipe", "so
 _BETWEEN_RANKS = "/torch/distributed/", "/torch/nn/parallel/distributed.py", "/torch/autograd/"
 
 
-class One(ranks.One):
+class One(agreement.One):
     """One process, which has no other to agree with. `Ranks` describes the methods."""
 
     def wrapped(self, model, device):
@@ -54,7 +54,7 @@ class One(ranks.One):
         return live()
 
 
-class Ranks(ranks.Ranks):
+class Ranks(agreement.Ranks):
     """The processes that train one model of PyTorch."""
 
     _order = None

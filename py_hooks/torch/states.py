@@ -11,9 +11,8 @@ Random numbers are no state: each batch has separate streams (`trials.py`).
 import types
 import zlib
 
-from py_hooks import causes
-from py_hooks.advice import calls as recorder
-from py_hooks.advice import places
+from py_hooks import causes, places
+from py_hooks.recording import recorder
 from py_hooks.refusal import Refusal
 from py_hooks.torch.state_codec import Encoder, Unencodable, decode
 
@@ -245,7 +244,7 @@ def _is_like(there, value):
 
 
 class ModelState:
-    """What a checkpoint contains of a model, for exports (`py_hooks/export.py`).
+    """What a checkpoint contains of a model, for exports (`py_hooks/verbs/export.py`).
 
     Args:
         model: a module of torch.

@@ -7,8 +7,8 @@ streams of the script where they were.
 import os
 
 from py_hooks import causes
-from py_hooks.advice import owned_generators
-from py_hooks.advice.random_streams import PrivateStream, seed_of
+from py_hooks.random_numbers import owned_generators
+from py_hooks.random_numbers.random_streams import PrivateStream, seed_of
 from py_hooks.torch import data_loader
 from py_hooks.torch.generator import BatchDrawing, Drawing, TorchGenerator
 from py_hooks.torch.ranks import of as of_ranks

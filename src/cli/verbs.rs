@@ -1,7 +1,7 @@
 //! The verbs of `pedl`: the same executable under its other name.
 //!
 //! One table; help and completions come from it. Verbs that report on Python start a separate
-//! interpreter (`py_hooks/report.py`), so that they touch no script and no trial.
+//! interpreter (`py_hooks/verbs/report.py`), so that they touch no script and no trial.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -346,7 +346,7 @@ fn probe(trials: &Path) -> io::Result<f64> {
     outcome.map(|()| took.as_secs_f64() * 1e3)
 }
 
-/// Runs `py_hooks/report.py` in an interpreter; its output is ours. If the reader of the output has
+/// Runs `py_hooks/verbs/report.py` in an interpreter; its output is ours. If the reader of the output has
 /// closed it, the interpreter ends by SIGPIPE, as we do, and nothing is printed.
 pub(super) fn ask(
     python: &Path,
@@ -355,9 +355,9 @@ pub(super) fn ask(
     words: &[OsString],
 ) -> Result<i32, Failure> {
     // The current directory may belong to somebody else in an export: no modules are imported from
-    // it before `py_hooks/export.py` permits it.
+    // it before `py_hooks/verbs/export.py` permits it.
     const REPORT: &str = "import sys; sys.argv[1] == 'export' and sys.path.remove(''); \
-                          from py_hooks import report; sys.exit(report.main(sys.argv[1:]))";
+                          from py_hooks.verbs import report; sys.exit(report.main(sys.argv[1:]))";
     let mut path = env::var_os("PYTHONPATH")
         .filter(|path| !path.is_empty())
         .unwrap_or_default();

@@ -678,8 +678,8 @@ mod tests {
         let place = |file: &str| laid_out(Path::new("/l"), Path::new(file));
         assert_eq!(place("shims/pedl/data.py"), Some("/l/pedl/data.py".into()));
         assert_eq!(
-            place("py_hooks/boot.py"),
-            Some("/l/py_hooks/boot.py".into())
+            place("py_hooks/boot/process.py"),
+            Some("/l/py_hooks/boot/process.py".into())
         );
         assert_eq!(
             place("py_hooks/boot_site/x.py"),

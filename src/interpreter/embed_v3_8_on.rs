@@ -6,7 +6,7 @@
 //! 1. `PyConfig_InitPythonConfig`, `PyConfig_SetBytesArgv`: CPython reads its own options, finds
 //!    `pyvenv.cfg` beside `argv[0]`, and so `sys.prefix` and `sys.executable`;
 //! 2. `Py_InitializeFromConfig`: `site` runs, and with it the user's `sitecustomize`;
-//! 3. `py_hooks.host.start` with the launch message: an import hook is installed, nothing else;
+//! 3. `py_hooks.boot.host.start` with the launch message: an import hook is installed, nothing else;
 //! 4. `Py_RunMain`: CPython runs the script, finalises, and returns the exit code.
 //!
 //! The layout of `PyConfig` differs by minor version. This module never reads it: CPython fills an
@@ -124,7 +124,7 @@ impl Functions {
         debug_assert_eq!(attached, 1, "this thread must hold the GIL");
     }
 
-    /// Calls `py_hooks.host.start(launch)`, which itself reports failures and ends the process.
+    /// Calls `py_hooks.boot.host.start(launch)`, which itself reports failures and ends the process.
     fn boot(&self, our_library: &Path, launch: &str) -> Result<(), Failure> {
         let failed = |what: &str| {
             // SAFETY: Python is initialised, and this thread holds the GIL. Without an exception
@@ -137,8 +137,8 @@ impl Functions {
         self.append_to_path(our_library)
             .ok_or_else(|| failed("sys.path cannot be extended"))?;
         let start = self
-            .attribute_of_module(c"py_hooks.host", c"start")
-            .ok_or_else(|| failed("`py_hooks.host` cannot be imported"))?;
+            .attribute_of_module(c"py_hooks.boot.host", c"start")
+            .ok_or_else(|| failed("`py_hooks.boot.host` cannot be imported"))?;
         let launch = text(self.PyUnicode_FromStringAndSize, launch.as_bytes())
             .ok_or_else(|| failed("no memory"))?;
         // SAFETY: both are valid objects; a null pointer ends the variable arguments.
@@ -147,7 +147,7 @@ impl Functions {
         };
         // The returned reference is kept: it is to `None`.
         if result.is_null() {
-            Err(failed("`py_hooks.host.start` raised"))
+            Err(failed("`py_hooks.boot.host.start` raised"))
         } else {
             Ok(())
         }

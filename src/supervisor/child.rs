@@ -39,7 +39,7 @@ const UNSET: &str = "unset";
 const LONGEST_VARIABLE_BYTES: usize = 32 * 4096;
 
 /// What a worker server runs, after the options of Python.
-pub(crate) const SERVE: [&str; 2] = ["-c", "from py_hooks import boot; boot.serve()"];
+pub(crate) const SERVE: [&str; 2] = ["-c", "from py_hooks.boot import process; process.serve()"];
 
 /// A running trial process.
 pub(super) struct Child {
@@ -185,7 +185,7 @@ fn python(
     command.env_remove("PEDL_EVENTS_FD");
     if !user_set_hash_seed() {
         // The script finds the user's value, and so do processes that it starts
-        // (`py_hooks/boot.py`).
+        // (`py_hooks/boot/process.py`).
         let user = env::var_os(HASH_SEED_VARIABLE);
         command
             .env(

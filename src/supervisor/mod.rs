@@ -7,7 +7,7 @@
 //! 2. starts the trial process (`child`) and forwards the signals that are meant for it
 //!    (`signals`);
 //! 3. starts a worker server beside it, if that requests one (`child`;
-//!    `py_hooks/advice/worker_server.py`);
+//!    `py_hooks/boot/worker_server.py`);
 //! 4. reaps it, and as process 1 of a container every orphan as well;
 //! 5. starts it again after a crash, as long as the last start made progress;
 //! 6. otherwise ends as it ended: with its exit code, or by the same signal (`ending`).

@@ -34,7 +34,7 @@ const LONGEST_DEATH: Duration = Duration::from_secs(2);
 /// The last event of a trial.
 const ENDED: &str = "trial_ended";
 
-/// The files that the script made and changed on disk (`py_hooks/advice/ledger.py`).
+/// The files that the script made and changed on disk (`py_hooks/script_io/ledger.py`).
 const LEDGER: &str = "files.jsonl";
 
 /// How many bytes from the end the last event is searched for. A longer event is not found, and the

@@ -241,7 +241,7 @@ def _backend():
 
 def record(count):
     """Seconds of recording calls: noting them, converting their results, and appending these to the log."""
-    from py_hooks.advice import calls as recorder
+    from py_hooks.recording import recorder
 
     model = build()
     train_on_batch_loop(model, *data(WARM_UP_BATCHES))

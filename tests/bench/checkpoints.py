@@ -151,7 +151,7 @@ def seconds_of_writing(trial):
 
 def recorder():
     """The module of the recorder, which does not exist under plain Python."""
-    from py_hooks.advice import calls
+    from py_hooks.recording import recorder as calls
 
     return calls
 

@@ -25,7 +25,7 @@ def measure(kind, variables, turns, runs):
     """Prints the line of a kind."""
     import tensorflow.compat.v1 as tf
 
-    from py_hooks.tensorflow import graphs
+    from py_hooks.tensorflow.graphs import graphs
 
     tf.reset_default_graph()
     sys.argv = ["unordered.py", kind, "0", *([variables] if variables == "resource" else [])]

@@ -31,7 +31,7 @@ fn the_library_is_compiled_once_for_each_version() {
         for run in ["first", "second"] {
             let output = verbose(&host, &cache).output().assert_code(0);
             let compiled = library(&cache).join(format!(
-                "py_hooks/__pycache__/boot.cpython-{major}{minor}.pyc"
+                "py_hooks/boot/__pycache__/process.cpython-{major}{minor}.pyc"
             ));
             assert!(compiled.is_file(), "{host}, {run} run");
             let line = format!("code object from '{}'", compiled.display());
@@ -81,7 +81,7 @@ fn a_library_that_cannot_be_written_to_is_used() {
                 fs::remove_file(entry.path()).expect("removed");
             }
         }
-        let byte_code = library.join("py_hooks/__pycache__");
+        let byte_code = library.join("py_hooks/boot/__pycache__");
         fs::remove_dir_all(&byte_code).expect("removed");
         let words: Vec<_> = outer(&cache).collect();
         let words: Vec<_> = words.iter().map(String::as_str).collect();

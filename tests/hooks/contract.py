@@ -38,7 +38,7 @@ def is_keras3():
 
 def generations():
     """`(generation, rows)` of every library that is imported here and known to the registry."""
-    from py_hooks import libraries
+    from py_hooks.boot import install
     from py_hooks.engine import version
     from py_hooks.registry import GENERATIONS
 
@@ -48,7 +48,7 @@ def generations():
         modules += [module for _, module in version.parts(name, found, GENERATIONS)]
         for module in modules:
             generation = importlib.import_module("py_hooks." + module).GENERATION
-            backend = libraries.backend(generation)
+            backend = install.backend(generation)
             yield generation, generation.patches + (generation.backends[backend] if backend else ())
 
 
@@ -81,7 +81,7 @@ def patched(*modules):
     for name in modules:
         importlib.import_module(name)
     importlib.reload(sys.modules[imported_keras().utils.Sequence.__module__.rpartition(".")[0]])
-    from py_hooks.advice import calls as recorder
+    from py_hooks.recording import recorder
 
     return {
         "wrapped": {repr(row): times_wrapped(stands_at(row)[2]) for _, rows in generations() for row in rows},
@@ -93,7 +93,7 @@ def undo():
     """What `install` changes but must not, and what differs after it is taken back."""
     imported_keras()
 
-    from py_hooks import libraries
+    from py_hooks.boot import install
     from py_hooks.engine import patch
 
     wrong = []
@@ -101,7 +101,7 @@ def undo():
         owners = {repr(row): stands_at(row)[0] for row in rows}
         before = {name: _contents(owner) for name, owner in owners.items()}
         signatures = {repr(row): _signature(row) for row in rows}
-        uninstall = patch.install(generation, libraries.backend(generation))
+        uninstall = patch.install(generation, install.backend(generation))
         wrong += [f"{row} is not intercepted" for row in rows if times_wrapped(stands_at(row)[2]) != 1]
         wrong += [f"the signature of {row} changed" for row in rows if signatures[repr(row)] not in (None, _signature(row))]
         uninstall()
@@ -300,7 +300,7 @@ class Watch:
     """Counts entries, records, calls of patched targets and computations from when it is made."""
 
     def __init__(self):
-        from py_hooks.advice import calls as recorder
+        from py_hooks.recording import recorder
 
         self._calls = recorder.CALLS
         self._calls.entries = Counted(self._calls.entries)
@@ -645,7 +645,7 @@ def exceptions():
 def depth_of_recorder():
     """The depth that the recorder has after everything is over; None if there is no recorder."""
     try:
-        from py_hooks.advice import calls as recorder
+        from py_hooks.recording import recorder
     except ImportError:
         return None
     return [recorder.CALLS.depth, len(recorder.CALLS.entries)] if recorder.CALLS else None

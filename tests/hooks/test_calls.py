@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from py_hooks import causes
-from py_hooks.advice.calls import Calls
+from py_hooks.recording.recorder import Calls
 
 pytestmark = pytest.mark.stack("plain")
 

@@ -10,8 +10,9 @@ import uuid
 
 import pytest
 
-from py_hooks.advice import clock as clocks
-from py_hooks.advice import entropy, places
+from py_hooks import places
+from py_hooks.random_numbers import entropy
+from py_hooks.script_io import clock as clocks
 
 _urandom = os.urandom
 

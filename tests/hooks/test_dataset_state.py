@@ -8,8 +8,10 @@ import threading
 
 import pytest
 
-from py_hooks.advice import owned_generators, places, sendable
-from py_hooks.advice.dataset_state import DatasetState, Update
+from py_hooks import places
+from py_hooks.random_numbers import owned_generators
+from py_hooks.workers.transfer import sendable
+from py_hooks.workers.transfer.dataset_state import DatasetState, Update
 
 numpy = pytest.importorskip("numpy", reason="only stacks with a framework have numpy")
 

@@ -9,8 +9,9 @@ import types
 
 import pytest
 
-from py_hooks.advice import clock as clocks
-from py_hooks.advice import drawn_files, entropy
+from py_hooks.random_numbers import entropy
+from py_hooks.script_io import clock as clocks
+from py_hooks.script_io import drawn_files
 
 pytestmark = pytest.mark.stack("plain", "plain-python37")
 

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from py_hooks import export
+from py_hooks.verbs import export
 
 EVIL = "\x1b]0;title\x07\n\u202e"
 

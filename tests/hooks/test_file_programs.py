@@ -24,9 +24,9 @@ import types
 
 import pytest
 
-from py_hooks.advice import files as files_module
-from py_hooks.advice import inputs  # noqa: F401 - once, and not in each start
-from py_hooks.advice import ledger as ledger_module
+from py_hooks.script_io import files as files_module
+from py_hooks.script_io import inputs  # noqa: F401 - once, and not in each start
+from py_hooks.script_io import ledger as ledger_module
 
 hypothesis = pytest.importorskip("hypothesis", reason="only the stacks without a framework have hypothesis")
 from hypothesis import strategies  # noqa: E402

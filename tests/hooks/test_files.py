@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from py_hooks.advice.files import Files
-from py_hooks.advice.ledger import Ledger
+from py_hooks.script_io.files import Files
+from py_hooks.script_io.ledger import Ledger
 
 # A start of a trial: the actions of its first recorded call, then some lines of a script.
 START = """
 import atexit, os, posix, sys, types
-from py_hooks.advice import files
+from py_hooks.script_io import files
 
 class in_place:
     def __init__(self, original, module, before):
@@ -504,7 +504,7 @@ def test_what_cannot_be_kept_is_named(start, tmp_path):
     (tmp_path / "large").write_bytes(bytes(100))
     (tmp_path / "data").write_bytes(bytes(100))
     start(
-        "from py_hooks.advice import ledger\nledger.MAX_REMOVED_BYTES = ledger.MAX_ORIGINAL_BYTES = 99\n"
+        "from py_hooks.script_io import ledger\nledger.MAX_REMOVED_BYTES = ledger.MAX_ORIGINAL_BYTES = 99\n"
         "open('data', 'r+').close(); os.remove('large')\n"
         "assert said == ['the script overwrites `data`, which was there before and holds more than 0 MiB',"
         " 'the script removes `large`, which was there before (more than 0 GiB)'], said"

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from py_hooks.advice import generators
-from py_hooks.advice.random_streams import Streams
+from py_hooks.datasets import generators
+from py_hooks.random_numbers.random_streams import Streams
 
 pytestmark = pytest.mark.stack("keras")
 

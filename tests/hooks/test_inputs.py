@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from py_hooks.advice import inputs
-from py_hooks.advice.inputs import Inputs
+from py_hooks.script_io import inputs
+from py_hooks.script_io.inputs import Inputs
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_what_the_import_of_a_library_reads_is_left_out(tmp_path, monkeypatch, f
     name = f"reads_at_import_in_{folder[:4]}"
     module = tmp_path / folder / f"{name}.py"
     module.parent.mkdir()
-    module.write_text(f"from py_hooks.advice.inputs import Inputs\nfound = Inputs()\nfound.reading({str(data)!r})\n")
+    module.write_text(f"from py_hooks.script_io.inputs import Inputs\nfound = Inputs()\nfound.reading({str(data)!r})\n")
     monkeypatch.syspath_prepend(str(module.parent))
     assert bool(importlib.import_module(name).found.capture()[1]) == is_noted
 

@@ -5,8 +5,8 @@ import types
 
 import pytest
 
-from py_hooks.advice import calls as recorder
-from py_hooks.advice.data import Items, SequencePass
+from py_hooks.datasets.items import Items, SequencePass
+from py_hooks.recording import recorder
 
 pytestmark = pytest.mark.stack("keras")
 
@@ -54,7 +54,7 @@ def causes(monkeypatch, native):
 @pytest.fixture(params=[0, 2])
 def items(request, monkeypatch, causes):
     """Items that are built by the thread that asks, or by two workers."""
-    monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
+    monkeypatch.setattr("py_hooks.datasets.items.PrivateStream", _NoStream)
     return Items(Dataset(), (1,), workers=request.param, probes=False)
 
 
@@ -117,7 +117,7 @@ def test_a_pass_that_has_not_begun_stays_for_the_next_epoch(items, causes):
 
 
 def test_what_a_dropped_pass_still_builds_is_done_before_an_epoch_ends(monkeypatch, causes):
-    monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
+    monkeypatch.setattr("py_hooks.datasets.items.PrivateStream", _NoStream)
     dataset = Dataset()
     items = Items(dataset, (1,), workers=2, probes=False)
     items_pass = SequencePass(items, 0, range(6), ahead=2)
@@ -159,7 +159,7 @@ class Counting:
 
 @pytest.mark.parametrize("taken", range(1, 9))
 def test_a_replay_builds_as_many_ahead_as_were(monkeypatch, causes, taken):
-    monkeypatch.setattr("py_hooks.advice.data.PrivateStream", _NoStream)
+    monkeypatch.setattr("py_hooks.datasets.items.PrivateStream", _NoStream)
     built = []
     for replaying in (False, True):
         monkeypatch.setattr(recorder.CALLS, "replaying", replaying)

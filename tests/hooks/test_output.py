@@ -13,11 +13,11 @@ import pytest
 START = """
 import atexit
 import sys
-from py_hooks.advice import raw_streams
+from py_hooks.script_io import raw_streams
 
 raw_streams.put_below_own()
 {before}
-from py_hooks.advice.output import Output
+from py_hooks.script_io.output import Output
 
 output = Output()
 atexit.register(output.give_back)

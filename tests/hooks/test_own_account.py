@@ -7,9 +7,11 @@ import warnings
 
 import pytest
 
-from py_hooks.advice import fingerprint, given_warnings, settings
 from py_hooks.engine import guard
 from py_hooks.own_account import is_ours, on_own_account, own_account
+from py_hooks.recording import fingerprint
+from py_hooks.script_io import given_warnings
+from py_hooks.workers.transfer import settings
 
 pytestmark = pytest.mark.stack("plain", "plain-python37")
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from py_hooks.advice import owned_generators, watched_generators
+from py_hooks.random_numbers import owned_generators, watched_generators
 
 # Missing on some stacks, where this file is collected but none of its tests runs.
 np = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None

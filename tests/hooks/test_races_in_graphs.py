@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from py_hooks.tensorflow import graphs, races
+from py_hooks.tensorflow.graphs import graphs, races
 
 # The warnings of TensorFlow 1 do not matter here.
 pytestmark = [pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15"), pytest.mark.filterwarnings("ignore")]

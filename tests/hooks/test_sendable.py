@@ -12,8 +12,12 @@ import warnings
 
 import pytest
 
-from py_hooks.advice import definitions, entries, given_warnings, places, random_streams, sendable, settings
-from py_hooks.advice.marks import Unnamed, portable
+from py_hooks import places
+from py_hooks.random_numbers import random_streams
+from py_hooks.recording import entries
+from py_hooks.script_io import given_warnings
+from py_hooks.workers.transfer import definitions, sendable, settings
+from py_hooks.workers.transfer.marks import Unnamed, portable
 
 numpy = pytest.importorskip("numpy", reason="only stacks with a framework have numpy")
 
@@ -124,7 +128,7 @@ ROWS = """
 SHOW = """
 import pickle, sys
 sys.path[:0] = {path!r}
-from py_hooks.advice.marks import portable
+from py_hooks.workers.transfer.marks import portable
 marks, _ = portable(pickle.loads(bytes.fromhex({text!r})))
 print(sorted((name, mark.hex()) for name, mark in marks.items()))
 """
@@ -485,7 +489,7 @@ NOT_ASKED = [
 
 @pytest.mark.parametrize("error", NOT_ASKED, ids=repr)
 def test_what_the_server_cannot_be_asked_is_forked(module, monkeypatch, error):
-    from py_hooks.advice import served_workers
+    from py_hooks.workers import served_workers
 
     class Pool:
         memory = 0, ()
@@ -503,7 +507,7 @@ def test_what_the_server_cannot_be_asked_is_forked(module, monkeypatch, error):
 
 
 def test_a_run_that_waits_for_a_clean_process_says_so(monkeypatch):
-    from py_hooks.advice import served_workers
+    from py_hooks.workers import served_workers
 
     said, answers = [], [socket.timeout(), socket.timeout(), ("read", [])]
 

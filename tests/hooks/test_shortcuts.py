@@ -5,9 +5,9 @@ import types
 
 import pytest
 
-from py_hooks.advice import calls as recorder
 from py_hooks.engine.patch import Patch, _wrapper, shortcut
-from py_hooks.keras import variables
+from py_hooks.keras.keras3 import variables
+from py_hooks.recording import recorder
 
 pytestmark = pytest.mark.stack("plain", "keras3")
 
@@ -32,9 +32,9 @@ def _ways(make, *arguments):
 
 
 def _unless_inside():
-    from py_hooks.tensorflow import eager
+    from py_hooks.tensorflow.variables import resource_variables
 
-    return eager._unless_inside
+    return resource_variables._unless_inside
 
 
 @pytest.mark.parametrize("target", ["read", "read by TensorFlow"])

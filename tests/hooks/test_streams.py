@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from py_hooks.advice import owned_generators
-from py_hooks.advice.random_streams import OtherScheme, PrivateStream, Streams, seed_of
+from py_hooks.random_numbers import owned_generators
+from py_hooks.random_numbers.random_streams import OtherScheme, PrivateStream, Streams, seed_of
 
 # Missing on some stacks, where this file is collected but none of its tests runs.
 np = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None

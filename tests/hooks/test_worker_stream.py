@@ -5,9 +5,9 @@ import types
 
 import pytest
 
-from py_hooks.advice import calls as recorder
-from py_hooks.advice.data import _PROBE, Items
-from py_hooks.advice.random_streams import WorkerStream, mix
+from py_hooks.datasets.items import _PROBE, Items
+from py_hooks.random_numbers.random_streams import WorkerStream, mix
+from py_hooks.recording import recorder
 
 numpy = pytest.importorskip("numpy")
 
@@ -44,7 +44,7 @@ def draws_and_fails(index):
 
 def past_them_and_then_by_them(index):
     """The second draw hides the first if nobody checks in between."""
-    from py_hooks.advice import random_streams
+    from py_hooks.random_numbers import random_streams
 
     if index < 2:
         return None
@@ -58,7 +58,7 @@ def one_gaussian(index):
 
 def by_the_stream(_index):
     """Draws like the dispatchers, which use the stream of the thread."""
-    from py_hooks.advice import random_streams
+    from py_hooks.random_numbers import random_streams
 
     return random_streams.THREAD.stream.numpy.random_sample(2).tolist()
 

@@ -14,7 +14,7 @@ import pytest
 
 START = """
 import atexit, importlib.util, os, subprocess, sys, threading, types
-from py_hooks.advice import commands, files, observations
+from py_hooks.script_io import commands, files, observations
 
 specification = importlib.util.spec_from_file_location("_pedl", {native!r})
 native = importlib.util.module_from_spec(specification)
@@ -194,7 +194,7 @@ print(json.dumps(said))
 def test_what_python_says_of_functions_of_os_stays_true(starts):
     expected = subprocess.run([sys.executable, "-c", SAID_OF_FUNCTIONS], stdout=subprocess.PIPE, check=True).stdout.decode()
     watched = """
-from py_hooks.advice import exec_again
+from py_hooks.script_io import exec_again
 exec_again.install(types.SimpleNamespace(), "{}", in_place)
 """
     assert json.loads(starts.run(watched + SAID_OF_FUNCTIONS)[-1]) == json.loads(expected)
@@ -517,7 +517,7 @@ call()
 
 def test_a_command_that_builds_an_item_runs_each_time(starts):
     script = """
-from py_hooks.advice.random_streams import PrivateStream
+from py_hooks.random_numbers.random_streams import PrivateStream
 call()
 with PrivateStream("item"):
     subprocess.run("echo ran >> log", shell=True)

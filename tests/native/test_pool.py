@@ -15,7 +15,7 @@ import threading
 import pytest
 from test_native import launch
 
-from py_hooks.advice import worker_processes
+from py_hooks.workers import worker_processes
 
 numpy = pytest.importorskip("numpy", reason="only stacks with a framework have numpy")
 

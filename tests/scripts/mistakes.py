@@ -32,28 +32,28 @@ class _Raises:
 
 def plant(place):
     """Where a mistake is made: in what an import starts, before the first record, after some, and in a replay."""
-    import py_hooks.libraries
+    import py_hooks.boot.install
 
     if place == "import":
-        py_hooks.libraries.begin = _Raises(py_hooks.libraries.begin)
+        py_hooks.boot.install.begin = _Raises(py_hooks.boot.install.begin)
         return
-    import py_hooks.advice.calls
-    import py_hooks.keras.compute
+    import py_hooks.recording.recorder
+    import py_hooks.keras.keras3.compute
     import py_hooks.keras.sources
 
     if place == "describe":
         py_hooks.keras.sources.describe_model = _Raises(py_hooks.keras.sources.describe_model)
     elif place == "record":
-        py_hooks.advice.calls.Calls.record = _method(py_hooks.advice.calls.Calls.record, after=20)
+        py_hooks.recording.recorder.Calls.record = _method(py_hooks.recording.recorder.Calls.record, after=20)
     elif place == "replay":
-        kind = py_hooks.keras.compute.VariableFunction
+        kind = py_hooks.keras.keras3.compute.VariableFunction
         kind.answer = _method(kind.answer, after=5)
     elif place == "write":
-        py_hooks.keras.variables._written = _Raises(py_hooks.keras.variables._written)
+        py_hooks.keras.keras3.variables._written = _Raises(py_hooks.keras.keras3.variables._written)
     elif place == "open":
-        import py_hooks.advice.files
+        import py_hooks.script_io.files
 
-        py_hooks.advice.files.Files.opening = _method(py_hooks.advice.files.Files.opening)
+        py_hooks.script_io.files.Files.opening = _method(py_hooks.script_io.files.Files.opening)
 
 
 def _method(function, after=0):

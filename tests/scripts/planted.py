@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 try:
-    from py_hooks.advice import calls as recorder
+    from py_hooks.recording import recorder
 except ImportError:
     # Plain Python.
     recorder = None

@@ -2,7 +2,7 @@
 
 A `train` for each step would build the graph again, and restart the data. So validations happen within it, between two
 batches: the hook saves the variables, and `evaluate` reads them in a separate graph. Steps, checkpoints and resume are
-those of sessions (`py_hooks/tensorflow/sessions.py`), and what the Estimator writes belongs to checkpoints as the files
+those of sessions (`py_hooks/tensorflow/sessions/sessions.py`), and what the Estimator writes belongs to checkpoints as the files
 of a script do.
 
 SavedModels are written again before each checkpoint, from the current variables, and kept in it.

@@ -170,7 +170,7 @@ class _Local:
 
 
 class One:
-    """One process, which has nobody to agree with (`py_hooks/advice/ranks.py`)."""
+    """One process, which has nobody to agree with (`py_hooks/ranks/agreement.py`)."""
 
     size = 1
     rank = 0

@@ -5,8 +5,8 @@
     training    one run for each batch: the optimizer, the loss and the training metrics
     validation  one run for each batch until the data set is at its end, with `is_training` False
 
-Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/session_loops.py`): a replay computes only the record
-of a run, so that the iterators have the same position as before.
+Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/sessions/session_loops.py`): a replay computes only
+the record of a run, so that the iterators have the same position as before.
 
 `is_training` chooses among the iterators' handles, and not among their elements (`tf.cond`): an op in a branch cannot run by
 itself.

@@ -5,9 +5,10 @@
     epoch       an epoch of tensorpack is a step of the trial. So summaries and monitors have their places
     validation  within the last iteration of a step: one run for each batch of a pass over the other DataFlow
 
-Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/session_loops.py`). A replay draws from the DataFlows
-too (`py_hooks/tensorflow/dataflows.py`), so that they have the same position as before. In a replay tensorpack's callbacks, and
-the user's monitors, run on the recorded numbers; what they write belongs to checkpoints as the files of a script do.
+Steps, checkpoints and resume are those of sessions (`py_hooks/tensorflow/sessions/session_loops.py`). A replay draws from
+the DataFlows too (`py_hooks/tensorflow/data/dataflows.py`), so that they have the same position as before. In a replay
+tensorpack's callbacks, and the user's monitors, run on the recorded numbers; what they write belongs to checkpoints as the files
+of a script do.
 
 The progress bar is left out of tensorpack's default callbacks.
 

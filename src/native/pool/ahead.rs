@@ -2,7 +2,7 @@
 //! any Python.
 //!
 //! This is used from the second item on, in a live training. `SequencePass` of
-//! `py_hooks/advice/data.py` handles the first item, replays, workers that have ended and the end
+//! `py_hooks/datasets/items.py` handles the first item, replays, workers that have ended and the end
 //! of a pass; it is called for everything that is not done here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

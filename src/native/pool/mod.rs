@@ -8,7 +8,7 @@
 //! | [`ahead`] | how a pass requests items in advance, and takes them |
 //! | [`threads`] | how threads build items instead of processes |
 //!
-//! `py_hooks/advice/worker_processes.py` starts the workers, and defines what they build.
+//! `py_hooks/workers/worker_processes.py` starts the workers, and defines what they build.
 
 mod ahead;
 mod memory;

@@ -1,0 +1,761 @@
+"""Items of indexable data sets, each built under a private random stream, and passes over them that can skip items.
+
+An item's random numbers come from (the generator's state, stream, epoch, index): they depend neither on the number of workers
+nor on which of them builds it, nor on whether the items before it were built. So a replay never builds an item that only an
+answered call would have seen.
+
+Some data sets have items that are more than functions of their index. Such a data set changes one of its attributes (a
+counter) while it builds the first item. Then a replay builds its items too, all of them in order. If there is no order,
+with several workers, or if the change comes to light later, that is a cause of "not exact". It is also a cause if something
+else changes the data set while its items are built, and this is noticed: with threads, or with workers that start within a
+pass.
+
+Before the first pass over a data set one of its items is built twice, with another one in between: the two have to be equal.
+Only then the run reports whether it is exact. If worker processes build items, two of them build these, too, each of them
+all. Otherwise the thread that takes the items does, and numbers and texts that the data set has counted up meanwhile are put
+back.
+"""
+import atexit
+import collections
+import itertools
+import operator
+import sys
+import threading
+import weakref
+from time import perf_counter
+
+from py_hooks import causes
+from py_hooks.own_account import on_own_account
+from py_hooks.random_numbers import owned_generators
+from py_hooks.random_numbers.random_streams import PrivateStream, WorkerStream
+from py_hooks.recording import fingerprint, recorder
+from py_hooks.workers import worker_processes
+from py_hooks.workers.transfer.dataset_state import DatasetState
+
+
+class _Local(threading.local):
+    # `(epoch, index)` of the item that a thread builds.
+    item = None
+
+
+_LOCAL = _Local()
+
+
+def item_being_built():
+    """`(epoch, index)` of the item that this thread builds; None if it builds none."""
+    return _LOCAL.item
+
+
+class Items:
+    """The items of one data set, in one stream.
+
+    Generators that the data set itself draws from are keyed like the global ones (`owned_generators.py`). Then items are
+    built one at a time, because the generator is shared.
+
+    Args:
+        dataset: has `__getitem__`.
+        key: `Streams.new_key()`; every adapter of a data set has another one.
+        workers: threads or processes that build the items; with one at most, the items are built in order.
+        in_processes: whether the workers are processes.
+        probes: whether an item is built twice before the first pass, to check that it is the same.
+
+    Attributes:
+        is_known: whether an item was built, so that `must_be_built` is correct.
+        must_be_built: whether a replay has to build each item too, in order.
+        left: workers of passes that were dropped, which may still be building.
+    """
+
+    def __init__(self, dataset, key, workers=0, in_processes=False, probes=True):
+        self.dataset = dataset
+        self.key = ("items",) + key
+        # With several ranks, each has its share of the items, and draws other numbers than the other ranks.
+        self._rank, self._ranks = getattr(dataset, "_pedl_share", (0, 1))
+        self.workers = workers
+        self.in_processes = in_processes and workers > 0
+        self.is_known = False
+        self.must_be_built = False
+        self._is_probed = not probes
+        # Whether a cause was reported, about something in its items that no checkpoint holds.
+        self._is_refused = False
+        # The generators of the data set; None while they are not known. Their states of now, which `_met` has, are those that
+        # the script gives them in every start.
+        self._owned = None
+        self._met = owned_generators.Rooted(owned_generators.find(dataset))
+        # Attributes of the data set when threads began what they build now, and its state when a replayed pass began.
+        self._at_begin = self._state_at_begin = None
+        # In a worker: its stream, and the attributes of the data set as they were after the item before.
+        self._stream_of_worker = self._before = None
+        # In a worker: the data set of the script, once it is ready to build items.
+        self._known = None
+        self._passes = weakref.WeakSet()
+        self._processes = None
+        self.left = []
+        self._at_close = []
+        self.started = 0
+
+    def processes(self, window):
+        """The worker processes, which see the data set as it is now; at most `window` items may be under way."""
+        if self._processes is None:
+            self._processes = worker_processes.ItemProcesses(self.workers, window, recorder.CALLS.trial.worker_timeout)
+            self._close_with_call()
+        self._compare_with_begin()
+        self._processes.refresh(self)
+        return self._processes
+
+    def _close_with_call(self):
+        self.started = next(_STARTS)
+        _RUNNING.add(self)
+
+    def close(self):
+        """Nobody takes items any more, or not for now: ends the worker processes. A pass that continues starts others."""
+        while self._at_close:
+            self._at_close.pop()()
+        # This comes first, so that a thread that continues to take items has no workers that nobody ends.
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            for items_pass in list(self._passes):
+                items_pass.put_back()
+            processes.close()
+
+    def __del__(self):
+        if not sys.is_finalizing():
+            self.close()
+
+    def begin(self, items_pass, start, ahead=1):
+        """A pass over the data begins, or continues after `start` items that were left out; `ahead` items may be under way."""
+        if self.in_processes:
+            # The processes have room for the items of one pass.
+            for other in list(self._passes):
+                other.put_back()
+        self._passes.add(items_pass)
+        if not start:
+            self.begin_anew()
+        if not self._is_probed:
+            self._is_probed = True
+            if not _was_probed(self._source(), self.in_processes):
+                self._probe(ahead)
+                # The threads of this pass have not begun.
+                self._at_begin = None
+        recorder.CALLS.looked()
+
+    def begin_anew(self):
+        """Items from here on are built from the data set as it is when the first of them is requested.
+
+        The generators that it draws from may be other objects than before.
+        """
+        self._owned = self._at_begin = self._state_at_begin = None
+
+    def leave_out(self):
+        """An item is not built; in a replay, the data set was as it is now when the workers began."""
+        if self.in_processes and self._state_at_begin is None and recorder.CALLS.replaying:
+            self._state_at_begin = DatasetState(self._source())
+
+    def _compare_with_begin(self):
+        """Worker processes start within a pass. In a run without a kill they have the data set as it was when the pass began."""
+        before, self._state_at_begin = self._state_at_begin, None
+        if before is not None:
+            self.notice_differences(before.differences(), before.untold)
+
+    def notice_differences(self, names, untold=()):
+        """The data set differs from the one at the beginning of a pass: this is a cause if an item may see it.
+
+        Args:
+            names: names of attributes; an empty name means something else than an attribute.
+            untold: those of the names that may be the same.
+        """
+        read = owned_generators.names_read(self._source()) if names else None
+        for name in names:
+            if not name:
+                self._refuse_exactness("what it is made of", name in untold)
+            elif read is None or name in read:
+                self._refuse_exactness(f"its attribute `{name}`", name in untold)
+
+    def _refuse(self, cause):
+        self._is_refused = True
+        recorder.CALLS.refuse_exactness(cause(kind=type(self._source()).__name__))
+
+    def _refuse_exactness(self, what, is_untold=False):
+        cause = causes.ITEM_MAY_CHANGE if is_untold else causes.ITEM_CHANGES
+        recorder.CALLS.refuse_exactness(cause(kind=type(self._source()).__name__, what=what))
+
+    def _probe(self, ahead):
+        """Builds an item twice, and another one in between, to check whether it is a function of its key."""
+        if _length(self.dataset) == 0 or (self.in_processes and recorder.CALLS.replaying):
+            # Items that worker processes build change nothing here, and were checked before there was anything to replay.
+            return
+        try:
+            texts = self._probed_by_workers(ahead) if self.in_processes else self._probed_here()
+        except Exception as error:  # noqa: BLE001 - the script's own: it is raised where the item is asked for
+            # The exception that is raised then may be this object.
+            error.__traceback__ = None
+            return
+        if len(set(texts)) > 1 and not self._is_refused:
+            self._refuse(causes.ITEM_TWICE)
+
+    def _probed_indices(self):
+        """The indices of the items that a probe builds, in this order: the first item comes again."""
+        is_single = getattr(self.dataset, "num_batches", None) == 1 or _length(self.dataset) == 1
+        return [0, 0] if is_single else [0, 1, 0]
+
+    @on_own_account
+    def _probed_here(self):
+        """Short texts of the first item; only one if each item has to be built in order."""
+        source, texts = self._source(), []
+        before = dict(getattr(source, "__dict__", ()))
+        for index in self._probed_indices():
+            item = self.build(_PROBE, index)
+            if index == 0:
+                texts.append(fingerprint.describe(item))
+            if self.must_be_built:
+                break
+        for name in self._changes(before):
+            # The data set counts the items that it builds, and nobody took this one.
+            if name in before:
+                vars(source)[name] = before[name]
+            else:
+                vars(source).pop(name, None)
+        return texts
+
+    def _probed_by_workers(self, ahead):
+        """Short texts of the first item, as two workers built it, or one if there is room for one item only.
+
+        Each of them builds all items of a probe. Otherwise chance would decide whether a worker builds an item twice, and
+        what an item remembers of those before it would show only then.
+        """
+        workers, texts, count = self.processes(ahead), [], len(self._probed_indices())
+        for task in workers.submit(self, _PROBE, [0] * min(2, ahead, self.workers)):
+            texts.extend(workers.take(self, task, count))
+        return texts
+
+    def _probed_in_worker(self):
+        """Short texts of the first item, in a list, and what `build_in_worker` returns as the second."""
+        texts, changes = [], []
+        for index in self._probed_indices():
+            item, changed = self._built_in_worker(_PROBE, index)
+            if index == 0:
+                texts.append(fingerprint.describe(item))
+            if changed is not None:
+                changes.append(changed)
+        return texts, _IN_THREADS if _IN_THREADS in changes else min(changes, default=None)
+
+    def build(self, epoch, index):
+        """The item at `index`, as the data set makes it in that epoch."""
+        outer, _LOCAL.item = _LOCAL.item, (epoch, index)
+        try:
+            with PrivateStream(*self._key_of(epoch, index)) as stream:
+                if self._owned is None:
+                    self._look_for_generators()
+                if not self._owned:
+                    return self._watched(index)
+                with _OWNED, self._keyed(stream.key):
+                    return self._watched(index)
+        except StopIteration as error:
+            raise RuntimeError(_STOPPED) from error
+        finally:
+            _LOCAL.item = outer
+
+    def build_in_worker(self, epoch, index):
+        """As `build`, in a worker process. Returns the item with the name of an attribute that it changed, or None."""
+        if epoch == _PROBE:
+            return self._probed_in_worker()
+        return self._built_in_worker(epoch, index)
+
+    def _built_in_worker(self, epoch, index):
+        _LOCAL.item = epoch, index
+        stream = self._stream_of_worker
+        if stream is None:
+            stream = self._stream_of_worker = WorkerStream()
+            # Nothing else is done in this thread.
+            stream.__enter__()
+        if self._known is None:
+            if not getattr(self.dataset, "_pedl_has_begun", True):
+                # What the beginning draws and seeds is for no item.
+                stream.begin(self.key + ("worker", epoch, index))
+                self.dataset._pedl_begin()
+                self.forget_dataset()
+            self._known = self._source()
+        stream.begin(self._key_of(epoch, index))
+        try:
+            built = self._compared(stream, index)
+        except BaseException:
+            if not stream.catch_up():
+                raise
+        else:
+            if not stream.catch_up():
+                return built
+        return self._compared(stream, index)
+
+    def _compared(self, stream, index):
+        before, streams = self._before, recorder.CALLS.streams
+        drawn = streams.drawn_elsewhere
+        if before is None:
+            before = self._before = self._attributes()
+        if self._owned is None:
+            self._look_for_generators()
+        try:
+            if not self._owned:
+                item = self.dataset[index]
+            else:
+                with self._keyed(stream.key):
+                    item = self.dataset[index]
+        except StopIteration as error:
+            raise RuntimeError(_STOPPED) from error
+        changed = self._first_change(before, self._known)
+        if changed is not _SAME:
+            self._before = None
+        return item, _IN_THREADS if streams.drawn_elsewhere != drawn else changed or None
+
+    def forget_dataset(self):
+        """In a worker: the data set is about to be used with other attributes, and may draw from other generators."""
+        self._before = self._owned = self._known = None
+
+    def _key_of(self, epoch, index):
+        return self.key + (epoch, index * self._ranks + self._rank)
+
+    def _keyed(self, key):
+        return owned_generators.Keyed(self._owned, key)
+
+    def _look_for_generators(self):
+        with _OWNED:
+            self._met = owned_generators.Rooted(owned_generators.find(self.dataset), self._met)
+            self._owned = self._met
+
+    def roots(self):
+        """The roots of the streams of the data set's generators, in an order that is the same in every process."""
+        self._look_for_generators()
+        return self._met.roots
+
+    def adopt_roots(self, roots):
+        """In another process, which has read the data set: takes the roots from the process that trains."""
+        self._met.adopt(roots)
+
+    def notify(self, hook, epoch):
+        """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a private stream. Returns what it returns."""
+        with PrivateStream(*(self.key + (hook.__name__, epoch))) as stream:
+            self._look_for_generators()
+            before = dict(getattr(self._source(), "__dict__", ()))
+            with self._keyed(stream.key):
+                done = hook()
+        if self._first_change(before) is not _SAME:
+            # Generators that the hook has made are found here, in a replay too.
+            self._look_for_generators()
+        return done
+
+    def replace_attribute(self, name, stand_in):
+        """Until `close`, an attribute of the data set is what `stand_in` makes of it, if the data set can have attributes."""
+        before = getattr(self.dataset, name, None)
+        attributes = getattr(self.dataset, "__dict__", None)
+        if before is None or attributes is None or name in attributes:
+            return
+        attributes[name] = stand_in(before)
+        self._at_close.append(lambda: attributes.pop(name, None))
+        self._close_with_call()
+
+    def end_epoch(self, taken, goes_on=False):
+        """An epoch is over, and the data set's hook may be called next: nothing is being built when this returns.
+
+        Args:
+            taken: items of the epoch. Image iterators count the items that were built before, and use the count as a seed.
+            goes_on: the pass is for the next epoch too (`steps_per_epoch`): what it has built ahead is built again.
+        """
+        if goes_on:
+            self.begin_anew()
+        for items_pass in list(self._passes):
+            if goes_on:
+                items_pass.put_back()
+            elif items_pass.has_begun:
+                items_pass.close()
+        while self.left:
+            self.left.pop().release(waits=True)
+        if hasattr(self.dataset, "total_batches_seen"):
+            self.dataset.total_batches_seen += taken
+
+    def order(self, length, epoch, shuffle):
+        """The indices of one epoch, shuffled by the trial's seed if the framework would shuffle them."""
+        indices = list(range(length))
+        if shuffle:
+            PrivateStream(*(self.key + ("order", epoch))).python.shuffle(indices)
+        return indices
+
+    # -- data sets that change while they build ----------------------------------------------------------------------
+
+    def _watched(self, index):
+        calls, source = recorder.CALLS, self._source()
+        before, drawn = dict(getattr(source, "__dict__", ())), calls.streams.drawn_elsewhere
+        # Within a recorded call nothing else is recorded.
+        position = None if calls.depth else calls.position()
+        if self._at_begin is None:
+            self._at_begin = before
+        elif self.workers and not self.must_be_built and self._first_change(self._at_begin):
+            # Threads build ahead, by an unknown number of items, from a data set that something else changes.
+            self.notice_differences(self._changes(self._at_begin))
+        item = self.dataset[index]
+        changed = self._first_change(before, source)
+        if calls.streams.drawn_elsewhere != drawn:
+            self._refuse(causes.ITEM_THREADS)
+        if changed is not _SAME or not self.is_known:
+            self.notice(changed or None)
+        if position is not None and calls.recordable() and calls.position() != position:
+            # What the item computes, or writes, has records.
+            self.must_be_built = True
+        return item
+
+    def notice(self, changed):
+        """An item was built.
+
+        Args:
+            changed: the name of an attribute of the data set that the item changed, or None; `_IN_THREADS` if it drew in threads.
+        """
+        if changed == _IN_THREADS:
+            self._refuse(causes.ITEM_THREADS)
+            changed = None
+        if changed is not None and not self.must_be_built:
+            if self.is_known or self.workers > 1 or self.in_processes:
+                self._refuse_exactness(f"its attribute `{changed}`")
+            else:
+                self.must_be_built = True
+        self.is_known = True
+
+    def _source(self):
+        """The data set of the script: `dataset` may be a wrapper of it."""
+        return getattr(self.dataset, "_pedl_source", self.dataset)
+
+    def _attributes(self):
+        return dict(getattr(self._source(), "__dict__", ()))
+
+    def _first_change(self, before, source=None):
+        """The name of an attribute whose value differs from before, or None; `_SAME` if each attribute is the same object.
+
+        Args:
+            before: the attributes as they were.
+            source: the data set of the script, if it is known.
+        """
+        # Values that can change without being bound anew are not compared, because this is done for every item.
+        now = getattr(self._source() if source is None else source, "__dict__", before)
+        try:
+            if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
+                return _SAME
+        except RuntimeError:
+            # Another thread binds attributes meanwhile.
+            pass
+        return min(self._changes(before), default=None)
+
+    def _changes(self, before):
+        """The names of plain attributes whose values differ from before."""
+        before, after = _plain(before), _plain(self._attributes())
+        if after == before:
+            return []
+        return sorted(name for name in set(before) | set(after) if after.get(name, _NONE) != before.get(name, _NONE))
+
+
+def _plain(attributes):
+    """The attributes that are numbers, texts or flags, except those whose values have keys.
+
+    An array of JAX is usually a key for random numbers, so it is compared as an object.
+    """
+    keyed = attributes.get("_pedl_keyed", ())
+    found = {name: value for name, value in attributes.items() if type(value) in _PLAIN and name not in keyed}
+    found.update((name, id(value)) for name, value in attributes.items() if _is_of_jax(value))
+    return found
+
+
+def _is_of_jax(value):
+    return type(value).__module__.startswith("jax") and hasattr(value, "shape")
+
+
+# If a data set raises StopIteration for an item, that would end the epoch. Keras's generators turn it into this error.
+_STOPPED = "generator raised StopIteration"
+
+# The epoch of items that are built before the first one.
+_PROBE = -2
+
+# For a thread that has no stream: the order in which several threads draw from a global generator is not known.
+_IN_THREADS = "draws random numbers in threads of its own while it builds an item"
+
+# The data sets that were probed (an item was built twice), by their ids and whether processes built the item.
+_PROBED = {}
+
+
+def _was_probed(dataset, in_processes):
+    """Whether items of a data set were built twice before; from now on this returns True."""
+    key = id(dataset), in_processes
+    try:
+        reference = weakref.ref(dataset, lambda _: _PROBED.pop(key, None))
+    except TypeError:
+        # The data set cannot be distinguished from another one that gets its id.
+        return False
+    return _PROBED.setdefault(key, reference) is not reference
+
+# Held while an item is built whose data set owns generators: several data sets may share a generator.
+_OWNED = threading.RLock()
+
+
+def _length(dataset):
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+_PLAIN = {bool, int, float, str, bytes, type(None)}
+_NONE = object()
+# No attribute has changed at all.
+_SAME = ""
+
+
+# `Items` that have to be closed, such as those with worker processes, and the order in which they began.
+_RUNNING = weakref.WeakSet()
+_STARTS = itertools.count(1)
+
+
+def started():
+    """How often `Items` began that have to be closed."""
+    return max((items.started for items in _RUNNING), default=0)
+
+
+def close_started_since(before):
+    """Closes the `Items` that were used by a call of the framework, which has ended.
+
+    Args:
+        before: what `started` returned before the call.
+    """
+    for items in list(_RUNNING):
+        if items.started > before:
+            items.close()
+            _RUNNING.discard(items)
+
+
+class SequencePass:
+    """One pass over the items in a given order: `next` builds, `skip` only counts, unless items must be built.
+
+    Args:
+        items: the `Items`.
+        epoch: number of the epoch, part of each item's key.
+        order: iterable of indices.
+        ahead: how many items may be under way.
+        start: how many items of the order to skip at first.
+
+    Attributes:
+        has_begun: whether an item was taken or skipped.
+    """
+
+    def __init__(self, items, epoch, order, ahead=0, start=0):
+        self.has_begun = False
+        self._items = items
+        self._epoch = epoch
+        self._order = iter(order)
+        self._ahead = max(1, ahead)
+        # Workers get more items if no more than this are under way. Processes get several at once: to wake one for each
+        # costs more than to hand it over. Threads do not: if items are built in order, how many are built has to follow
+        # from how many were taken, in a replay too.
+        self._fewest = self._ahead - 1
+        if items.in_processes:
+            self._fewest = self._ahead - max(1, self._ahead // 3)
+        # Pairs of an index, and of the task by which the workers identify the item.
+        self._building = collections.deque()
+        self._workers = None
+        # Takes the items that processes build ahead: it returns most items, without a call of `__next__` here.
+        self._going = recorder.CALLS.trial.ahead(items.workers) if items.in_processes else None
+        self._is_over = False
+        # A framework takes items in one of its threads, and does not always wait for that when it ends an epoch.
+        self._lock = threading.Lock()
+        items.begin(self, start, self._ahead)
+        for _ in range(start):
+            self.skip()
+
+    def __iter__(self):
+        if self._going is None:
+            return self
+        return self._going.items(self.__next__, self._open)
+
+    def __next__(self):
+        begun = perf_counter()
+        with self._lock:
+            if self._going is None:
+                item = self._next()
+            else:
+                self._stop()
+                item = self._next()
+                self._go_on()
+        recorder.CALLS.trial.waited(perf_counter() - begun, self._items.workers)
+        return item
+
+    def _next(self):
+        self.has_begun = True
+        if self._is_over:
+            raise StopIteration
+        if not self._items.workers:
+            return self._items.build(self._epoch, next(self._order))
+        if len(self._building) <= self._fewest:
+            # A replay skips items, so it builds none ahead; if they must be built, as many are built ahead as in the first run.
+            ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
+            if len(self._building) < ahead:
+                self._submit(ahead - len(self._building))
+        if not self._building:
+            self._is_over = True
+            self._release(waits=True)
+            raise StopIteration
+        return self._workers.take(self._items, self._building.popleft()[1])
+
+    def _go_on(self):
+        """From here on `_going` returns items without a call of `__next__` here, if they only have to be taken."""
+        items = self._items
+        if self._workers is None or not items.is_known or recorder.CALLS.replaying:
+            return
+        processes = self._workers
+        self._going.begin(
+            processes.pool, self._order, self._epoch, processes.state, self._building, self._fewest, self._ahead,
+            processes.limit_s,
+        )
+
+    def _stop(self):
+        """From here on `__next__` is called for every item."""
+        if self._going is not None:
+            self._going.end()
+
+    def _open(self, sent):
+        return worker_processes.opened(self._items, sent)
+
+    def skip(self):
+        """Counts one item as consumed. Raises StopIteration if `next` would."""
+        with self._lock:
+            self._stop()
+            if self._is_over or self._items.must_be_built or not self._items.is_known:
+                self._next()
+                return
+            self.has_begun = True
+            self._items.leave_out()
+            if self._building:
+                self._workers.cancel(self._building.popleft()[1])
+            else:
+                next(self._order)
+
+    def put_back(self):
+        """What is being built ahead is built again when it is requested, because the data set is about to change.
+
+        If items must be built in order, nothing is built ahead. Worker processes do not build in order.
+        """
+        with self._lock:
+            self._stop()
+            if self._items.must_be_built and not self._items.in_processes:
+                return
+            indices = [index for index, _ in self._building]
+            self._release(waits=True)
+            self._items.begin_anew()
+            self._order = itertools.chain(indices, self._order)
+
+    def close(self):
+        """Ends the pass. The workers finish what they have begun; they build nothing else, unless items must be built."""
+        # Set without the lock: a thread that takes items may take the next one before it releases the lock to others.
+        self._is_over = True
+        with self._lock:
+            self._release(waits=True)
+
+    def __del__(self):
+        # This may run in a thread that builds an item.
+        self._release(waits=False)
+
+    def _release(self, waits):
+        self._stop()
+        while self._building:
+            _, building = self._building.popleft()
+            if self._items.must_be_built and not self._items.in_processes:
+                self._workers.take(self._items, building)
+            else:
+                self._workers.cancel(building)
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            if not waits:
+                self._items.left.append(workers)
+            workers.release(waits)
+
+    def _submit(self, count):
+        indices = list(itertools.islice(self._order, count))
+        if not indices:
+            return
+        if self._workers is None:
+            items = self._items
+            self._workers = items.processes(self._ahead) if items.in_processes else _ItemThreads(items)
+        self._building.extend(zip(indices, self._workers.submit(self._items, self._epoch, indices)))
+
+
+# The tasks of each worker thread, also if nothing refers to the pass any more.
+_TASKS_OF_THREADS = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _end_threads():
+    # A thread that returns to an interpreter that is gone ends the process by SIGABRT.
+    for thread, tasks in list(_TASKS_OF_THREADS.items()):
+        tasks.close()
+        thread.join()
+
+
+class _ItemThreads:
+    """The worker threads of one pass."""
+
+    def __init__(self, items):
+        self._tasks = recorder.CALLS.trial.thread_tasks()
+        self._threads = [
+            threading.Thread(target=self._tasks.serve, args=(items.build,), name=f"pedl-data_{number}", daemon=True)
+            for number in range(items.workers)
+        ]
+        for thread in self._threads:
+            _TASKS_OF_THREADS[thread] = self._tasks
+            thread.start()
+
+    def submit(self, items, epoch, indices):
+        """Lets the threads build items; returns a task for each."""
+        return self._tasks.submit(epoch, indices)
+
+    def take(self, items, task):
+        """Waits for the item."""
+        return task.take()
+
+    def cancel(self, task):
+        """An item is not needed any more."""
+        task.cancel()
+
+    def release(self, waits):
+        """The pass is over: releases the threads. If it `waits`, returns when the items that they build now are built."""
+        self._tasks.close()
+        if waits:
+            for thread in self._threads:
+                thread.join()
+
+
+def skip(iterator, count=1):
+    """Advances an iterator by up to `count` elements, without building them if the iterator can skip.
+
+    Returns:
+        How many elements were skipped.
+
+    Raises:
+        StopIteration: there is no element left.
+    """
+    step = getattr(iterator, "skip", None) or getattr(iterator, "__next__", None)
+    if step is None:
+        return count
+    step()
+    for done in range(1, count):
+        try:
+            step()
+        except StopIteration:
+            return done
+    return count
+
+
+class Counted:
+    """An iterator that counts the elements that were taken from it."""
+
+    def __init__(self, iterator):
+        self._iterator = iterator
+        self.taken = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        element = next(self._iterator)
+        self.taken += 1
+        return element

@@ -1,0 +1,335 @@
+"""The entry points of Keras, all generations: where a user's call begins and ends, and its arguments.
+
+An entry is the outermost call of the script, or a call that code of the script (a callback, a custom loop) makes
+inside another. Calls that the framework makes for itself are let through.
+"""
+import inspect
+import os
+import sys
+from threading import get_ident
+
+from py_hooks import causes
+from py_hooks.datasets import items
+from py_hooks.engine.patch import binding
+from py_hooks.keras import accumulators, plan, sources
+from py_hooks.keras.keras2_graph.enqueuers import SkippedBatch
+from py_hooks.keras.validation import held_by
+from py_hooks.recording import entries, fingerprint, forks, recorder
+
+
+def _make(calls, original, model, args, kwargs, arguments):
+    return original(model, *args, **kwargs)
+
+
+def _entry(name, original, make=_make):
+    """What replaces an entry that gets all of its data; `make` makes the call."""
+
+    def entry(model, *args, **kwargs):
+        calls = recorder.CALLS
+        if not calls.recordable() or (calls.entries and not entries.called_by_user()):
+            if calls.is_child and make is plan.run:
+                forks.trains(calls.trial)
+            return original(model, *args, **kwargs)
+        if calls.in_step_callback:
+            calls.refuse_in_callback()
+        arguments = _arguments(original, model, args, kwargs)
+        is_intercepted = sources.below.is_intercepted()
+        entries.announce(calls, sources.causes(model, arguments), not (is_intercepted and sources.has_items(arguments)))
+        if not is_intercepted:
+            return original(model, *args, **kwargs)
+        calls.entries.append(calls.site_from(sys._getframe(2)))
+        outer, calls.arguments = (calls.arguments, calls.epoch), 0
+        started = items.started()
+        try:
+            _compare_call(calls, name, model, arguments)
+            return make(calls, original, model, args, kwargs, arguments)
+        finally:
+            calls.entries.pop()
+            calls.arguments, calls.epoch = outer
+            calls.looked()
+            items.close_started_since(started)
+
+    return entry
+
+
+def _batch_entry(name, original, attribute, keeping=None):
+    """What replaces an entry that gets one batch; `attribute` is where a model keeps the function that runs it.
+
+    `compile` clears that attribute. The next such call sets it again, and compares the model and the script.
+
+    Args:
+        name: name of the entry.
+        original: the entry.
+        attribute: attribute of the model.
+        keeping: the attribute for calls that do not reset metrics, if it is another one (tf.keras of TensorFlow 1.13).
+    """
+
+    # Runs once per batch, where each function call costs noticeable time: short ones are written inline.
+    def entry(model, *args, **kwargs):
+        calls = recorder.CALLS
+        if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
+            if calls.replaying or calls.is_child:
+                return _not_recorded(calls, name, keeping or attribute, original, model, args, kwargs)
+            return original(model, *args, **kwargs)
+        function = getattr(model, attribute if keeping is None or _resets(args, kwargs) else keeping, None)
+        if not getattr(function, "answers_batches", False) or calls.replaying:
+            return _first_or_replayed(calls, name, original, model, args, kwargs, function)
+        frame = sys._getframe(2)
+        site = calls.sites.get((id(frame.f_code), frame.f_lasti)) or calls.site_from(frame)
+        calls.steps is None or calls.steps.call_begins(function.kind)
+        traces = calls.traces
+        calls.depth += 1
+        try:
+            result = original(model, *args, **kwargs)
+        except Exception:
+            # It is made in a replay too, and must raise there too.
+            arguments = calls.checksum_of(args, kwargs) | recorder.TRACED
+            calls.record(function.kind, function.identity, arguments, None, site)
+            raise
+        else:
+            function.note_sums()
+            calls.record_batch(function, site, calls.traces > traces, args, kwargs, result)
+        finally:
+            calls.depth -= 1
+        return result
+
+    return entry
+
+
+def _resets(args, kwargs):
+    """Whether a `..._on_batch` of tf.keras resets the metrics: its last argument decides, and the default is True."""
+    given = args[-1] if args and isinstance(args[-1], bool) else True
+    return kwargs.get("reset_metrics", given)
+
+
+def _not_recorded(calls, name, attribute, original, model, args, kwargs):
+    """A call that the framework's loop makes, in a replay: for a batch that was not built nothing is computed.
+
+    Or a call in a forked child, which reports that it trains.
+    """
+    if calls.is_child:
+        if name == "train_on_batch":
+            forks.trains(calls.trial)
+        return original(model, *args, **kwargs)
+    if args and isinstance(args[0], SkippedBatch):
+        return getattr(model, attribute).answer_skipped(args[0])
+    return original(model, *args, **kwargs)
+
+
+def _first_or_replayed(calls, name, original, model, args, kwargs, function):
+    """A call for one batch that reaches the compute function through code of the framework; and any such call in a replay."""
+    if not calls.begun:
+        # A batch consists of arrays, however it was made.
+        entries.announce(calls, sources.causes(model, {}))
+    if function is None and not sources.below.is_intercepted():
+        return original(model, *args, **kwargs)
+    calls.entries.append(calls.site_from(sys._getframe(3)))
+    outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
+    try:
+        if function is None:
+            plan.own_loop(calls, name)
+            entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
+        if calls.replaying and getattr(function, "answers_batches", False):
+            return function.answer_batch(calls, lambda: original(model, *args, **kwargs))
+        return original(model, *args, **kwargs)
+    finally:
+        calls.entries.pop()
+        calls.arguments = outer
+
+
+def _arguments(original, model, args, kwargs):
+    """The call's arguments by name, without defaults. Keras 2 also takes names of Keras 1, which are kept."""
+    signature = inspect.signature(original)
+    try:
+        arguments = dict(signature.bind(model, *args, **kwargs).arguments)
+    except TypeError:
+        arguments = dict(zip(signature.parameters, (model,) + args))
+        arguments.update(kwargs)
+    arguments.update(arguments.pop("kwargs", {}))
+    arguments.pop("self", None)
+    return arguments
+
+
+# Arguments of a fit that depend on the machine: another machine may have other values, and learns the same.
+_OF_THE_MACHINE = ("workers", "use_multiprocessing", "max_queue_size", "max_q_size", "nb_worker", "pickle_safe")
+
+
+def _compare_call(calls, name, model, arguments):
+    """Records, or compares, the arguments of a whole fit, evaluate or predict."""
+    callbacks = arguments.pop("callbacks", None)
+    compared = sorted(set(arguments).difference(_OF_THE_MACHINE))
+    described = {f"argument `{key}`": fingerprint.describe(arguments[key]) for key in compared}
+    if sources.below.trains_otherwise_without_workers:
+        workers = arguments.get("workers", arguments.get("nb_worker", 1))
+        described["argument `workers`"] = "above 0" if workers else "0"
+    if isinstance(callbacks, (list, tuple)):
+        described["callbacks"] = ", ".join(type(callback).__name__ for callback in callbacks)
+    elif callbacks is not None:
+        described["callbacks"] = type(callbacks).__name__
+    described.update(sources.describe_model(model))
+    described.update(entries.describe_sources())
+    entries.compare(calls, name, described)
+
+
+@binding
+def fit(original):
+    """`Model.fit`: the whole training is one entry of the script, and its batches are recorded."""
+    return _entry("fit", original, plan.run)
+
+
+@binding
+def fit_generator(original):
+    """`Model.fit_generator` of Keras 2: the same."""
+    return _entry("fit_generator", original, plan.run)
+
+
+@binding
+def evaluate(original):
+    """`Model.evaluate`: an entry; its batches are recorded."""
+    return _entry("evaluate", original)
+
+
+@binding
+def evaluate_generator(original):
+    """`Model.evaluate_generator` of Keras 2: the same."""
+    return _entry("evaluate_generator", original)
+
+
+@binding
+def predict(original):
+    """`Model.predict`: an entry; its batches are recorded."""
+    return _entry("predict", original)
+
+
+@binding
+def predict_generator(original):
+    """`Model.predict_generator` of Keras 2: the same."""
+    return _entry("predict_generator", original)
+
+
+@binding
+def train_on_batch(original):
+    """`Model.train_on_batch`: one batch, which the script passes."""
+    return _batch_entry("train_on_batch", original, "train_function")
+
+
+@binding
+def test_on_batch(original):
+    """`Model.test_on_batch`: the same."""
+    return _batch_entry("test_on_batch", original, "test_function")
+
+
+@binding
+def predict_on_batch(original):
+    """`Model.predict_on_batch`: the same."""
+    return _batch_entry("predict_on_batch", original, "predict_function")
+
+
+@binding
+def train_on_batch_or_fit(original):
+    """`Model.train_on_batch` of TensorFlow 1.13, which uses the function of `fit` if it keeps metrics."""
+    return _batch_entry("train_on_batch", original, "train_function", "_fit_function")
+
+
+@binding
+def test_on_batch_or_eval(original):
+    """`Model.test_on_batch` of TensorFlow 1.13: the same, with the function of `evaluate`."""
+    return _batch_entry("test_on_batch", original, "test_function", "_eval_function")
+
+
+def get_weights(original, model, *args, **kwargs):
+    """`Model.get_weights`: a recorded call once training has begun; its arrays are stored whole."""
+    calls = recorder.CALLS
+    if calls.depth or not calls.batches or not calls.recordable():
+        return original(model, *args, **kwargs)
+    identity = calls.trial.intern(f"get_weights of {type(model).__name__}")
+    return calls.call(recorder.READ, identity, lambda: original(model, *args, **kwargs))
+
+
+def save(original, model, filepath, *args, **kwargs):
+    """`Model.save`, `save_weights`: writes files that belong to the checkpoint; writes nothing in a replay.
+
+    In a replay the weights of that moment do not exist; the file is restored from the checkpoint.
+    """
+    calls = recorder.CALLS
+    if calls.depth or not calls.begun or not calls.recordable():
+        return original(model, filepath, *args, **kwargs)
+    identity = calls.trial.intern(f"{original.__name__} to {entries.path_text(filepath)}")
+    if calls.replaying:
+        is_folder = calls.answer(recorder.COMPOSITE, identity, 0)
+        calls.files.replace_saved(filepath, is_folder)
+        calls.answered()
+        return None
+
+    def save_and_look():
+        original(model, filepath, *args, **kwargs)
+        return entries.is_path(filepath) and os.path.isdir(filepath)
+
+    calls.files.saving(filepath)
+    calls.call(recorder.COMPOSITE, identity, save_and_look)
+    _refuse_several_files(calls, filepath, kwargs)
+    return None
+
+
+def _refuse_several_files(calls, path, options):
+    """Refuses weights in several files whose names begin with the path, because checkpoints do not hold them."""
+    if options.get("max_shard_size") is not None:
+        calls.refuse_exactness(causes.SHARDS())
+    elif entries.is_path(path) and os.path.exists(os.fsdecode(path) + ".index"):
+        calls.refuse_exactness(causes.TENSORFLOW_FORMAT())
+
+
+def load_weights(original, model, filepath, *args, **kwargs):
+    """`Model.load_weights`: made live, except in a replay after the first training call, when the file may be newer."""
+    calls = recorder.CALLS
+    if calls.depth or not calls.begun or not calls.recordable():
+        return original(model, filepath, *args, **kwargs)
+    identity = calls.trial.intern(f"load_weights from {entries.path_text(filepath)}")
+    sources.below.loaded(model)
+    status = []
+    if not calls.replaying:
+        _refuse_several_files(calls, filepath, kwargs)
+        calls.call(recorder.COMPOSITE, identity, lambda: status.append(original(model, filepath, *args, **kwargs)))
+        return status[0]
+    calls.answer(recorder.COMPOSITE, identity, 0)
+    calls.answered()
+    return _Loaded()
+
+
+class _Loaded:
+    """Replaces what `load_weights` returns for a checkpoint of TensorFlow that was not read: it says that it was.
+
+    Source: tensorflow 2.15.1, tensorflow/python/checkpoint/checkpoint.py, `CheckpointLoadStatus`.
+    """
+
+    def _agrees(self, *args, **kwargs):
+        return self
+
+    assert_consumed = assert_existing_objects_matched = assert_nontrivial_match = expect_partial = _agrees
+    initialize_or_restore = run_restore_ops = _agrees
+
+
+def load_model(original, filepath, *args, **kwargs):
+    """`load_model`: makes a model, in a replay too; but then the file may be newer, so the values are unknown."""
+    calls = recorder.CALLS
+    if not calls.begun or not calls.recordable():
+        return original(filepath, *args, **kwargs)
+    if entries.is_path(filepath):
+        calls.files.reading(os.fsdecode(filepath))
+    with calls.unrecorded():
+        model = original(filepath, *args, **kwargs)
+    sources.below.loaded(model)
+    calls.checked(recorder.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
+    return model
+
+
+def epoch_begin(original, callbacks, epoch, logs=None, **mode):
+    """`CallbackList.on_epoch_begin`: keeps the number of the epoch for the journal and for checkpoints.
+
+    In tf.keras of TensorFlow 1.13 evaluations have an epoch too, and a `mode` that says so.
+    """
+    calls = recorder.CALLS
+    if calls.recordable() and mode.get("mode", "train") == "train":
+        calls.epoch = int(epoch)
+        accumulators.epoch_begins(held_by(callbacks, "model"))
+    return original(callbacks, epoch, logs, **mode)

@@ -1,0 +1,1 @@
+"""WHERE Keras is intercepted: one file per range of versions (`v*.py`), and rows that several of them share (`rows_of_*.py`)."""

@@ -1,0 +1,35 @@
+"""Keras 2.13 to 2.15, which `tf.keras` of TensorFlow 2.13 to 2.15 is too: modules below `keras.src`.
+
+Call paths (read from 2.13.1 and 2.15.0): those of `rows_of_v2.py`, where `Model.fit` and its siblings are.
+"""
+from py_hooks.engine.patch import Generation, Patch
+from py_hooks.keras import entry_points, images, loops
+from py_hooks.keras.generations import rows_of_v2
+from py_hooks.keras.keras2_eager import eager, handlers
+
+PATCHES = rows_of_v2.IN_KERAS_SRC + (
+    Patch("keras.src.engine.training", "Model._validate_and_get_metrics_result", eager.metrics_result,
+          "record and answer epoch logs"),
+    Patch("keras.src.engine.data_adapter", "DataHandler._configure_dataset_and_inferred_steps", handlers.local_dataset,
+          "leave the data of ranks as it is"),
+    Patch("keras.src.engine.training", "Model.export", entry_points.save,
+          "keep saved models with checkpoints"),
+    Patch("keras.src.saving.legacy.save", "save_model", entry_points.save,
+          "keep saved models with checkpoints"),
+    Patch("keras.src.saving.legacy.save", "load_model", entry_points.load_model,
+          "not read a file of the future"),
+    Patch("keras.src.saving.saving_lib", "save_model", entry_points.save,
+          "keep saved models with checkpoints"),
+    Patch("keras.src.saving.saving_lib", "load_model", entry_points.load_model,
+          "not read a file of the future"),
+    Patch("keras.src.optimizers.legacy.optimizer_v2", "OptimizerV2.apply_gradients", loops.applied_on_tensorflow,
+          "tell of loops of the script's own"),
+    Patch("keras.src.optimizers.optimizer", "_BaseOptimizer.apply_gradients", loops.applied_on_tensorflow,
+          "tell of loops of the script's own"),
+    Patch("keras.src.preprocessing.image", "Iterator.__init__", images.made,
+          "key the random numbers of items"),
+    Patch("keras.src.preprocessing.image", "Iterator.__getitem__", images.item,
+          "key the random numbers of items"),
+)
+
+GENERATION = Generation("keras", "2.13.0", "2.15.0", None, PATCHES, prepare=eager.prepare_keras_src)

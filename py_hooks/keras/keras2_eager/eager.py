@@ -1,0 +1,220 @@
+"""Keras 2 on TensorFlow 2: the compute functions of a model, recorded and answered.
+
+`make_train_function` and its siblings return a traced function of an iterator, and set it on the model; it is wrapped
+here. It works on plain variables of TensorFlow, which `py_hooks/tensorflow/variables/resource_variables.py` keeps. The traced
+graph shows which of them it changes (`py_hooks/tensorflow/variables/functions.py`), whatever a `train_step` does.
+
+Source: keras 2.15.0, keras/src/engine/training.py.
+"""
+import importlib
+import inspect
+
+from py_hooks import causes as table
+from py_hooks.engine.patch import binding
+from py_hooks.keras import models, plan, sources
+from py_hooks.keras.functions import MODELS, ComputeFunction
+from py_hooks.keras.keras3.compute import TensorFlowFunction
+from py_hooks.keras.validation import EagerValidation
+from py_hooks.recording import forks, recorder
+from py_hooks.tensorflow.variables import resource_variables
+from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
+
+_MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
+
+
+class _Package:
+    """The intercepted package of Keras."""
+
+    name = None
+
+    @classmethod
+    def module(cls, path):
+        """A module of the package."""
+        return importlib.import_module(f"{cls.name}.{path}")
+
+
+class Preparation:
+    """`prepare` of a generation.
+
+    Args:
+        package: the package of its modules, such as "keras.src".
+    """
+
+    def __init__(self, package):
+        self._package = package
+
+    def __call__(self, calls):
+        """Has the entry points look at weights and devices, and fits validate, as this generation requires."""
+        _Package.name = self._package
+        sources.below = ResourceWeights()
+        plan.prepare(calls, ResourceValidation())
+        models.prepare(calls, RESOURCE_VARIABLES.key_of)
+
+
+prepare_keras = Preparation("keras")
+prepare_keras_src = Preparation("keras.src")
+
+
+def prepare_tf_keras(calls):
+    """The same for the Keras within TensorFlow, and for TensorFlow itself."""
+    resource_variables.prepare(calls)
+    Preparation("tensorflow.python.keras")(calls)
+
+
+# -- compute functions -------------------------------------------------------------------------------------------------
+
+
+def _maker(name, attribute, kind):
+    @binding
+    def advice(original):
+        def make(model, *args, **kwargs):
+            function = original(model, *args, **kwargs)
+            if not isinstance(function, ComputeFunction):
+                function = EagerFunction(model, kind, function)
+                setattr(model, attribute, function)
+            return function
+
+        return make
+
+    advice.__name__ = name
+    advice.__doc__ = f"`Model.{name}`: wraps what it makes."
+    return advice
+
+
+make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
+make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
+make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
+
+
+class EagerFunction(TensorFlowFunction):
+    """A compute function of one model: called live, or answered from the log."""
+
+    def changed(self, calls):
+        """Notes which variables a call changes."""
+        RESOURCE_VARIABLES.mark_stale(self.written())
+
+    def _metrics(self, model):
+        return {metric.name: metric for metric in model.metrics}
+
+    def _values(self, variables):
+        return variables
+
+    def _number(self, value):
+        return float(value.numpy())
+
+    def answer(self, calls, arguments):
+        """The result as tensors: the loop converts tensors, and not numbers of numpy, to numbers of Python."""
+        import tensorflow
+
+        return calls.answer(self.kind, self.identity, arguments, tensorflow.constant)
+
+    def _metric_names(self, model, result):
+        """In the same order (keras 2.15.0, keras/src/engine/training.py, `flatten_metrics_in_order`)."""
+        names = [name for name in model.metrics_names if name in result]
+        return names + sorted(set(result) - set(names))
+
+
+def metrics_result(original, model, logs):
+    """`Model._validate_and_get_metrics_result`: reads metric variables, which an answered call does not update."""
+    calls = recorder.CALLS
+    if not calls.begun or not calls.recordable():
+        return original(model, logs)
+    identity = calls.trial.intern(f"metrics of model {MODELS.number(model)}")
+    return calls.call(recorder.METRICS, identity, lambda: original(model, logs))
+
+
+def graph_mode(original, model, *args, **kwargs):
+    """`fit` and its siblings of a model of TensorFlow 1's graph mode: not intercepted, so not let through."""
+    if recorder.CALLS.is_child:
+        forks.trains(recorder.CALLS.trial)
+        return original(model, *args, **kwargs)
+    return recorder.stop(
+        recorder.CALLS,
+        69,
+        "Keras in the graph mode of TensorFlow 1 is not something pedl-run can intercept on TensorFlow 2\n"
+        f"  called: `{original.__name__}` of a `{type(model).__name__}`\n"
+        "  the script was stopped before it trained",
+        "leave `tf.compat.v1.disable_eager_execution()`, or `disable_v2_behavior()`, out; or pass `--no-hooks` "
+        "to train without checkpoints and resume",
+    )
+
+
+# -- what the generation knows of weights and devices ------------------------------------------------------------------
+
+
+class ResourceWeights:
+    """Weights that are variables of TensorFlow 2."""
+
+    sources = frozenset([sources.GENERATORS, sources.PIPELINES, sources.PROCESSES])
+    # If one execution has several steps, it does not report how many there were.
+    counts_steps = False
+    trains_otherwise_without_workers = False
+
+    def is_stale(self, weight):
+        """Whether training changed the weight since Python last wrote it."""
+        return RESOURCE_VARIABLES.is_stale(weight)
+
+    def steps_per_execution(self, model):
+        """How many batches a call of the model's training function takes: a variable, if there is more than one."""
+        steps = getattr(model, "_steps_per_execution", None)
+        return 1 if steps is None else int(self.values(model, [steps])[0])
+
+    def is_intercepted(self):
+        """Whether there are compute functions, and they are intercepted."""
+        return True
+
+    def values(self, model, weights):
+        """The values of weights, read without being recorded."""
+        calls = recorder.CALLS
+        with calls.unrecorded():
+            return [weight.numpy() for weight in weights]
+
+    def loaded(self, model):
+        """Notes that a model's weights now have values that only a file has."""
+        optimizer = getattr(model, "optimizer", None)
+        held = [getattr(optimizer, name, ()) for name in ("_variables", "_weights")]
+        RESOURCE_VARIABLES.mark_stale([*sources.weights_of(model), *held[0], *held[1]])
+
+    def causes(self, model):
+        """Causes in the devices, and in the way the model computes, why it cannot be resumed exactly."""
+        found = []
+        # Checked late: TensorFlow may import Keras before it is completely imported, and intercepted, itself.
+        if RESOURCE_VARIABLES not in [provider for _, provider in recorder.CALLS.state_providers]:
+            found.append(table.NO_HOOKS_VARIABLES())
+        found.extend(sources.distribution_causes(model.distribute_strategy))
+        found.extend(sources.tensorflow_device_causes())
+        if model.run_eagerly:
+            found.append(table.RUNS_EAGERLY())
+        found.extend(
+            table.OWN_MAKER(name=name) for name in _MAKERS if not hasattr(getattr(type(model), name), "_pedl_original")
+        )
+        return found
+
+
+# -- validation --------------------------------------------------------------------------------------------------------
+
+
+class ResourceValidation(EagerValidation):
+    """Keras 2 on TensorFlow 2. Source: keras 2.15.0, keras/src/engine/training.py, `Model.fit`."""
+
+    def _metric_variables(self, model):
+        # Each rank has a part of a variable of a strategy.
+        variables = [variable for metric in model.metrics for variable in metric.variables]
+        return [part for variable in variables for part in getattr(variable, "values", (variable,))]
+
+    def _value(self, variable):
+        return variable.numpy()
+
+    def _given(self, given):
+        adapters = _Package.module("engine.data_adapter")
+        data = given.get("validation_data")
+        if data is not None:
+            return adapters.unpack_x_y_sample_weight(data)
+        split = given.get("validation_split")
+        if not split:
+            return None
+        whole = (given.get("x"), given.get("y"), given.get("sample_weight"))
+        # TensorFlow 2.2 shuffles unless it is asked not to, as its `fit` does.
+        can_shuffle = "shuffle" in inspect.signature(adapters.train_validation_split).parameters
+        options = {"shuffle": False} if can_shuffle else {}
+        return adapters.train_validation_split(whole, validation_split=split, **options)[1]

@@ -1,0 +1,306 @@
+"""Keras 3: every variable, by creation number; its state in a checkpoint; and the interception of reads and writes.
+
+In a replay the variables that training changes do not hold true values. So a read of one outside a recorded call is
+itself a recorded call, and a write by Python is checked against its record. A variable is *stale* from the training
+call that changed it until Python writes it; variables that only Python writes are never stale.
+
+Source: keras 3.15.1, keras/src/backend/common/variables.py; for JAX, which keeps the state of a running epoch outside
+the variables, keras/src/backend/jax/trainer.py, `_purge_model_variables` and `jax_state_sync`.
+"""
+import weakref
+from threading import get_ident
+
+from py_hooks import causes
+from py_hooks.engine.patch import binding, shortcut
+from py_hooks.keras import models, plan
+from py_hooks.keras.validation import EagerValidation
+from py_hooks.own_account import on_own_account
+from py_hooks.recording import fingerprint, recorder
+from py_hooks.refusal import Refusal
+
+
+class Variables:
+    """The variables of this process.
+
+    Attributes:
+        in_flight: on JAX, while a batch's checkpoint may be taken or restored, the `JaxFunction` that knows the values
+            outside the variables; else None.
+        restored: values restored by a resume, for those that are in flight: `id(variable)` -> array.
+        stale: keys of the variables that are stale; always the same set.
+        left_out: values that are not part of a checkpoint, because a replay makes them again: `id(value)` -> value.
+    """
+
+    def __init__(self):
+        self.numbers = {}
+        self.in_flight = None
+        self.restored = {}
+        self.left_out = {}
+        self._references = {}
+        self.stale = set()
+        self._values = {}
+        self._created = 0
+
+    # -- creation ------------------------------------------------------------------------------------------------
+
+    def add(self, variable):
+        """Numbers a variable that was just made."""
+        number, key = self._created, id(variable)
+        self._created += 1
+        self.numbers[key] = number
+
+        def forget(_):
+            if self.numbers.get(key) == number:
+                del self.numbers[key]
+                self.stale.difference_update((key, self._values.pop(key, key)))
+            self._references.pop(number, None)
+
+        self._references[number] = weakref.ref(variable, forget)
+
+    def key_of(self, variable):
+        """The name of a variable's value in a checkpoint; None if it has none."""
+        number = self.numbers.get(id(variable))
+        return None if number is None else f"keras/{number}"
+
+    # -- staleness -------------------------------------------------------------------------------------------------
+
+    def is_stale(self, variable):
+        """Whether training changed a variable since Python last wrote it: one of Keras, or TensorFlow's variable in it."""
+        return id(variable) in self.stale
+
+    def mark_stale(self, variables):
+        """Notes that a training call changed the variables."""
+        for variable in variables:
+            self.stale.update(self._keys(variable))
+
+    def written(self, variable):
+        """Notes that Python wrote the variable: its value is true, in a replay too."""
+        self.stale.difference_update(self._keys(variable))
+        recorder.CALLS.cleaned += 1
+
+    def _keys(self, variable):
+        """The keys of a variable among the stale: itself, and on TensorFlow the resource variable that it wraps."""
+        key, value = id(variable), variable._value
+        # Looked up on its class: a variable that is spread over devices has no handle outside of its replicas, and raises.
+        if hasattr(type(value), "handle"):
+            self._values[key] = id(value)
+        return key, self._values.get(key, key)
+
+    # -- state in a checkpoint ---------------------------------------------------------------------------------------
+
+    def alive(self):
+        """`(number, variable)` of all variables that are still in use, in order of creation."""
+        for number, reference in sorted(self._references.items()):
+            variable = reference()
+            if variable is not None:
+                yield number, variable
+
+    def _kept(self):
+        """As `alive`, without variables that are left out of checkpoints."""
+        return [pair for pair in self.alive() if id(getattr(pair[1], "_value", None)) not in self.left_out]
+
+    def capture(self):
+        """The values of all variables that have one. They are views if the backend allows: the recorder copies them."""
+        tensors, paths, in_flight = [], {}, self._values_in_flight()
+        for number, variable in self._kept():
+            value = in_flight.get(id(variable), getattr(variable, "_value", None))
+            if value is None and getattr(variable, "_initializer", None) is None:
+                recorder.CALLS.refuse_exactness(causes.NESTED_TRAINING())
+            if value is not None:
+                tensors.append((str(number), view_of(value)))
+                paths[str(number)] = variable.path
+        return tensors, {"paths": paths}
+
+    def restore(self, tensors, state):
+        """Restores saved values. Those of variables whose value is in flight are put into `restored`.
+
+        Stale variables stay stale: what is recorded must not depend on where a run was resumed.
+        """
+        variables = {str(number): variable for number, variable in self._kept()}
+        in_flight = self._values_in_flight()
+        for number, value in tensors.items():
+            variable = variables.get(number)
+            if variable is None:
+                continue
+            if variable.path != state["paths"][number] or tuple(variable.shape) != value.shape:
+                raise VariableDiffers(number, state["paths"][number], value.shape, variable)
+            tensor = own_copy(variable, value)
+            if id(variable) in in_flight or variable._value is None:
+                self.restored[id(variable)] = tensor
+            if variable._value is not None:
+                variable._direct_assign(tensor)
+
+    def _values_in_flight(self):
+        return self.in_flight.values_in_flight() if self.in_flight is not None else {}
+
+
+VARIABLES = Variables()
+
+
+class VariableDiffers(Refusal):
+    """At the resume point a variable is not the one that had this number in the recorded run."""
+
+    exit_code = 76
+
+    def __init__(self, number, path, shape, variable):
+        Refusal.__init__(
+            self,
+            "the replay differs from the record: the script made other variables\n"
+            f"  variable {number}: recorded `{path}` of shape {tuple(shape)}, "
+            f"now `{getattr(variable, 'path', None) or variable.name}` of shape {tuple(variable.shape)}\n"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "look for models built by the clock, the environment or another file; `--fresh` begins a new trial",
+        )
+
+
+def view_of(value):
+    """A value as numpy sees it, without a copy if possible; valid until the variable changes."""
+    import numpy
+    from keras.src import backend
+
+    kind = backend.backend()
+    if kind == "jax" and hasattr(numpy, "from_dlpack") and value.dtype in ("float32", "float64", "int32", "int64"):
+        # A JAX array keeps the numpy form that it was asked for, and then cannot be donated without a copy.
+        return numpy.from_dlpack(value)
+    if kind == "tensorflow" and hasattr(value, "read_value"):
+        return numpy.asarray(value.read_value())
+    return numpy.asarray(backend.convert_to_numpy(value))
+
+
+def own_copy(variable, value):
+    """A tensor of the backend with separate memory: a buffer that is donated later may share that of numpy."""
+    from keras.src import backend
+
+    if backend.backend() == "jax":
+        import jax
+        import numpy
+
+        value = numpy.asarray(value, dtype=variable._dtype)
+        tensor = jax.device_put(value)
+        # JAX may use the memory of an array as its own; `may_alias=False` does not prevent that.
+        is_shared = tensor.unsafe_buffer_pointer() == value.ctypes.data
+        return jax.numpy.array(tensor, copy=True) if is_shared else tensor
+    return backend.convert_to_tensor(value, dtype=variable._dtype)
+
+
+def prepare(calls):
+    """Has the variables kept in checkpoints, and makes fits follow the trial's plan."""
+    from keras.src import backend
+
+    calls.state_providers.append(("keras", VARIABLES))
+    models.prepare(calls, VARIABLES.key_of)
+    plan.prepare(calls, EagerValidation())
+    if backend.backend() == "torch":
+        from py_hooks.keras.keras3 import torch_backend
+
+        torch_backend.prepare(calls)
+
+
+def created(original, variable, *args, **kwargs):
+    """`Variable.__init__`: numbers the variable, except those of the reference objects that saving a model makes.
+
+    Source: keras 3.15.1, keras/src/saving/saving_lib.py, `_walk_saveable`.
+    """
+    original(variable, *args, **kwargs)
+    if not recorder.CALLS.in_composite:
+        VARIABLES.add(variable)
+
+
+def _unless_read_outside(original, intercepted):
+    stale = VARIABLES.stale
+
+    def value(variable):
+        calls = recorder.CALLS
+        if id(variable) not in stale or (calls.depth and get_ident() == calls.main_thread):
+            return original(variable)
+        return intercepted(variable)
+
+    return value
+
+
+@shortcut(_unless_read_outside)
+@binding
+def read(original):
+    """`Variable.value` on JAX: a read of a stale variable outside a recorded call is a recorded call."""
+
+    def value(variable):
+        calls = recorder.CALLS
+        if not VARIABLES.is_stale(variable) or not calls.is_outside() or _is_tracing():
+            return original(variable)
+        if not calls.on_main_thread():
+            calls.read_in_thread()
+            return original(variable)
+        return calls.call(
+            recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
+        )
+
+    return value
+
+
+def _unless_written_outside(original, intercepted):
+    def assign(variable, value):
+        return original(variable, value) if recorder.CALLS.depth else intercepted(variable, value)
+
+    return assign
+
+
+@shortcut(_unless_written_outside)
+@binding
+def write(original):
+    """`Variable.assign`: a write by Python is made, and checked against its record."""
+
+    def assign(variable, value):
+        calls = recorder.CALLS
+        if calls.depth or not calls.begun or not calls.recordable() or _is_tracing():
+            return original(variable, value)
+        return _written(calls, original, variable, value)
+
+    return assign
+
+
+def _written(calls, original, variable, value):
+    with calls.unrecorded():
+        result = original(variable, value)
+    VARIABLES.written(variable)
+    calls.checked(recorder.WRITE, _identity(calls, "write", variable), _checksum(value))
+    return result
+
+
+@on_own_account
+def _checksum(value):
+    import numpy
+
+    return fingerprint.checksum(numpy.asarray(value))
+
+
+def _identity(calls, verb, variable):
+    return calls.trial.intern(f"{verb} variable {VARIABLES.numbers.get(id(variable))} {variable.path}")
+
+
+def _is_tracing():
+    """Whether values are symbols at present: in a function of JAX, or of TensorFlow, that the script has."""
+    from keras.src import backend
+    from keras.src.backend.common.stateless_scope import in_stateless_scope
+
+    if in_stateless_scope() or backend.backend() != "tensorflow":
+        return in_stateless_scope()
+    from tensorflow.python.eager import context
+
+    return not context.executing_eagerly()
+
+
+def _as_backend_tensor(array):
+    from keras.src import backend
+
+    return backend.convert_to_tensor(array)
+
+
+@binding
+def not_the_scripts(original):
+    """A part of the framework that reads and writes variables for itself: nothing in it is recorded."""
+
+    def unrecorded(*args, **kwargs):
+        calls = recorder.CALLS
+        with calls.unrecorded():
+            return original(*args, **kwargs)
+
+    return unrecorded

@@ -1,0 +1,595 @@
+"""Random numbers: private streams for data workers, and global streams that repeat in a replay.
+
+The module-level functions of `random` and `numpy.random` are replaced by dispatchers: if the thread has a private
+stream, they draw from that; else from the global generator, as before. So every item a data worker builds draws from a
+stream of (trial seed, stream, epoch, index), whatever thread builds it, and only the script itself draws from the global
+streams of the main thread.
+
+The streams of each generator depend on the state of that generator (`Roots`): a script that seeds numpy, and not `random`,
+gets the same numbers from numpy in every trial, as it does under Python.
+
+Numbers that would be drawn from the operating system instead of a seed come from the trial: the first state of the global
+generators (torch's too, which it would draw when it is loaded), and the entropy of generators made or seeded without a
+seed (`default_rng()`, `RandomState()`, `Random()`, `torch.seed()`). It is chosen at random once for each trial, so a
+script without seeds stays as random as it is under Python, and repeats in a replay. A forked child draws other entropy
+than its parent and its siblings. What `os.urandom` returns to files of the script is returned again in a replay (`clock.py`).
+"""
+import contextlib
+import functools
+import hashlib
+import os
+import struct
+import sys
+import threading
+
+from py_hooks import places
+from py_hooks.recording.forks import Forks
+from py_hooks.refusal import Refusal
+
+
+class _Thread(threading.local):
+    # The private stream that a thread draws from.
+    stream = None
+
+
+# The values of the current thread.
+THREAD = _Thread()
+_PYTHON_NAMES = (
+    "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits", "getstate",
+    "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "sample", "seed",
+    "setstate", "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate", "binomialvariate",
+    "randbytes",
+)
+
+
+def mix(*key):
+    """A 64-bit hash of a key: the same for equal keys, on every machine and Python."""
+    return hash_of(repr(key).encode())
+
+
+def hash_of(data):
+    """A 64-bit hash of bytes."""
+    return struct.unpack("<Q", hashlib.sha256(data).digest()[:8])[0]
+
+
+class Roots:
+    """The part of a key from which each generator's streams are derived: a hash of its state when the key was made.
+
+    Attributes:
+        python: of the state of `random`.
+        numpy: of the state of numpy's global generator.
+        torch: of the state of torch's global generator.
+        entropy: of the trial, for generators that are made without a seed.
+    """
+
+    __slots__ = ("python", "numpy", "torch", "entropy")
+
+    def __init__(self, python, numpy, torch, entropy):
+        self.python = python
+        self.numpy = numpy
+        self.torch = torch
+        self.entropy = entropy
+
+    def __repr__(self):
+        return f"Roots({self.python}, {self.numpy}, {self.torch}, {self.entropy})"
+
+    def __reduce__(self):
+        return Roots, (self.python, self.numpy, self.torch, self.entropy)
+
+
+def seed_of(name, key):
+    """A 64-bit hash of a key for the generator of this name. Of `Roots` in the key, it uses only that generator's root."""
+    return mix(name, *[getattr(part, name) if type(part) is Roots else part for part in key])
+
+
+def without_roots(key):
+    """A key without `Roots`, for a generator whose root is added separately."""
+    return [part for part in key if type(part) is not Roots]
+
+
+# The distance between seeds of a row: odd, so that all are different.
+_STRIDE = 0x9E3779B97F4A7C15
+_64_BITS = (1 << 64) - 1
+
+
+def in_row(first, number):
+    """A 64-bit number of a row that begins with `first`; much faster than `mix`."""
+    return first + number * _STRIDE & _64_BITS
+
+
+class PrivateStream:
+    """`with PrivateStream(key...)`: in this thread, the global functions draw from a stream of the key."""
+
+    __slots__ = ("key", "_numpy", "_python", "_entropy", "_outer")
+
+    def __init__(self, *key):
+        self.key = key
+        self._numpy = None
+        self._python = None
+        self._entropy = None
+        self._outer = None
+
+    def begin(self, key):
+        """Becomes the stream of another key."""
+        self.key = key
+        self._numpy = self._python = self._entropy = None
+
+    def __enter__(self):
+        self._outer = THREAD.stream
+        THREAD.stream = self
+        return self
+
+    def __exit__(self, *exception):
+        THREAD.stream = self._outer
+
+    @property
+    def is_drawn_from(self):
+        """Whether anything was drawn from it."""
+        return not (self._numpy is self._python is self._entropy is None)
+
+    @property
+    def numpy(self):
+        """The stream's numpy generator, made when it is first drawn from."""
+        if self._numpy is None:
+            import numpy
+
+            # It asks for entropy before it is seeded, which must not come from this stream.
+            with PrivateStream("entropy"):
+                self._numpy = numpy.random.RandomState(self._seed("numpy") % (1 << 32))
+        return self._numpy
+
+    @property
+    def python(self):
+        """The stream's generator for `random`, made when it is first drawn from."""
+        if self._python is None:
+            import random
+
+            self._python = random.Random(self._seed("python"))
+        return self._python
+
+    @property
+    def entropy(self):
+        """Seeds generators that are made without a seed. Its draws do not change those of seeded generators."""
+        if self._entropy is None:
+            import random
+
+            self._entropy = random.Random(self._seed("entropy"))
+        return self._entropy
+
+    def _seed(self, name):
+        return seed_of(name, self.key)
+
+
+class CallStream(PrivateStream):
+    """A private stream of one call: its draws depend on the global generators too, which do not change meanwhile.
+
+    The generators are read only if something draws, because that takes longer than a small call.
+    """
+
+    __slots__ = ()
+
+    def _seed(self, name):
+        return mix(name, _ROOTS[name](), *self.key)
+
+
+def _root_of_python():
+    """A 64-bit hash of the state of `random`."""
+    import random
+
+    return mix(random._inst.getstate())
+
+
+def _root_of_numpy():
+    """A 64-bit hash of the state of numpy's global generator."""
+    import numpy
+
+    _, words, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
+    return mix(words.tolist(), int(position), int(has_gauss), float(cached))
+
+
+def root_of_torch():
+    """A 64-bit hash of the state of torch's global generator; None if torch is not imported."""
+    generator = _generator_of_torch()
+    return None if generator is None else hash_of(generator.get_state().numpy().tobytes())
+
+
+def _root_of_entropy():
+    # No key of the trial is needed: both states must repeat, and an unseeded generator has the trial's state.
+    return _root_of_python(), _root_of_numpy()
+
+
+_ROOTS = {"python": _root_of_python, "numpy": _root_of_numpy, "entropy": _root_of_entropy}
+
+
+def _caller_place():
+    """`(file name, line)` of the code that made a generator: the first frame outside `random` and this module."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ("random", __name__):
+        frame = frame.f_back
+    return os.path.basename(frame.f_code.co_filename), frame.f_lineno
+
+
+def _numpy_of(stream):
+    return stream.numpy
+
+
+def _python_of(stream):
+    return stream.python
+
+
+# The bits of a seed that torch draws on a GPU; on the CPU it has 64, of which its generator uses 32.
+# Source: torch 2.6, c10/core/GeneratorImpl.cpp, `getNonDeterministicRandom`.
+_BITS_OF_TORCH = 53
+
+
+class WorkerStream(PrivateStream):
+    """A private stream in a worker process: numpy's global generator itself is set to the stream.
+
+    So code that bypasses the dispatchers, such as libraries that use `numpy.random.mtrand._rand`, draws from the stream
+    too. Code can use `random` only by its functions, so its generator is made when one of them is called.
+
+    Setting the generator takes longer than building a small item, and few data sets draw. So it is set for the first item,
+    and for all items from the first that draws; an item that has drawn before it was set (`catch_up`) is built again.
+
+    The global generator of torch is set for each item, once torch is imported.
+    """
+
+    __slots__ = ("_mark", "_is_late", "_torch", "_of_torch")
+
+    # Of this process: returns the position of numpy's global generator; None if every stream sets it.
+    _where = None
+    _is_known = False
+
+    def __init__(self):
+        super().__init__()
+        # A key without the index of the item, and the hash of that.
+        self._of_torch = None, 0
+
+    def begin(self, key):
+        """As of `PrivateStream`; the key ends with the index of an item."""
+        super().begin(key)
+        self._is_late = False
+        if WorkerStream._where is None:
+            self._set()
+            if not WorkerStream._is_known:
+                WorkerStream._is_known = True
+                WorkerStream._where = _position_of(self._numpy)
+        if WorkerStream._where is not None:
+            self._mark = WorkerStream._where()
+        self._torch = _generator_of_torch()
+        if self._torch is not None:
+            self._set_torch()
+
+    @property
+    def numpy(self):
+        """The global generator of numpy, set to the stream."""
+        if self._numpy is None:
+            self._is_late = WorkerStream._where() != self._mark
+            self._set_always()
+        return self._numpy
+
+    def catch_up(self):
+        """Sets the generator, if an item has drawn from it before it was set.
+
+        Returns:
+            Whether the item has to be built again.
+        """
+        where = WorkerStream._where
+        if where is not None and where() != self._mark:
+            self._is_late = self._numpy is None
+            self._set_always()
+        elif self._is_late:
+            self._set()
+        is_late, self._is_late = self._is_late, False
+        if self._torch is None and "torch" in sys.modules:
+            # The item has imported torch.
+            self._torch = _generator_of_torch()
+            is_late = is_late or self._torch is not None
+        if is_late:
+            self._python = self._entropy = None
+            if self._torch is not None:
+                self._set_torch()
+        return is_late
+
+    def _set_torch(self):
+        # A hash for each item would take as long as setting the generator.
+        if self._of_torch[0] != self.key[:-1]:
+            self._of_torch = self.key[:-1], seed_of("torch", self.key[:-1])
+        self._torch.manual_seed(in_row(self._of_torch[1], self.key[-1]) >> 1)
+
+    def _set_always(self):
+        WorkerStream._where = None
+        self._set()
+
+    def _set(self):
+        self._numpy = sys.modules["numpy"].random.mtrand._rand
+        self._numpy.seed(self._seed("numpy") % (1 << 32))
+
+
+def _generator_of_torch():
+    """The global generator of torch; None if that is not imported."""
+    return getattr(sys.modules.get("torch"), "default_generator", None)
+
+
+def _position_of(generator):
+    """A function that returns the position of a `RandomState`, much faster than reading its state; None if there is none.
+
+    The function returns another value after every draw, except that of a second gaussian, which seeding drops. The value is
+    the generator's position in its 624 words, and the first of them, which changes when all are used (numpy,
+    `mt19937_state` in mt19937.h).
+    """
+    try:
+        import ctypes
+
+        address = generator._bit_generator.ctypes.state_address
+        kind, words, position = generator.get_state()[:3]
+    except Exception:  # noqa: BLE001 - a numpy before 1.17, or no ctypes
+        return None
+    if kind != "MT19937" or len(words) != 624:
+        return None
+    # The memory is valid as long as the generator lives, which is as long as this process.
+    state = memoryview((ctypes.c_uint32 * 625).from_address(address)).cast("B").cast("I")
+    if state.tolist() != [*words.tolist(), position]:
+        return None
+
+    def where():
+        return state[624], state[0]
+
+    return where
+
+
+class Streams:
+    """The random streams of this process.
+
+    Attributes:
+        draws: calls of the global functions by the main thread so far; part of every record's identity.
+        drawn_elsewhere: the calls by other threads, except draws from a private stream.
+        passes: the number of passes over data pipelines that were asked for, so far.
+        in_array_pipeline: a pipeline over arrays is being built.
+        at_pass: called with the number of a pass when its pipeline begins.
+    """
+
+    def __init__(self, trial_seed, forks=None):
+        self.seed = trial_seed
+        self.draws = self.drawn_elsewhere = 0
+        self._entropy_drawn = {}
+        # Which child of which fork this process is.
+        self._forks = Forks() if forks is None else forks
+        self._keys = 0
+        self._has_given_keys = False
+        self.passes = 0
+        self.in_array_pipeline = False
+        self.at_pass = []
+        self._op_seeds = 0
+        self._main_thread = threading.main_thread().ident
+
+    # -- first states ------------------------------------------------------------------------------------------
+
+    def seed_python(self, random):
+        """Gives `random` a first state of the trial. Runs right after its import."""
+        random.seed(mix(self.seed, "start", "python", *self._forks.descent))
+        self._replace_entropy(random.Random)
+        # `random` bound it, when it was imported, to the method that draws from the operating system.
+        random.seed = random._inst.seed
+        # Runs after the handler of `random` itself, which seeds the child from the operating system.
+        os.register_at_fork(after_in_child=lambda: self._after_fork(random))
+
+    def _after_fork(self, random):
+        self._entropy_drawn = {}
+        random._inst.seed()
+
+    def seed_numpy(self, mtrand):
+        """Gives numpy's global generator a first state of the trial. Runs right after its import."""
+        mtrand._rand.seed(mix(self.seed, "start", "numpy", *self._forks.descent) % (1 << 32))
+        source = sys.modules.get("numpy.random.bit_generator") or sys.modules.get("numpy.random._bit_generator")
+        if hasattr(source, "randbits"):
+            source.randbits = self.entropy
+
+    def seed_torch(self, torch, seed=None):
+        """Gives torch's global generators a first state of the trial. Runs right after its import.
+
+        Args:
+            torch: the module.
+            seed: of that state, if it is given.
+        """
+        torch.manual_seed(mix(self.seed, "start", "torch", *self._forks.descent) >> 1 if seed is None else seed)
+
+    def seeding_from_trial(self, original):
+        """The replacement of `torch.Generator.seed`, which `torch.seed` calls too.
+
+        Args:
+            original: the method, which draws a seed from the operating system.
+        """
+
+        @functools.wraps(original)
+        def seed(generator):
+            drawn = self.entropy(_BITS_OF_TORCH)
+            generator.manual_seed(drawn)
+            return drawn
+
+        return seed
+
+    def _replace_entropy(self, generator_class):
+        seed = generator_class.seed
+
+        def seed_from_trial(generator, a=None, version=2):
+            return seed(generator, self.entropy(128) if a is None else a, version)
+
+        generator_class.seed = seed_from_trial
+
+    def entropy(self, bits):
+        """Entropy for a generator made without a seed: a hash of the trial, the line in the code, and the line's draws so far.
+
+        The line is part of it because calls that a replay does not make (saving a model) draw entropy too, for temporary names.
+        """
+        stream = THREAD.stream
+        if stream is not None:
+            return stream.entropy.getrandbits(bits)
+        if threading.get_ident() != self._main_thread:
+            import secrets
+
+            return secrets.randbits(bits)
+        place = _caller_place()
+        drawn = self._entropy_drawn[place] = self._entropy_drawn.get(place, 0) + 1
+        words = range((bits + 63) // 64)
+        key = (self.seed, "entropy", place, drawn) + self._forks.descent
+        value = sum(mix(*key, word) << (64 * word) for word in words)
+        return value & ((1 << bits) - 1)
+
+    def new_key(self):
+        """The key of a new private stream: `Roots` of the generators as they are, and the number of the stream.
+
+        So a script gets the same numbers in every trial from a generator that it seeds, and the trial's from one it does not.
+        """
+        self._keys += 1
+        self._has_given_keys = True
+        torch = root_of_torch()
+        # The seed that torch gets when it is imported.
+        torch = mix(self.seed, "start", "torch") if torch is None else torch
+        return Roots(_root_of_python(), _root_of_numpy(), torch, mix(self.seed, "entropy")), self._keys
+
+    @contextlib.contextmanager
+    def aside(self):
+        """For passes over data that the script did not ask for: later passes and streams are numbered as without them."""
+        numbered = self._keys, self.passes
+        try:
+            yield
+        finally:
+            self._keys, self.passes = numbered
+
+    def next_op_seed(self):
+        """A seed for the next random op of a framework that the script gave none."""
+        self._op_seeds += 1
+        return mix(self.seed, "op", self._op_seeds)
+
+    def begin_pass(self, ordinal):
+        """Calls the shuffles inside pipelines with the number of the pass that begins."""
+        for step in self.at_pass:
+            step(ordinal)
+
+    # -- dispatchers -------------------------------------------------------------------------------------------
+
+    def install(self):
+        """Replaces the global functions by dispatchers, also in modules that bound them by name before."""
+        import random
+
+        import numpy
+
+        replaced = {}
+        generator = numpy.random.mtrand._rand
+        for name in dir(generator):
+            function = getattr(numpy.random, name, None)
+            if not name.startswith("_") and getattr(function, "__self__", None) is generator:
+                self._replace(replaced, (numpy.random, numpy.random.mtrand), name, function, _numpy_of)
+        for name in ("seed", "ranf", "sample"):
+            function = getattr(numpy.random, name)
+            if function not in replaced:
+                target = "random_sample" if name != "seed" else "seed"
+                self._replace(
+                    replaced, (numpy.random, numpy.random.mtrand), name, function, _numpy_of, target
+                )
+        for name in _PYTHON_NAMES:
+            function = getattr(random, name, None)
+            if getattr(function, "__self__", None) is random._inst:
+                self._replace(replaced, (random,), name, function, _python_of)
+        _rebind(replaced)
+
+    def _replace(self, replaced, modules, name, function, generator_of, target=None):
+        target = target or name
+
+        def dispatch(*args, **kwargs):
+            stream = THREAD.stream
+            if stream is not None:
+                return getattr(generator_of(stream), target)(*args, **kwargs)
+            if threading.get_ident() == self._main_thread:
+                self.draws += 1
+            else:
+                self.drawn_elsewhere += 1
+            return function(*args, **kwargs)
+
+        dispatch.__name__ = name
+        dispatch.__qualname__ = name
+        dispatch.__doc__ = function.__doc__
+        dispatch.__module__ = getattr(function, "__module__", None) or modules[0].__name__
+        dispatch.__wrapped__ = function
+        replaced[function] = dispatch
+        for module in modules:
+            if hasattr(module, name):
+                setattr(module, name, dispatch)
+
+    # -- state in a checkpoint -----------------------------------------------------------------------------------
+
+    def capture(self):
+        """The state of the global generators: part of a checkpoint."""
+        import random
+
+        import numpy
+
+        version, words, gauss = random._inst.getstate()
+        kind, keys, position, has_gauss, cached = numpy.random.mtrand._rand.get_state()
+        return [("python", numpy.array(words, numpy.uint64)), ("numpy", keys)], {
+            "python": [version, gauss],
+            "numpy": [kind, int(position), int(has_gauss), float(cached)],
+            "draws": self.draws,
+            "scheme": _SCHEME,
+        }
+
+    def restore(self, tensors, state):
+        """Compares the generators with the checkpoint's: the replay must have drawn what the recorded run drew."""
+        if state.get("scheme") != _SCHEME and (self._has_given_keys or "torch" in sys.modules):
+            raise OtherScheme
+        now_tensors, now = self.capture()
+        now_tensors = dict(now_tensors)
+        for name in ("python", "numpy"):
+            if now[name] != state[name] or (now_tensors[name] != tensors[name]).any():
+                raise StreamDiffers(name, self.draws, state["draws"])
+
+
+# The way in which streams are derived from the generators: a trial continues with the one it began with.
+_SCHEME = 2
+
+
+class OtherScheme(Refusal):
+    """The checkpoint is from a trial whose items drew from streams that were derived in another way."""
+
+    exit_code = 76
+
+    def __init__(self):
+        Refusal.__init__(
+            self,
+            "the checkpoint was taken by a version of pedl that gave data other random numbers\n"
+            f"  expected: streams of scheme {_SCHEME}, each of the state of its own generator\n"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "continue the trial with the version that began it, or begin a new one with `--fresh`",
+        )
+
+
+class StreamDiffers(Refusal):
+    """At the resume point, the state of a global generator differs from the recorded run."""
+
+    exit_code = 76
+
+    def __init__(self, name, draws, recorded_draws):
+        module = {"numpy": "numpy.random", "python": "random"}.get(name, name)
+        counted = f"  calls of the global functions: recorded {recorded_draws}, now {draws}\n"
+        Refusal.__init__(
+            self,
+            f"the replay differs from the record: `{module}` is in another state at the resume point\n"
+            f"{counted if draws is not None else ''}"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "look for random numbers drawn in threads of the script's own, or by a number that comes from the clock "
+            "or the environment; `--fresh` begins a new trial",
+        )
+
+
+def _rebind(replaced):
+    """Replaces functions that modules bound by name (`from numpy.random import rand`) before the dispatchers existed."""
+    by_id = {id(function): dispatch for function, dispatch in replaced.items()}
+    for module in list(sys.modules.values()):
+        names = places.names_of(module)
+        if str(names.get("__name__")).startswith("py_hooks"):
+            continue
+        for name, value in list(names.items()):
+            dispatch = by_id.get(id(value))
+            if dispatch is not None and dispatch.__wrapped__ is value:
+                names[name] = dispatch

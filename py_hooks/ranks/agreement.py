@@ -1,0 +1,225 @@
+"""Coordinates several processes that train one model, for all frameworks: each process is a rank, and has a trial.
+
+Ranks agree by one exchange at the end of each batch on what all must do at the same batch: whether a signal that asks
+for the end has come to any of them, and whether a checkpoint is to be taken (rank 0 decides when).
+No rank takes a checkpoint before all have written the previous one: so there are always two moments of which all have a
+checkpoint, or one such moment while none is writing. A replay exchanges nothing.
+
+Subclasses of `Ranks` define how ranks meet, exchange, and notice that one of them is lost: `torch/ranks.py` for
+PyTorch, `tensorflow/ranks.py` for TensorFlow.
+"""
+import contextlib
+import json
+import os
+
+from py_hooks import causes
+from py_hooks.recording import recorder
+
+# The exit code of a process that has lost another rank: the same command may continue.
+_LOST = 75
+
+# The purposes of an exchange.
+_BATCH, _SAVE, _END = 1, 2, 3
+
+# Fields of the launch message that are the same for all ranks.
+_COMMON = (
+    "command",
+    "hyperparameters",
+    "trial_seed",
+    "batches_per_step",
+    "steps",
+    "validation_period",
+    "checkpoint_period",
+    "checkpoint_batches",
+)
+
+
+class One:
+    """A single process, which has no other ranks. Its methods are those of `Ranks`."""
+
+    size = 1
+    rank = 0
+    key = ()
+
+    def compare(self, described):
+        """Does nothing."""
+
+    def compare_resumption(self):
+        """Does nothing."""
+
+    def guard(self):
+        """Does nothing."""
+        return contextlib.nullcontext()
+
+    def with_guard(self, function):
+        """The function itself."""
+        return function
+
+
+class Ranks:
+    """The processes that train one model, as one of them sees them.
+
+    Args:
+        calls: the recorder.
+        told: what the host reports about them.
+
+    Attributes:
+        size: the number of ranks.
+        rank: the number of this one.
+        key: what is added to keys of random streams that differ between ranks.
+    """
+
+    def __init__(self, calls, told):
+        self._calls = calls
+        self.size, self.rank = told["size"], told["rank"]
+        self.key = ("rank", self.rank) if self.rank else ()
+        self._signal = 0
+        self._join(told)
+        calls.agreement = self
+
+    # -- what each framework defines -----------------------------------------------------------------------------------
+
+    def _join(self, told):
+        """Waits until all ranks have come."""
+        raise NotImplementedError
+
+    def _gathered(self, own):
+        """The lists of integers of all ranks, by rank."""
+        raise NotImplementedError
+
+    def _gathered_objects(self, own):
+        """The dicts of texts of all ranks, by rank."""
+        raise NotImplementedError
+
+    def _leave(self):
+        """All ranks have ended."""
+        raise NotImplementedError
+
+    def guard(self):
+        """`with`: if a rank is lost within it, this one ends too, with a message."""
+        raise NotImplementedError
+
+    def with_guard(self, function):
+        """A function that calls this one within `guard`."""
+
+        def call(*args):
+            with self.guard():
+                return function(*args)
+
+        return call
+
+    def _undisturbed(self):
+        """`with`: if another rank ends meanwhile, this one ends only after the block."""
+        return contextlib.nullcontext()
+
+    def _order_of_data(self):
+        """A number that identifies the order of the training data in the running pass, which all ranks must share."""
+        return 0
+
+    def _lose(self, what):
+        """Ends the process: it has lost another rank."""
+        recorder.stop(
+            self._calls,
+            _LOST,
+            f"rank {self.rank} of {self.size} has lost another rank\n  {what[:200]}\n"
+            "  the run was stopped; every checkpoint that was committed is kept",
+            "start all ranks again with the same commands: they go on from the newest checkpoint that all of them have",
+        )
+
+    # -- before the first batch ----------------------------------------------------------------------------------------
+
+    def compare(self, described):
+        """Ends the process if the ranks do not train the same.
+
+        Args:
+            described: texts by what they describe, which must be the same for all.
+        """
+        launch = json.loads(self._calls.trial.launch)
+        mine = {f"`{name}`": json.dumps(launch.get(name), sort_keys=True) for name in _COMMON}
+        mine.update({f"`{name}`": value for name, value in launch["configuration"].items() if name != "ranks"})
+        mine["a trial that is begun anew"] = str(launch["replaces"] is not None)
+        self._compare({**mine, **described})
+
+    def compare_resumption(self):
+        """Ends the process if the ranks do not resume from the same call."""
+        self._compare({"the calls before the checkpoint": str(self._calls.trial.resume_call)})
+
+    def _compare(self, mine):
+        with self._undisturbed():
+            self._compare_all(self._gathered_objects(mine))
+
+    def _compare_all(self, everyone):
+        names = sorted(set().union(*everyone))
+        for other, told in enumerate(everyone):
+            differing = [name for name in names if told.get(name) != everyone[0].get(name)]
+            if differing:
+                name = differing[0]
+                recorder.stop(
+                    self._calls,
+                    65,
+                    f"the ranks do not train the same: they differ in {name}\n"
+                    f"  rank 0: {everyone[0].get(name)}\n  rank {other}: {told.get(name)}\n  nothing was trained",
+                    "start all ranks with one command; or with `--fresh`, which begins a new trial",
+                )
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def of_batch(self, due):
+        """A batch ended, after which `due` is to be done by this rank. Returns what is to be done by all."""
+        calls, trial = self._calls, self._calls.trial
+        is_due = self.rank == 0 and due & recorder.CHECKPOINT_DUE
+        wanted = bool(due & recorder.CHECKPOINT_WANTED)
+        everyone = self._exchanged(_BATCH, trial.pending_signal, bool(is_due), wanted, trial.saving())
+        signal, by_time, wanted, busy = (max(column) for column in zip(*everyone))
+        due &= ~(recorder.CHECKPOINT_DUE | recorder.CHECKPOINT_WANTED)
+        if signal:
+            self._signal = signal
+            due |= recorder.SIGNAL
+        if wanted or (by_time and not busy):
+            due |= recorder.CHECKPOINT_DUE | (recorder.CHECKPOINT_WANTED if wanted else 0)
+        return due if calls.takes_checkpoints else due & ~recorder.CHECKPOINT_DUE
+
+    def heed_signal(self):
+        """Ends this rank if a signal came to it or to another: all end at the same batch."""
+        calls = self._calls
+        with self._undisturbed():
+            if not calls.trial.pending_signal and self._signal:
+                calls.save(is_wanted=True)
+                calls.guarded(calls.trial.wait_saved)
+                os.kill(os.getpid(), self._signal)
+            calls.heed_signal()
+
+    def may_save(self):
+        """A checkpoint is to be taken: waits until all ranks have written the previous one. Returns whether all take it."""
+        self._calls.guarded(self._calls.trial.wait_saved)
+        self._exchanged(_SAVE)
+        return self._calls.takes_checkpoints
+
+    def end(self):
+        """The trial has ended: waits for the last checkpoint of all ranks, so that none counts as over before the others."""
+        self._calls.guarded(self._calls.trial.wait_saved)
+        with self._undisturbed():
+            self._exchanged(_END)
+            self._leave()
+
+    def _exchanged(self, purpose, *told):
+        """The values of all ranks, by rank."""
+        calls = self._calls
+        common = [purpose, calls.batches, self._order_of_data()]
+        with self._undisturbed():
+            everyone = self._gathered([*common, int(calls.takes_checkpoints), *map(int, told)])
+            for place, name in enumerate(("what they do", "the batch", "the order of the training data")):
+                if any(one[place] != common[place] for one in everyone):
+                    self._differ(name)
+        if calls.takes_checkpoints and not all(one[3] for one in everyone):
+            calls.refuse_exactness(causes.OTHER_RANK())
+        return [one[4:] for one in everyone]
+
+    def _differ(self, name):
+        recorder.stop(
+            self._calls,
+            65,
+            f"the ranks do not train the same: they differ in {name}\n  rank {self.rank}, batch {self._calls.batches}\n"
+            "  the trial was stopped; every checkpoint that was committed is kept",
+            "look for what a rank does by its own number or time, such as the seed of a sampler",
+        )

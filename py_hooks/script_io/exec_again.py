@@ -1,0 +1,71 @@
+"""A script that replaces itself by another run of itself remains the same trial.
+
+A hash seed takes effect at the start of a process, so scripts set `PYTHONHASHSEED` and call `os.execv(sys.executable, ...)`.
+If the script executes the interpreter of the trial before the first recorded call, the new program becomes the trial process
+again, by the same launch message. Any other exec does what it does under python.
+"""
+import os
+import sys
+
+from py_hooks.script_io import functions_of_os
+
+
+def install(process, launch_text, in_place):
+    """Watches `os.execv` and `os.execve`, which the other exec functions of `os` call.
+
+    Args:
+        process: what `boot` knows of this process.
+        launch_text: its launch message.
+        in_place: makes the object that replaces a builtin function (`src/native/in_place.rs`).
+    """
+    execve, own = os.execve, os.getpid()
+
+    def become_again(path, arguments, environment):
+        if os.getpid() != own or process.has_begun() or not _is_interpreter(path):
+            return NotImplemented
+        again = _again(launch_text, environment)
+        if again is None:
+            return NotImplemented
+        supervisor, environment = again
+        # The path of the python of the environment, by which python finds its environment.
+        return execve(f"/proc/{supervisor}/exe", [sys.executable, *arguments[1:]], environment)
+
+    def before_execv(path=None, arguments=None, *wrong, **named):
+        if wrong or named or not arguments:
+            return NotImplemented
+        return become_again(path, arguments, os.environ)
+
+    def before_execve(path=None, arguments=None, environment=None, **named):
+        if named or not arguments or environment is None:
+            return NotImplemented
+        return become_again(path, arguments, environment)
+
+    functions_of_os.replace("execv", in_place, before_execv)
+    functions_of_os.replace("execve", in_place, before_execve)
+
+
+def _again(launch_text, environment):
+    """The supervisor's process, and the environment in which its executable becomes the trial; None for a worker server."""
+    import json
+
+    launch = json.loads(launch_text)
+    again = launch.get("again")
+    if again is None or launch.get("serves") is not None:
+        return None
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+    name, start = again["start"]
+    environment.update({name: start, "PEDL_LAUNCH": launch_text})
+    if "PYTHONHASHSEED" not in environment:
+        # The seed of the trial, which the boot hides from the script again.
+        environment.update(PYTHONHASHSEED=str(launch["hash_seed"]), PEDL_USER_HASH_SEED="unset")
+    if again["boot_site"] is not None:
+        paths = [again["boot_site"], environment.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return again["supervisor"], environment
+
+
+def _is_interpreter(path):
+    try:
+        return os.path.samefile(path, sys.executable)
+    except (OSError, TypeError, ValueError):
+        return False

@@ -1,0 +1,898 @@
+"""The journal of a trial: what its starts made or changed on disk, so that the next start finds the disk as the first did.
+
+`files.jsonl` in the trial directory has a line for each change, written before the change is made.
+
+    {"created": path}                    did not exist: a start moves it to `aside/`, whatever it contains then
+    {"logged": path}                     did not exist, and grows with the training (event files): moved to `aside/`
+                                         like a created file; at the resume point it is moved back, cut to its length
+                                         at the checkpoint, and a file that was begun later is removed
+    {"made": path}                       a directory that did not exist: moved to `aside/` if it is empty by then
+    {"removed": path}                    existed (a file, a link, an empty directory), and was removed, moved or
+                                         replaced: the entry itself is in `originals/` (a hard link) and is moved back
+    {"appended": path, "bytes": n}       was n bytes long: cut to that length, the rest is moved to `aside/`
+    {"overwritten": path}                its first content, kept in `originals/`, is written into it; its later content
+                                         is moved to `aside/`
+    {"begun": path}                      a file cache of `tf.data` that did not exist, whose files have names with this
+                                         prefix: the existing ones are moved to `aside/`
+    {"changed": path, "mode": m, "times": [a, b]}   its mode and its times: set again, the later ones are kept in `aside/`
+    {"given_up": path}                   something else has changed it between two starts: it is left as it is, and the
+                                         lines before this one do not count
+
+A start takes the changes back from the last line to the first (`withdraw`). Changes that the replay does not make again are
+made again from the first line to the last (`put_back`): when the process ends, or at the next start. A path may have several
+lines, one for each change: a file that was appended to and then removed is moved back and cut. Files in `aside/` and
+`originals/` are named by the number of the line, from 0. A path below the directory that the trial was started in is relative
+to the trial directory, if that is there too: a trial that was moved or copied with its files is independent.
+
+Which lines count. A trial may be a copy, or come from somebody else, and its journal then names files that do not belong to
+it. A line counts if its path is below the directory that the trial was started in, links followed, or below the trial
+directory. A line with a path elsewhere counts only in the trial directory in which it was written. The proof is the file
+`files_origin`, whose inode and time of change no copy can have: `files_origin.json` records both, with the number of the first
+line that counts. Other lines are ignored, and their paths are reported (`foreign`).
+
+Each step can be repeated, and the process may die between any two. An entry in `originals/` is missing at its path; if
+`originals/` has none, the removal is already taken back. A file in `aside/` says the same for the other lines. If the process
+dies between a line and its change, the line names an unchanged file, which withdrawing leaves alone. A torn line is ignored.
+"""
+import errno
+import io
+import json
+import os
+
+# Not `os`: its functions are replaced, and note the calls.
+import posix
+import stat
+
+_FILE_NAME = "files.jsonl"
+
+# A larger file is not copied before it is overwritten. A start that reads it again ends with exit code 76 (`inputs`).
+MAX_ORIGINAL_BYTES = 64 << 20
+
+# The total of removed files without another name. They use disk space as long as the trial exists.
+MAX_REMOVED_BYTES = 1 << 30
+
+# Limits of the files that are removed before a trial exists and held in memory: of one file, and of all.
+_MAX_HELD_FILE = 1 << 20
+_MAX_HELD = 16 << 20
+
+# In `aside/`: its files were put there by the rules of `put_back`. Before these rules a file there proved nothing.
+_RULES = "rules-2"
+
+# In `aside/`, after a number: the bytes that were set aside before a replay appended again.
+_LONGER = ".longer"
+
+# The name, before the number of the process, of the folder that is used as `originals/` before a trial exists.
+_KEEPING = ".pedl-kept-"
+
+# The suffix of a file that is not complete yet.
+_NEW = ".pedl-new"
+
+_COPIED_AT_ONCE = 1 << 20
+
+ABSENT = frozenset(["created", "logged", "made"])
+KINDS = ABSENT | {"removed", "appended", "overwritten", "changed", "begun", "given_up"}
+
+# Suffixes of the files of a TensorFlow cache, after its name: finished ones, and those of a shard that is being filled.
+# Source: tensorflow 1.15.5 and 2.21.0, core/kernels/data/cache_dataset_ops.cc; core/util/tensor_bundle/naming.cc.
+_OF_CACHE = r"(_\d+)?\.(index|lockfile|data-\d{5}-of-\d{5}(\.tempstate\d+)?)"
+
+# The state of the files when a process ended.
+_SEEN_NAME = "files_seen.json"
+
+# These show that the journal was written in this directory.
+_ORIGIN_NAME = "files_origin"
+_ORIGIN_RECORD = "files_origin.json"
+
+# The maximum number of files that are examined when a process ends.
+_MAX_SEEN = 1000
+
+
+class TooLarge(Exception):
+    """An entry that a script removes or overwrites is too large to be kept."""
+
+
+class Ledger:
+    """The journal of the trial in a directory, which need not exist before `open`.
+
+    Args:
+        directory: the trial directory.
+        started_in: the directory that the trial was started in.
+
+    Attributes:
+        path: the file of the journal.
+        count: the number of its lines, and so the number of the next one.
+    """
+
+    def __init__(self, directory, started_in):
+        self._directory = directory
+        self._around = os.path.join(started_in, "")
+        self._inside = {}
+        self.path = os.path.join(directory, _FILE_NAME)
+        self._file = None
+        self.count = 0
+        self._removed_bytes = self._held_bytes = 0
+
+    def exists(self):
+        """Whether an earlier start has begun a journal."""
+        return os.path.exists(self.path)
+
+    def lines(self):
+        """`(kind, path, number)` of each line."""
+        return [(_kind(entry), path, number) for number, path, entry in self._entries()]
+
+    # -- before the script -----------------------------------------------------------------------------------------
+
+    def withdraw(self):
+        """Takes back what earlier starts made and changed. Nothing is lost, whenever the process dies.
+
+        Returns:
+            The directories that could not be moved: they have entries that the journal does not name.
+        """
+        for folder in ("aside", "originals"):
+            if os.path.islink(os.path.join(self._directory, folder)):
+                # Files that are put aside or discarded there would be those of others.
+                raise OSError(errno.ELOOP, "it is a link, and has to be a directory", os.path.join(self._directory, folder))
+        self._adopt()
+        self._give_up_changed()
+        entries = self._entries()
+        if not entries:
+            return set()
+        self._convert(entries)
+        self.put_back()
+        left = set()
+        for number, path, entry in reversed(entries):
+            if not _UNDO[_kind(entry)](path, self._place("aside", number), self._place("originals", number), entry):
+                left.add(path)
+        return {path for path in left if os.path.isdir(path)}
+
+    def put_back(self, but=frozenset(), only=None):
+        """Makes the changes again that were taken back, if the replay has not made them.
+
+        Args:
+            but: paths that the replay has written, even if they have changed since.
+            only: the one path to put back; None for all.
+        """
+        for number, path, entry in self._entries():
+            if only is not None and path != only:
+                continue
+            places = self._place("aside", number), self._place("originals", number)
+            _REDO[_kind(entry)](path, *places, entry=entry, is_written=path in but)
+
+    def given_up(self):
+        """The paths that something else has changed between two starts."""
+        return [self.resolved(entry["given_up"]) for _, entry in self._all() if "given_up" in entry]
+
+    def foreign(self):
+        """The paths of lines that do not count, because they lead outside, and were written in another directory."""
+        since, paths = self._own_since(), []
+        for number, entry in self._all():
+            path = self.resolved(entry[_kind(entry)])
+            if path not in paths and not self._counts(number, path, since):
+                paths.append(path)
+        return paths
+
+    def may_touch(self, path):
+        """Whether a replay may change this file if the notes of the trial name it."""
+        return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
+
+    def may_lead(self, path, made):
+        """Whether a replay may make this entry. A link that leads outside must have been noted in this directory.
+
+        Args:
+            path: of the entry.
+            made: its state, as `folders.what_is` returns it.
+        """
+        return made is None or made[0] != "link" or self._leads_in(path, made[1]) or self._own_since() <= self.count
+
+    def note_link(self, path, target):
+        """A command has made a link that the script uses: it is noted as written here, if it leads outside."""
+        if not self._leads_in(path, target):
+            self._note_origin([os.path.join(os.path.dirname(path), target, "")])
+
+    def _leads_in(self, path, target):
+        # Links have changed, so the cache is out of date.
+        self._inside.clear()
+        return self._is_inside(os.path.join(os.path.dirname(path), target, ""))
+
+    def note_seen(self):
+        """The process ends: notes the state of its files, and which ones do not exist."""
+        seen, held = {}, _held()
+        for number, path, entry in self._entries():
+            if _kind(entry) not in ("made", "logged", "changed", "begun") and path not in held and len(seen) < _MAX_SEEN:
+                seen[number] = _state(path)
+        if seen:
+            _write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
+
+    def _give_up_changed(self):
+        """Files that something else has changed since the process ended belong to the user."""
+        name = os.path.join(self._directory, _SEEN_NAME)
+        seen = _seen(_read(name))
+        paths = []
+        for number, path, _ in self._entries():
+            if str(number) in seen and path not in paths and _has_changed(path, seen[str(number)]):
+                paths.append(path)
+        if paths:
+            self.open()
+            for path in paths:
+                self.add("given_up", path)
+        _discard(name)
+
+    def again(self, kind, number):
+        """The replay is about to make a change again: the data that was set aside for it is no longer needed."""
+        aside = self._place("aside", number)
+        if kind == "appended" and os.path.lexists(aside):
+            # If the replay does not get as far, this is longer than what it appends.
+            posix.rename(aside, aside + _LONGER)
+        elif kind in ("overwritten", "changed"):
+            _discard(aside)
+
+    def restore_logged(self, lengths):
+        """Puts back the files that grow with the training, as they were at a checkpoint.
+
+        Args:
+            lengths: in bytes, by their names in the journal. A file without one was begun later, and is removed.
+
+        Returns:
+            The paths of the restored files.
+        """
+        restored = []
+        for number, path, entry in self._entries():
+            aside = self._place("aside", number)
+            if "logged" not in entry or not os.path.lexists(aside):
+                continue
+            length = lengths.get(self.stored(path))
+            if length is None:
+                _discard(aside)
+                continue
+            posix.truncate(aside, min(length, os.path.getsize(aside)))
+            _move(aside, path)
+            restored.append(path)
+        return restored
+
+    def _convert(self, entries):
+        """Begins `aside/`. Files that an older version left there are put back by its rules, or discarded."""
+        folder = os.path.join(self._directory, "aside")
+        rules = os.path.join(folder, _RULES)
+        if os.path.lexists(rules):
+            return
+        for number, path, entry in entries:
+            aside, kind = self._place("aside", number), _kind(entry)
+            if not os.path.lexists(aside):
+                continue
+            if kind == "appended" and os.path.isfile(path) and os.path.getsize(path) == entry["bytes"]:
+                _write(path, _read(aside) or b"", "a")
+            elif kind == "overwritten" and _read(path) == _read(self._place("originals", number)):
+                _move(aside, path)
+            if kind in ("appended", "overwritten"):
+                _discard(aside)
+        _make_folders(folder)
+        _write(rules, b"")
+
+    # -- while the script runs -------------------------------------------------------------------------------------
+
+    def open(self):
+        """Opens the journal for adding lines. The directory exists by now."""
+        text = _read(self.path) or b""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._file = posix.open(self.path, flags, 0o666)
+        if text and not text.endswith(b"\n"):
+            posix.write(self._file, b"\n")
+        self.count = len(text.splitlines())
+
+    def is_open(self):
+        """Whether `add` may be called."""
+        return self._file is not None
+
+    def add(self, kind, path, original=None, **more):
+        """Adds a line; with the content of a file that is about to be overwritten, or with a removed entry as `hold` returns it.
+
+        Returns:
+            The number of the line.
+        """
+        number = self.count
+        self._note_origin([path])
+        if original is not None:
+            self._make_originals()
+            _make(self._place("originals", number), original, more)
+        posix.write(self._file, (json.dumps(dict({kind: self.stored(path)}, **more)) + "\n").encode())
+        self.count += 1
+        return number
+
+    def adopt(self, folder, lines):
+        """Records the changes of a script before it trained, in one step: the first lines, and the entries that were kept.
+
+        Args:
+            folder: the folder that was used as `originals/` until now; None if nothing was kept.
+            lines: `(kind, path, original, more)` of each, as for `add`, or as `hold` returns them.
+        """
+        entries = [dict({kind: self.stored(path)}, **more) for kind, path, _, more in lines]
+        self._note_origin([path for _, path, _, _ in lines])
+        if folder is not None:
+            entries[0]["kept"] = folder
+        for number, (_, _, original, more) in enumerate(lines):
+            if original is not None and folder is not None:
+                _make(os.path.join(folder, str(number)), original, more)
+            elif original is not None:
+                self._make_originals()
+                _make(self._place("originals", number), original, more)
+        posix.write(self._file, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
+        self.count += len(entries)
+        self._adopt()
+
+    def hold(self, path):
+        """Holds in memory a small entry that is about to be removed before a trial exists.
+
+        So a script that trains nothing leaves no trace.
+
+        Returns:
+            The entry, and the other members of its line; None if it must be kept on the disk.
+        """
+        found = posix.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            return (posix.readlink(path),), {}
+        more = {"mode": stat.S_IMODE(found.st_mode), "times": times_of(found)}
+        if stat.S_ISDIR(found.st_mode):
+            return (), more
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size > _MAX_HELD_FILE:
+            return None
+        data = _read(path)
+        if data is None or self._held_bytes + len(data) > _MAX_HELD:
+            return None
+        self._held_bytes += len(data)
+        return data, more
+
+    def make_keeping(self):
+        """Makes a hidden folder beside the future trial directory, which is used as `originals/` until that exists."""
+        folder = os.path.dirname(self._directory)
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        kept = os.path.join(folder, f"{_KEEPING}{posix.getpid()}")
+        _discard(kept)
+        posix.mkdir(kept, 0o700)
+        return kept
+
+    def drop_keeping(self, folder):
+        """The script has ended, and there is no trial."""
+        _discard(folder)
+
+    def _adopt(self):
+        for _, _, entry in self._entries()[:1]:
+            folder, originals = entry.get("kept"), os.path.join(self._directory, "originals")
+            if self._is_keeping(folder) and not os.path.lexists(originals):
+                _move(folder, originals)
+
+    def _is_keeping(self, folder):
+        """Whether this is a folder that `make_keeping` makes. It is about to be moved, and anybody may have written its name."""
+        if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not _is_folder(folder):
+            return False
+        parent = os.path.realpath(os.path.dirname(folder))
+        return os.path.join(os.path.realpath(self._directory), "").startswith(os.path.join(parent, ""))
+
+    def keep(self, path, number, folder=None, is_copied=False):
+        """Keeps an entry that is about to be removed: by a second name, or on another file system by a copy.
+
+        Args:
+            path: a file, a link, or a directory, of which the entries are not kept.
+            number: of its line.
+            folder: the folder that is used as `originals/` before the trial has begun.
+            is_copied: whether to copy it, because the file itself is about to be changed.
+        """
+        found = posix.lstat(path)
+        if folder is None:
+            self._make_originals()
+        kept = os.path.join(folder, str(number)) if folder is not None else self._place("originals", number)
+        _discard(kept)
+        if stat.S_ISDIR(found.st_mode):
+            posix.mkdir(kept)
+            posix.chmod(kept, stat.S_IMODE(found.st_mode))
+            return
+        if is_copied:
+            _copy_kept(path, kept, found, is_copied)
+            return
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            self._count_removed(found.st_size)
+        try:
+            posix.link(path, kept, follow_symlinks=False)
+        except OSError:
+            if stat.S_ISLNK(found.st_mode):
+                posix.symlink(posix.readlink(path), kept)
+            else:
+                _copy_kept(path, kept, found, is_copied)
+
+    def _count_removed(self, size):
+        if self._removed_bytes + size > MAX_REMOVED_BYTES:
+            raise TooLarge(f"more than {MAX_REMOVED_BYTES >> 30} GiB")
+        self._removed_bytes += size
+
+    def keep_again(self, path, number, is_copied=False):
+        """The replay is about to remove an entry that was moved back: it is kept as before."""
+        if not os.path.lexists(self._place("originals", number)) and os.path.lexists(path):
+            self.keep(path, number, is_copied=is_copied)
+
+    def is_kept_itself(self, path, number):
+        """Whether the kept file and the file at the path are the same file."""
+        return _is_same(path, self._place("originals", number))
+
+    def _make_originals(self):
+        _make_folders(os.path.join(self._directory, "originals"))
+
+    def _place(self, folder, number):
+        return os.path.join(self._directory, folder, str(number))
+
+    def _entries(self):
+        """`(number of the line, path, entry)` of each line that counts."""
+        found, since = [], self._own_since()
+        for number, entry in self._all():
+            kind = _kind(entry)
+            path = self.resolved(entry[kind])
+            if not self._counts(number, path, since):
+                continue
+            if kind == "given_up":
+                found = [line for line in found if line[1] != path]
+            else:
+                found.append((number, path, entry))
+        return found
+
+    def _all(self):
+        found = []
+        for number, line in enumerate((_read(self.path) or b"").split(b"\n")[:-1]):
+            try:
+                entry = json.loads(line.decode())
+            except ValueError:
+                continue
+            kind = _kind(entry) if isinstance(entry, dict) else None
+            if kind is not None and _is_whole(kind, entry):
+                # Other lines are not from pedl-run.
+                found.append((number, entry))
+        return found
+
+    # -- which lines count -----------------------------------------------------------------------------------------
+
+    def _counts(self, number, path, since):
+        return number >= since or self._is_inside(path)
+
+    def _is_inside(self, path):
+        """Whether a path is below the directory that the trial was started in, or below that of the trial."""
+        folder = os.path.dirname(path)
+        inside = self._inside.get(folder)
+        if inside is None:
+            real = os.path.join(os.path.realpath(folder), "")
+            around = [name for name in (self._around, self._directory) if name]
+            inside = any(real.startswith(os.path.join(os.path.realpath(name), "")) for name in around)
+            self._inside[folder] = inside
+        return inside
+
+    def _own_since(self):
+        """The first line from which on the journal was written in this very directory; infinity if no line was."""
+        try:
+            record = json.loads((_read(os.path.join(self._directory, _ORIGIN_RECORD)) or b"{}").decode())
+            if record["origin"] == self._origin():
+                return int(record["since"])
+        except (ValueError, KeyError, TypeError, OSError):
+            pass
+        return float("inf")
+
+    def _origin(self):
+        found = posix.lstat(os.path.join(self._directory, _ORIGIN_NAME))
+        return [found.st_ino, found.st_ctime_ns]
+
+    def _note_origin(self, paths):
+        """Lines with these paths are about to be written: if one leads outside, notes that this is their directory."""
+        if all(self._is_inside(path) for path in paths) or self._own_since() <= self.count:
+            return
+        name = os.path.join(self._directory, _ORIGIN_NAME)
+        _discard(name)
+        _write(name, b"")
+        record = {"origin": self._origin(), "since": self.count}
+        _write(os.path.join(self._directory, _ORIGIN_RECORD), json.dumps(record).encode())
+
+    def resolved(self, name):
+        """The absolute path of a name in the journal."""
+        return os.path.normpath(os.path.join(self._directory, name))
+
+    def stored(self, path):
+        """A path as the journal contains it: relative if it can be moved, or copied, together with the trial."""
+        if path.startswith(self._around) and self._directory.startswith(self._around):
+            return os.path.relpath(path, self._directory)
+        return path
+
+
+def content(path):
+    """The content of a file; None if it is no file, or too large to be kept."""
+    if not os.path.isfile(path) or os.path.getsize(path) > MAX_ORIGINAL_BYTES:
+        return None
+    return _read(path)
+
+
+def _copy_kept(path, kept, found, is_changed):
+    """Keeps, by a copy, a file that cannot have a second name, or that is about to be changed."""
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_ORIGINAL_BYTES:
+        raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system") from None
+    if found.st_nlink > 1 and not is_changed:
+        raise TooLarge("it has other names, on another file system than the trial") from None
+    _copy_whole(path, kept)
+
+
+def _kind(entry):
+    return next((kind for kind in entry if kind in KINDS), None)
+
+
+def _is_whole(kind, entry):
+    """Whether a line has the form of those that pedl-run writes."""
+    if not isinstance(entry[kind], str) or "\0" in entry[kind]:
+        return False
+    if kind == "appended":
+        return _is_number(entry.get("bytes"))
+    if kind == "changed":
+        times = entry.get("times")
+        are_two = isinstance(times, list) and len(times) == 2
+        are_times = are_two and all(type(time) is int and abs(time) < 1 << 62 for time in times)
+        return are_times and _is_number(entry.get("mode")) and entry["mode"] <= 0o7777
+    return True
+
+
+def _is_number(value):
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _seen(text):
+    """The notes of `note_seen`, without malformed ones."""
+    try:
+        seen = json.loads((text or b"{}").decode())
+    except ValueError:
+        return {}
+    if not isinstance(seen, dict):
+        return {}
+    return {
+        number: state
+        for number, state in seen.items()
+        if isinstance(state, bool) or (isinstance(state, list) and len(state) == 3)
+    }
+
+
+# -- each kind of line: taken back, and made again ---------------------------------------------------------------------
+#
+# A function that takes a change back returns whether nothing of the change is left.
+
+
+def _undo_created(path, aside, original, entry):
+    if os.path.lexists(path):
+        _move(path, aside)
+    else:
+        _discard(aside)
+    return True
+
+
+def _redo_created(path, aside, original, entry, is_written):
+    if not is_written and os.path.lexists(aside) and _is_missing(path, aside):
+        _move(aside, path)
+    elif is_written and not os.path.lexists(path):
+        # The replay has made it and removed it.
+        _discard(aside)
+
+
+def _undo_made(path, aside, original, entry):
+    if _is_folder(path) and os.listdir(path):
+        return False
+    return _undo_created(path, aside, original, entry)
+
+
+def _redo_made(path, aside, original, entry, is_written):
+    if not is_written and os.path.lexists(aside) and not os.path.lexists(path):
+        _move(aside, path)
+    elif is_written:
+        _discard(aside)
+
+
+def _undo_removed(path, aside, original, entry):
+    if not os.path.lexists(original):
+        return True
+    if _is_same(path, original):
+        # It was not removed, or the process died before the move back to another file system was complete.
+        _discard(original)
+    elif _is_folder(original) and _is_folder(path):
+        # The entries that the trial put into it have separate lines.
+        posix.chmod(path, stat.S_IMODE(posix.lstat(original).st_mode))
+        posix.rmdir(original)
+    else:
+        _undo_created(path, aside, original, entry)
+        _move(original, path)
+    return True
+
+
+def _redo_removed(path, aside, original, entry, is_written):
+    if is_written:
+        if os.path.lexists(original):
+            _discard(aside)
+        return
+    if not os.path.lexists(original) and os.path.lexists(path):
+        if _is_folder(path) and os.listdir(path):
+            return
+        _make_folders(os.path.dirname(original))
+        _move(path, original)
+    if os.path.lexists(aside) and not os.path.lexists(path):
+        _move(aside, path)
+
+
+def _undo_appended(path, aside, original, entry):
+    length, longer = entry["bytes"], _read(aside + _LONGER) or b""
+    if os.path.isfile(path) and os.path.getsize(path) >= length:
+        with io.FileIO(path) as file:
+            file.seek(length)
+            rest = file.readall()
+        if longer.startswith(rest):
+            rest = longer
+        if rest:
+            _write(aside, rest)
+        posix.truncate(path, length)
+    return True
+
+
+def _redo_appended(path, aside, original, entry, is_written):
+    length = entry["bytes"]
+    if not is_written and os.path.isfile(path) and os.path.isfile(aside) and os.path.getsize(path) >= length:
+        posix.truncate(path, length)
+        _write(path, _read(aside), "a")
+    _discard(aside)
+    if is_written:
+        _discard(aside + _LONGER)
+
+
+def _undo_overwritten(path, aside, original, entry):
+    if os.path.isfile(path) and os.path.isfile(original) and not _is_equal(path, original):
+        _copy_whole(path, aside)
+        # Into the file itself: it may have other names, and keeps its owner and mode.
+        _copy(original, path)
+    return True
+
+
+def _redo_overwritten(path, aside, original, entry, is_written):
+    if not is_written and os.path.isfile(path) and os.path.isfile(aside):
+        _copy(aside, path)
+    _discard(aside)
+
+
+def _undo_changed(path, aside, original, entry):
+    if os.path.exists(path):
+        found = posix.stat(path)
+        _write(aside, json.dumps({"mode": stat.S_IMODE(found.st_mode), "times": times_of(found)}).encode())
+        _set(path, entry)
+    return True
+
+
+def _redo_changed(path, aside, original, entry, is_written):
+    text = _read(aside)
+    if text and os.path.exists(path):
+        _set(path, json.loads(text.decode()))
+    _discard(aside)
+
+
+def files_of_cache(path):
+    """The files of the cache of this name."""
+    import re
+
+    folder, name = os.path.split(path)
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [os.path.join(folder, each) for each in names if re.fullmatch(re.escape(name) + _OF_CACHE, each)]
+
+
+def _undo_begun(path, aside, original, entry):
+    for each in files_of_cache(path):
+        _make_folders(aside)
+        _move(each, os.path.join(aside, os.path.basename(each)))
+    return True
+
+
+def _redo_begun(path, aside, original, entry, is_written):
+    for name in os.listdir(aside) if _is_folder(aside) and not is_written else ():
+        target = os.path.join(os.path.dirname(path), name)
+        if not os.path.lexists(target):
+            _move(os.path.join(aside, name), target)
+    _discard(aside)
+
+
+_UNDO = {
+    "created": _undo_created, "logged": _undo_created, "made": _undo_made, "removed": _undo_removed,
+    "appended": _undo_appended, "overwritten": _undo_overwritten, "changed": _undo_changed, "begun": _undo_begun,
+}  # fmt: skip
+_REDO = {
+    "created": _redo_created, "logged": _redo_created, "made": _redo_made, "removed": _redo_removed,
+    "appended": _redo_appended, "overwritten": _redo_overwritten, "changed": _redo_changed, "begun": _redo_begun,
+}  # fmt: skip
+
+
+def times_of(found):
+    """The times of the last access and modification, from the result of `stat`."""
+    return [found.st_atime_ns, found.st_mtime_ns]
+
+
+def _set(path, entry):
+    posix.chmod(path, entry["mode"])
+    posix.utime(path, ns=tuple(entry["times"]))
+
+
+def _make(path, thing, more):
+    """Makes an entry that was held: from the bytes of a file, the target of a link, or nothing for a folder."""
+    _discard(path)
+    if isinstance(thing, bytes):
+        _write(path, thing)
+    elif thing:
+        posix.symlink(thing[0], path)
+    else:
+        posix.mkdir(path)
+    if "times" in more:
+        _set(path, more)
+    elif "mode" in more:
+        posix.chmod(path, more["mode"])
+
+
+def _held():
+    """The files that this process has open: their content is not final yet."""
+    held = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            held.add(posix.readlink(f"/proc/self/fd/{name}"))
+        except OSError:
+            continue
+    return held
+
+
+def _state(path):
+    """Size, time and checksum of a file; for anything else, whether the path exists."""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return os.path.lexists(path)
+    from py_hooks.script_io.inputs import checksum
+
+    found = posix.stat(path)
+    return [found.st_size, found.st_mtime_ns, checksum(path)]
+
+
+def _has_changed(path, state):
+    """Whether an entry exists now that differs from the one when the process ended. A copy may differ in its time."""
+    if not os.path.lexists(path) or state is True:
+        return False
+    if state is False:
+        return True
+    found = _state(path)
+    return found is True or (found[:2] != state[:2] and (found[0] != state[0] or found[2] != state[2]))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _is_folder(path):
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _is_missing(path, aside):
+    """Whether a path has no real content: no file, or only an empty one in place of a file that the replay has muted."""
+    if not os.path.lexists(path):
+        return True
+    is_empty = os.path.isfile(path) and not os.path.islink(path) and not os.path.getsize(path)
+    return is_empty and (_is_folder(aside) or posix.lstat(aside).st_size > 0)
+
+
+def _is_same(path, other):
+    """Whether two paths are names of one file; on two file systems, whether the files are equal."""
+    try:
+        one, two = posix.lstat(path), posix.lstat(other)
+    except OSError:
+        return False
+    if one.st_dev == two.st_dev:
+        return one.st_ino == two.st_ino
+    return stat.S_ISREG(one.st_mode) and stat.S_ISREG(two.st_mode) and _is_equal(path, other)
+
+
+def _is_equal(path, other):
+    if os.path.getsize(path) != os.path.getsize(other):
+        return False
+    with io.FileIO(path) as one, io.FileIO(other) as two:
+        while True:
+            data = one.read(_COPIED_AT_ONCE)
+            if data != two.read(_COPIED_AT_ONCE):
+                return False
+            if not data:
+                return True
+
+
+def _read(path):
+    """The bytes of a file, without the `open` that scripts see; None if there is none."""
+    try:
+        with io.FileIO(path) as file:
+            return file.readall()
+    except OSError:
+        return None
+
+
+def _write(path, data, mode="w"):
+    """Writes or appends bytes, durably. A file that is written anew is complete or does not exist."""
+    target = path if mode == "a" else path + _NEW
+    with io.FileIO(target, mode) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view):]
+        os.fsync(file.fileno())
+    if target != path:
+        posix.rename(target, path)
+
+
+def _copy(source, target):
+    """Copies the content of a file into one that may exist."""
+    with io.FileIO(source) as one, io.FileIO(target, "w") as two:
+        while True:
+            view = memoryview(one.read(_COPIED_AT_ONCE))
+            if not view:
+                break
+            while view:
+                view = view[two.write(view):]
+        os.fsync(two.fileno())
+
+
+def _copy_whole(source, target):
+    """Copies a file to a path, completely or not at all; with its mode and times, and as root with its owner."""
+    new = target + _NEW
+    _copy(source, new)
+    found = posix.stat(source)
+    if posix.geteuid() == 0:
+        posix.chown(new, found.st_uid, found.st_gid)
+    posix.chmod(new, stat.S_IMODE(found.st_mode))
+    posix.utime(new, ns=tuple(times_of(found)))
+    posix.rename(new, target)
+
+
+def _move(source, target):
+    """Renames, or copies if the two are on different file systems. An entry at the target is replaced."""
+    _make_folders(os.path.dirname(target))
+    if _is_folder(target) or _is_folder(source) or _is_same(source, target):
+        # A rename between two names of one file does nothing.
+        _discard(target)
+    try:
+        posix.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_entry(source, target + _NEW)
+        posix.rename(target + _NEW, target)
+        if _is_folder(source):
+            # So that the source exists completely or not at all.
+            posix.rename(source, source + ".pedl-old")
+            source += ".pedl-old"
+        _discard(source)
+
+
+def _copy_entry(source, target):
+    """Copies a file, a link or a folder to another file system."""
+    _discard(target)
+    mode = posix.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        posix.symlink(posix.readlink(source), target)
+    elif stat.S_ISDIR(mode):
+        posix.mkdir(target)
+        for name in os.listdir(source):
+            _copy_entry(os.path.join(source, name), os.path.join(target, name))
+        posix.chmod(target, stat.S_IMODE(mode))
+    elif stat.S_ISREG(mode):
+        _copy_whole(source, target)
+    else:
+        posix.mknod(target, mode)
+
+
+def _discard(path):
+    """Removes the entry at a path, if there is one."""
+    if _is_folder(path):
+        for name in os.listdir(path):
+            _discard(os.path.join(path, name))
+        posix.rmdir(path)
+    elif os.path.lexists(path):
+        posix.unlink(path)
+
+
+def _make_folders(path):
+    """Does what `os.makedirs` does, whose calls would be noted."""
+    if not path or os.path.isdir(path):
+        return
+    _make_folders(os.path.dirname(path))
+    posix.mkdir(path)

@@ -1,0 +1,473 @@
+"""TensorFlow 1 graphs: what a set of fetches reads and writes, and the ops that pedl-run adds beside those of the script.
+
+Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
+"""
+import collections
+import contextlib
+import re
+
+from py_hooks import places
+from py_hooks.engine.patch import binding
+from py_hooks.recording import recorder
+
+# Ids of the ops of pedl-run. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so
+# these ops must not count.
+_FIRST_OWN_ID = 1 << 40
+
+_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+# Ops that pass a variable on without reading its value.
+PASSES_ON = ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "RefIdentity", "RefSwitch", "RefMerge",
+              "RefEnter", "RefExit", "RefNextIteration", "RefSelect")
+_LOOKS_AT_NO_VALUE = ("VarIsInitializedOp", "VariableShape", "IsVariableInitialized")
+_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
+_WRITES = ("AssignVariableOp", "Assign")
+_KNOWN = _LOOKS_AT_NO_VALUE + _READS + _WRITES
+_READS_FILES = ("Restore", "RestoreV2", "RestoreSlice", "ReadFile")
+# The beginning of the types by which optimizers of `tf.train` apply gradients, after `Resource` and `Sparse`.
+_APPLIES = "Apply"
+_WRITES_FILES = ("Save", "SaveV2", "SaveSlices", "MergeV2Checkpoints", "WriteFile")
+
+
+@binding
+def count_op(original):
+    """`Graph._add_op`: counts the ops. An op that is made inside a recorded call has to be made in a replay too."""
+
+    def counted(graph, op):
+        recorder.CALLS.traces += 1
+        return original(graph, op)
+
+    return counted
+
+
+def generated_source(original, *args, **kwargs):
+    """`ast_to_object` of AutoGraph: notes the file, which has a random name, that its copy of a function runs from."""
+    made = original(*args, **kwargs)
+    places.note_generated(made[0].__file__)
+    return made
+
+
+def nodes_of(function):
+    """The nodes of a traced function, and of those that it calls."""
+    nodes = list(definition_of(function).node_def)
+    # A function of TensorFlow 1.13 has no graph; the functions that it calls are in the graph around it.
+    if hasattr(function, "graph"):
+        nodes.extend(node for called in function.graph.as_graph_def().library.function for node in called.node_def)
+    return nodes
+
+
+def definition_of(function):
+    """The `FunctionDef` of a traced function."""
+    return function.function_def if hasattr(function, "function_def") else function.definition
+
+
+def _given_seeds():
+    """How many ops got a default seed, by graph; None if TensorFlow counts all ops (until 2.5)."""
+    from tensorflow.python.framework import random_seed
+
+    return getattr(random_seed, "_graph_to_seed_dict", None)
+
+
+# The names of ops of pedl-run, in whatever scope.
+_OWN = re.compile(r"(^|/)pedl_(random|read|write|order)(_\d+)?(/|:|$)")
+
+
+def is_own(name):
+    """Whether an op or a tensor of this name belongs to pedl-run, and not to the script."""
+    return _OWN.search(name) is not None
+
+
+def of(graph):
+    """The `Graph` of a TensorFlow graph. It is an attribute of the graph, and dies with it."""
+    known = getattr(graph, "_pedl", None)
+    if known is None:
+        known = graph._pedl = Graph(graph)
+    return known
+
+
+class Graph:
+    """What pedl-run knows of one graph.
+
+    Attributes:
+        stale: names of the variables whose value a replay does not know, because training changed them.
+        trained: names of the variables that training changes.
+        random_states: the ops that set the first states of random ops, in order of creation.
+        originals: the random op that a substitute replaces, by the substitute's name (`graph_definitions.Original`).
+        replaced: names of random ops that were imported, by the names of the ops of pedl-run that replace them.
+        metric_names: the names of metrics, by the names of tensors, if they differ from these.
+        feeds_vary: whether the feeds of runs that train differ in a replay, and so are not compared.
+    """
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.stale = set()
+        self.trained = set()
+        self.random_states = []
+        self.originals = {}
+        self.replaced = {}
+        self.metric_names = {}
+        self.feeds_vary = False
+        self._own_id = _FIRST_OWN_ID
+        self._algorithm = None
+        self._seen = 0
+        self._variables = []
+        self._readers = {}
+        self._writers = {}
+        self._effects = {}
+        self._keepers = {}
+
+    # -- ops of pedl-run -------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def own_ids(self):
+        """Ops that are made inside do not count: neither in ids nor as a change of a finished graph."""
+        graph = self.graph
+        finalized, graph._finalized = graph._finalized, False
+        try:
+            counts = getattr(graph, "_next_id_counter", None)
+            # These blocks may be nested.
+            with contextlib.ExitStack() if counts is None or counts >= _FIRST_OWN_ID else self._uncounted():
+                yield
+        finally:
+            graph._finalized = finalized
+
+    @contextlib.contextmanager
+    def _uncounted(self):
+        graph = self.graph
+        last_id, version = graph._next_id_counter, graph._version
+        graph._next_id_counter = self._own_id
+        try:
+            yield
+        finally:
+            self._own_id, graph._next_id_counter = graph._next_id_counter, last_id
+            # TensorFlow takes a graph of version 0 for empty.
+            graph._version = version or graph._version
+
+    @property
+    def count(self):
+        """The count that gives the next random op its default seed: of all ops, or of ops that got such a seed."""
+        counts = _given_seeds()
+        return self.graph._next_id_counter if counts is None else counts.get(self.graph, 0)
+
+    @count.setter
+    def count(self, number):
+        counts = _given_seeds()
+        if counts is None:
+            self.graph._next_id_counter = number
+        else:
+            counts[self.graph] = number
+
+    @contextlib.contextmanager
+    def beside(self):
+        """Ops that are made inside are outside all scopes of the script, on the CPU."""
+        from tensorflow.python.framework import ops
+
+        with contextlib.ExitStack() as scopes:
+            scopes.enter_context(self.own_ids())
+            scopes.enter_context(self.graph.as_default())
+            scopes.enter_context(ops.control_dependencies(None))
+            scopes.enter_context(ops.name_scope(None))
+            scopes.enter_context(ops.colocate_with(None, ignore_existing=True))
+            scopes.enter_context(self.graph.device(None))
+            scopes.enter_context(self.graph.device("/cpu:0"))
+            yield
+
+    def algorithm(self):
+        """The constant that names Philox to the stateful random ops."""
+        if self._algorithm is None:
+            from tensorflow.python.framework import constant_op, dtypes
+
+            with self.beside():
+                self._algorithm = constant_op.constant(1, dtypes.int64, name="pedl_random/philox")
+        return self._algorithm
+
+    # -- variables -------------------------------------------------------------------------------------------------
+
+    def variables(self):
+        """The ops of all variables, whatever collection holds them, in order of creation."""
+        operations = self.graph.get_operations()
+        self._variables.extend(op for op in operations[self._seen:] if op.type in _VARIABLES)
+        self._seen = len(operations)
+        return self._variables
+
+    def reader(self, variable):
+        """`(value, is initialised)`: tensors of pedl-run for a variable's op."""
+        if variable.name not in self._readers:
+            self._readers[variable.name] = self._make_reader(variable)
+        return self._readers[variable.name]
+
+    def _make_reader(self, variable):
+        from tensorflow.python.ops import array_ops, gen_resource_variable_ops, gen_state_ops
+
+        with self.beside():
+            held = variable.outputs[0]
+            if variable.type == "VarHandleOp":
+                value = gen_resource_variable_ops.read_variable_op(held, variable.get_attr("dtype"), name="pedl_read")
+                return value, gen_resource_variable_ops.var_is_initialized_op(held, name="pedl_read")
+            return array_ops.identity(held, name="pedl_read"), gen_state_ops.is_variable_initialized(held, name="pedl_read")
+
+    def writer(self, variable):
+        """`(assignment, placeholder)`: ops of pedl-run for a variable's op."""
+        if variable.name not in self._writers:
+            self._writers[variable.name] = self._make_writer(variable)
+        return self._writers[variable.name]
+
+    def _make_writer(self, variable):
+        from tensorflow.python.ops import array_ops, gen_resource_variable_ops, gen_state_ops
+
+        with self.beside():
+            held = variable.outputs[0]
+            placeholder = array_ops.placeholder(variable.get_attr("dtype"), name="pedl_write")
+            if variable.type == "VarHandleOp":
+                return gen_resource_variable_ops.assign_variable_op(held, placeholder, name="pedl_write"), placeholder
+            assignment = gen_state_ops.assign(held, placeholder, validate_shape=False, name="pedl_write")
+            return assignment.op, placeholder
+
+    # -- staleness -------------------------------------------------------------------------------------------------
+
+    def changed_by_training(self, names):
+        """Notes that training changed variables, and whatever else it writes by these names."""
+        self.changed(names)
+        self.trained.update(op.name for op in self.variables() if op.name in names)
+
+    def changed(self, names):
+        """Notes variables that changed in a way that a replay does not repeat."""
+        self.stale.update(names)
+
+    def written(self, names):
+        """Notes variables that Python wrote: their values are true, in a replay too."""
+        if not self.stale.isdisjoint(names):
+            self.stale.difference_update(names)
+            recorder.CALLS.cleaned += 1
+
+    # -- fetches ---------------------------------------------------------------------------------------------------
+
+    def effects(self, fetches, feeds, connections=()):
+        """The effects of running `fetches` (tensors and ops) with values for the tensors `feeds`; computed once.
+
+        Args:
+            fetches: tensors and operations.
+            feeds: tensors.
+            connections: a tuple of pairs of tensor names; the second tensor replaces the first.
+        """
+        # A graph keeps its ops and tensors, so their addresses identify them; names are slow to ask for.
+        key = (tuple(map(id, fetches)), tuple(map(id, feeds)), connections)
+        effects = self._effects.get(key)
+        if effects is None:
+            from py_hooks.tensorflow.graphs import races
+
+            names = frozenset(feed.name for feed in feeds)
+            found = self._ancestors(fetches, names, dict(connections))
+            operations = [node.op for node in found.values()]
+            effects = self._effects[key] = Effects(operations, fetches, names, self._trainable())
+            effects.unordered = any(self._draws_unordered(op) for op in operations)
+            if effects.writes:
+                effects.races = races.of(self, found, feeds)
+        return effects
+
+    def keep_fetched(self, tensors, keeper):
+        """Has the values of tensors kept whenever a callable fetches them, in `keeper.values`.
+
+        Args:
+            tensors: fetched one after the other.
+            keeper: the object that keeps them; a later keeper for the same first tensor replaces it.
+        """
+        self._keepers[tensors[0].name] = (len(tensors), keeper)
+
+    def keeper_of(self, names):
+        """`(place, count, keeper)` for the names that a callable fetches; None if nothing of that is kept."""
+        for place, name in enumerate(names):
+            if name in self._keepers:
+                return (place, *self._keepers[name])
+        return None
+
+    def _draws_unordered(self, op):
+        from py_hooks.tensorflow.random_ops import random_ops
+
+        if op.name not in self.originals:
+            return False
+        loops = random_ops.loops_around(op._get_control_flow_context())
+        return any(loop.parallel_iterations > 1 for loop in loops)
+
+    def _trainable(self):
+        return {variable.op.name for variable in self.graph.get_collection_ref("trainable_variables")}
+
+    def _ancestors(self, fetches, feeds, connections):
+        """The ops that run for fetches, as `Node`s by their names."""
+
+        def source(element):
+            if element.name in connections:
+                element = self.graph.get_tensor_by_name(connections[element.name])
+            return getattr(element, "op", element)
+
+        waiting = {}
+        for fetch in fetches:
+            if fetch.name not in feeds:
+                op = source(fetch)
+                waiting[op.name] = op
+        found = {}
+        while waiting:
+            name, op = waiting.popitem()
+            inputs = [source(tensor) for tensor in op.inputs if tensor.name not in feeds]
+            controls = list(op.control_inputs)
+            before = [(each.name, each) for each in inputs + controls]
+            names = [each for each, _ in before]
+            found[name] = Node(op, op.type, names[:len(inputs)], names[len(inputs):])
+            waiting.update((each, op) for each, op in before if each not in found)
+        return found
+
+
+# An op that runs for some fetches, its type, the names of the ops that its inputs come from (except inputs that are fed), and
+# the names of its control inputs. TensorFlow is slow to give names and types.
+Node = collections.namedtuple("Node", "op kind inputs controls")
+
+
+class Substitutes(dict):
+    """Ops and tensors that are fetched instead of others, by the addresses of these. An object is equal to itself only."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+    def __ne__(self, other):
+        return self is not other
+
+
+class Effects:
+    """What running a set of fetches does.
+
+    Attributes:
+        reads: names of the variables whose values go into it.
+        writes: names of the variables that it changes.
+        takes_data: types of its ops that advance a queue or an iterator, or call Python.
+        takers: its ops that take elements from a `tf.data` iterator, or from a queue.
+        trains: an optimizer applies gradients, or a trainable variable is set to a value computed from its own.
+        reads_files: values come from files.
+        writers: its ops that write files.
+        hidden_streams: types of its ops that draw random numbers from a state in their kernel, which nobody can read.
+        unordered: whether random numbers are drawn in a loop that runs several of its passes at once.
+        identity: a text that is the same in every process.
+        training: the recorder of runs that train (`session_loops.TrainingRun`); None before the first.
+        races: pairs of its ops that use one variable in no order, and are not reported yet; None without any.
+        substitutes: what is fetched instead of the script's ops and tensors (`Substitutes`); None without any.
+    """
+
+    def __init__(self, operations, fetches, feeds, trainable):
+        reads, writes = set(), set()
+        for op in operations:
+            for number, tensor in enumerate(op.inputs):
+                variable = variable_of(tensor) if tensor.name not in feeds else None
+                if variable is not None:
+                    reading, writing = use_of(op, number)
+                    reading = reading and not _is_set_before(op, variable)
+                    reads.update([variable.name] if reading else [])
+                    writes.update([variable.name] if writing else [])
+        reads.update(fetch.op.name for fetch in fetches if hasattr(fetch, "op") and fetch.op.type in _VARIABLES)
+        self.reads = frozenset(reads)
+        self.writes = frozenset(writes)
+        types = {op.type: op for op in operations}
+        self.takes_data = sorted(kind for kind in types if _takes_data(kind))
+        self.takers = [op for op in operations if is_iterator(op.type) or op.type.startswith("QueueDequeue")]
+        self.trains = any(_applies(kind) for kind in types) or bool(self.reads & self.writes & trainable)
+        self.reads_files = any(kind in _READS_FILES for kind in types)
+        self.writers = [op for op in operations if op.type in _WRITES_FILES]
+        self.hidden_streams = sorted({op.type for op in operations if draws_hidden(op)})
+        self.identity = _identity(fetches, self.writes)
+        self.training = self.races = self.substitutes = None
+
+    def fetched(self, elements):
+        """What is fetched for these ops, or tensors."""
+        return [self.substitutes.get(id(element), element) for element in elements] if self.substitutes else elements
+
+
+def _identity(fetches, writes):
+    import zlib
+
+    # The number after the last underscore counts ops of the same name; a replay may have made fewer of them.
+    stems = [fetch.name.partition(":")[0].rstrip("0123456789").rstrip("_") for fetch in fetches]
+    text = "{} of {}".format("write" if writes else "read", ", ".join(sorted(writes) or stems))
+    return text if len(text) <= 100 else f"{text[:60]}… crc {zlib.crc32(text.encode()):08x}"
+
+
+def variable_of(tensor):
+    """The variable's op that a handle or a reference refers to, or None."""
+    from tensorflow.python.framework import dtypes
+
+    if tensor.dtype != dtypes.resource and not tensor.dtype._is_ref_dtype:
+        return None
+    op = tensor.op
+    while op.type in PASSES_ON and len(op.inputs):
+        op = op.inputs[0].op
+    return op if op.type in _VARIABLES else None
+
+
+def is_variable(tensor):
+    """Whether a tensor is the handle of a variable, or a reference to one."""
+    return variable_of(tensor) is not None
+
+
+def use_of(op, number):
+    """`(reads, writes)`: what an op does with the variable in its input `number`. An unknown op does both."""
+    if op.inputs[number].dtype._is_ref_dtype and op.type not in _KNOWN:
+        by_reference = number < len(op.op_def.input_arg) and op.op_def.input_arg[number].is_ref
+        return not op.type.startswith("Ref"), by_reference and not op.type.startswith("Ref")
+    return use_by_type(op.type)
+
+
+def use_by_type(kind):
+    """`(reads, writes)`: what ops of a type do with a variable's handle. An unknown type does both."""
+    if kind in _LOOKS_AT_NO_VALUE or kind in PASSES_ON:
+        return False, False
+    return kind not in _WRITES, kind not in _READS
+
+
+def _is_set_before(op, variable):
+    """Whether an op reads what an assignment has just written: Keras's `set_value` fetches what `assign` returns."""
+    return op.type == "ReadVariableOp" and any(
+        before.type == "AssignVariableOp" and variable_of(before.inputs[0]) is variable for before in op.control_inputs
+    )
+
+
+def number_of(op):
+    """The place of an op in the order of creation."""
+    return op._id
+
+
+def is_iterator(kind):
+    """Whether an op of this type takes the next element of a `tf.data` pipeline."""
+    return kind.startswith("IteratorGetNext")
+
+
+def _applies(kind):
+    """Whether ops of this type apply gradients: `ApplyAdam`, `ResourceSparseApplyMomentum`."""
+    for word in ("Resource", "Sparse"):
+        kind = kind[len(word):] if kind.startswith(word) else kind
+    return kind.startswith(_APPLIES)
+
+
+def _takes_data(kind):
+    return is_iterator(kind) or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
+
+
+def draws_hidden(op):
+    """Whether an op draws random numbers from a state in its kernel, which nobody can read."""
+    # A queue that shuffles has no order, for other reasons too.
+    if "Queue" in op.type:
+        return False
+    return _has_seeds(attribute.name for attribute in op.op_def.attr) or _calls_what_draws(op)
+
+
+def _has_seeds(names):
+    return {"seed", "seed2"} <= set(names)
+
+
+def _calls_what_draws(op):
+    """Whether a function of the graph that an op calls has random ops, as an imported one may."""
+    kinds = {attribute.name: attribute.type for attribute in op.op_def.attr if "func" in attribute.type}
+    # Functions of pipelines draw with the iterator.
+    if not kinds or "Dataset" in op.type or "Iterator" in op.type:
+        return False
+    called = [op.get_attr(name) for name in kinds]
+    called = [each for given in called for each in (given if isinstance(given, list) else [given])]
+    functions = [op.graph._get_function(each.name) for each in called]
+    return any(_has_seeds(node.attr) for function in functions if function is not None for node in nodes_of(function))

@@ -1,0 +1,626 @@
+"""Races: ops of one run of a session that read and write one variable, while the graph orders neither before the other.
+
+A session runs an op when its inputs are ready. So the result may differ from run to run, even with one thread for
+operations. Examples: `assign_add` beside an op that reads the variable, a moving average of weights beside the optimizer that
+changes them, a layer's counter that its `call` reads. This module looks for races once for each set of fetches: pairs of ops
+that use one variable, one of which writes it, without a path of inputs between them. These are no such pairs:
+
+- ops of two branches of which a run takes one, and ops of a branch that a value fed to the run rules out (the moving
+  statistics of a batch normalisation, which inference reads and training writes);
+- an initial value that is read from a variable if that has a value already.
+
+A reference of TensorFlow 1 is the memory of the variable itself, however many ops pass it on: the op that reads the variable
+is the one that computes with it.
+
+With `--exact` such ops run in an order: a read before a write, and else in the order in which the script made them. The ops
+of the script are left alone, because a session does not take up changes of ops that it knows, and because other fetches may
+need one of the two without the other. The op that writes, and all that comes after it in this run, is built a second time
+beside them, with control edges, and the run fetches that. These are ops of pedl-run (`graphs.is_own`): no exported graph has
+them, and they count in no id.
+
+Source: tensorflow 1.15.5, core/common_runtime/executor.cc and core/kernels/assign_op.h, resource_variable_ops.cc.
+"""
+import collections
+import contextlib
+import itertools
+
+from py_hooks import causes
+from py_hooks.tensorflow.graphs import graphs
+
+# What an op does with a variable. `conditions` are pairs of a tensor and a truth: it does so only if these are equal.
+Access = collections.namedtuple("Access", "op reads writes conditions")
+
+# Two ops that use a variable, in the order that is imposed; the second writes it. `conditions` are pairs of a tensor's name
+# and a truth: a run meets the pair if it is fed these.
+Pair = collections.namedtuple("Pair", "variable first second does conditions")
+
+# Ops that give the memory of their input, or a part of it, under another name.
+_SAME_MEMORY = (
+    "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient", "CheckNumerics",
+    "EnsureShape", "Snapshot", "Bitcast", "Switch", "Merge", "Enter", "Exit", "NextIteration", "PlaceholderWithDefault",
+    "StridedSlice", "Slice", "Split", "SplitV", "Unpack",
+)
+_LOOKS_AT_SHAPE = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "NoOp")
+_MERGES = ("Merge", "RefMerge")
+_NEXT = ("NextIteration", "RefNextIteration")
+_EXITS = ("Exit", "RefExit")
+_LOOP = ("Enter", "RefEnter", "LoopCond", *_NEXT, *_EXITS)
+_INITIAL = ("IsVariableInitialized", "VarIsInitializedOp")
+
+
+def of(known, nodes, feeds):
+    """The `Races` of a run; None without any.
+
+    Args:
+        known: the `graphs.Graph` of the graph.
+        nodes: the ops of the run, `graphs.Node`s by name.
+        feeds: tensors that it is given values for, in the order of the values.
+    """
+    try:
+        pairs = find(nodes, frozenset(feed.name for feed in feeds))
+    except Exception as error:  # noqa: BLE001  the script must not end because of what only looks at its graph
+        return _NotLookedAt(error)
+    return Races(known, nodes, feeds, pairs) if pairs else None
+
+
+class _NotLookedAt:
+    """Takes the place of `Races` for a graph that could not be analysed."""
+
+    def __init__(self, error):
+        self._error = f"{type(error).__name__}: {error}"
+
+    def look(self, calls, effects, values, can_order=True):
+        """As in `Races`."""
+        effects.races = None
+        calls.refuse_exactness(causes.ORDER_UNKNOWN(error=self._error))
+
+
+def find(nodes, feeds):
+    """The pairs of ops that nothing orders.
+
+    Args:
+        nodes: the ops of a run, `graphs.Node`s by name.
+        feeds: names of tensors that it is given values for.
+    """
+    ordered = _sorted(nodes)
+    accesses = _accesses(nodes, ordered, feeds)
+    if not accesses:
+        return []
+    paths = _Paths(nodes, ordered, {access.op.name: access.op for found in accesses.values() for access in found})
+    pairs = []
+    for variable in sorted(accesses):
+        found = sorted(accesses[variable], key=lambda access: graphs.number_of(access.op))
+        writers = [access for access in found if access.writes]
+        others = [access for access in found if not access.writes]
+        candidates = itertools.chain(
+            itertools.product(others, writers), itertools.combinations_with_replacement(writers, 2)
+        )
+        pairs.extend(_pair(variable, *pair, feeds) for pair in candidates if not paths.order(pair[0].op, pair[1].op))
+    return [pair for pair in pairs if pair is not None]
+
+
+def _pair(variable, first, second, feeds):
+    """The `Pair` of two accesses that no path orders; None if no run makes both."""
+    conditions = first.conditions | second.conditions
+    if any((tensor, not truth) in conditions for tensor, truth in conditions) or _reads_initial_value(first, second.op):
+        return None
+    given = set()
+    for tensor, truth in conditions:
+        if tensor.name in feeds:
+            given.add((tensor.name, truth))
+        elif _value_of(tensor) not in (None, truth):
+            return None
+    return Pair(variable, first.op, second.op, "writes" if first.writes else "reads", frozenset(given))
+
+
+# -- who uses a variable -----------------------------------------------------------------------------------------------
+
+
+def _sorted(nodes):
+    """Names of the nodes, each one after those that it needs, except where a loop leads back."""
+    done, found = set(), []
+    for last in nodes:
+        waiting = [last]
+        while waiting:
+            name = waiting[-1]
+            missing = [each for each in _before(nodes[name], nodes) if each not in done] if name not in done else []
+            if missing:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if name not in done:
+                done.add(name)
+                found.append(name)
+    return found
+
+
+def _before(node, nodes):
+    """Names of the nodes that a node needs, without the way back of a loop."""
+    return _inputs_in_pass(node, nodes) + node.controls
+
+
+def _inputs_in_pass(node, nodes):
+    """Names of the nodes that give the inputs of a node, without the way back of a loop."""
+    if node.kind in _MERGES:
+        return [name for name in node.inputs if nodes[name].kind not in _NEXT]
+    return node.inputs
+
+
+def _accesses(nodes, ordered, feeds):
+    """The accesses of variables that are written, and that another op uses or a loop writes: lists by name."""
+    found, held = {}, {}
+    for op_name in ordered:
+        node, handed_on = nodes[op_name], set()
+        for number, tensor in enumerate(node.op.inputs):
+            for name, conditions, is_direct in _held_by(tensor, held) if tensor.name not in feeds else ():
+                hands_on, accesses = _use(node, number, is_direct)
+                found.setdefault(name, []).extend(
+                    access._replace(conditions=conditions | _conditions_of(access)) for access in accesses
+                )
+                handed_on.update([(name, conditions | _conditions_of(Access(node.op, True, False, ())))] if hands_on else [])
+        if handed_on:
+            held[op_name] = handed_on
+    return {
+        name: accesses
+        for name, accesses in found.items()
+        if any(access.writes for access in accesses)
+        and (len({access.op.name for access in accesses}) > 1 or loops_of(accesses[0].op))
+    }
+
+
+def _held_by(tensor, held):
+    """The variables whose memory a tensor is: names, conditions, and whether the tensor is a handle or a reference."""
+    variable = graphs.variable_of(tensor)
+    if variable is not None:
+        return [(variable.name, frozenset(), True)]
+    # A tensor's name is the name of its op, and a number.
+    handed_on = held.get(tensor.name.partition(":")[0], ())
+    return [(*each, tensor.dtype._is_ref_dtype) for each in handed_on]
+
+
+def _use(node, number, is_direct):
+    """`(passes the memory on, accesses)`: what an op does with the variable in its input `number`."""
+    op = node.op
+    if node.kind in _LOOKS_AT_SHAPE:
+        return False, []
+    if not is_direct:
+        return (True, []) if node.kind in _SAME_MEMORY else (False, [Access(op, True, False, ())])
+    tensor = op.inputs[number]
+    if tensor.dtype._is_ref_dtype:
+        reads, writes = graphs.use_of(op, number)
+        if not writes and node.kind in _SAME_MEMORY:
+            return True, []
+        # Its output is the reference again (`assign_add` in an expression).
+        gives_reference = writes and any(output.dtype._is_ref_dtype for output in op.outputs)
+        return gives_reference, [Access(op, reads, writes, ())] if reads or writes else []
+    return False, [access for access in _of_resource(op, number) if access.reads or access.writes]
+
+
+def _of_resource(op, number):
+    functions = _called_with(op, number)
+    if functions is None:
+        # An op that makes a pipeline only reads.
+        is_of_pipeline = "Dataset" in op.type
+        reads, writes = graphs.use_of(op, number)
+        return [Access(op, reads, writes and not is_of_pipeline, ())]
+    return [Access(op, *_in_function(op.graph, name, place, ()), conditions) for name, place, conditions in functions]
+
+
+def _called_with(op, number):
+    """`(function, number of its argument, conditions)` for what an op calls with its input; None if that is unknown."""
+    if op.type in ("If", "StatelessIf"):
+        branches = (("then_branch", True), ("else_branch", False))
+        return [(op.get_attr(name).name, number - 1, ((op.inputs[0], truth),)) for name, truth in branches]
+    if op.type in ("While", "StatelessWhile"):
+        return [(op.get_attr(name).name, number, ()) for name in ("cond", "body")]
+    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        return [(op.get_attr("f").name, number, ())]
+    return None
+
+
+def _in_function(graph, name, number, outer):
+    """`(reads, writes)`: what a function does with an argument. A function that is not found does both."""
+    function = graph._get_function(name)
+    if function is None or name in outer:
+        return function is None, function is None
+    definition = graphs.definition_of(function)
+    held, reads, writes = {definition.signature.input_arg[number].name}, False, False
+    # The nodes of a function are in no order.
+    for _ in definition.node_def:
+        size = len(held)
+        for node in definition.node_def:
+            for place, given in enumerate(node.input):
+                if given in held or given.partition(":")[0] in held:
+                    if node.op in graphs.PASSES_ON:
+                        held.add(node.name)
+                        continue
+                    does = _of_node(graph, node, place, (*outer, name))
+                    reads, writes = reads or does[0], writes or does[1]
+        if len(held) == size:
+            break
+    return reads, writes
+
+
+def _of_node(graph, node, number, outer):
+    if node.op in ("If", "StatelessIf"):
+        calls = [(node.attr[name].func.name, number - 1) for name in ("then_branch", "else_branch")]
+    elif node.op in ("While", "StatelessWhile"):
+        calls = [(node.attr[name].func.name, number) for name in ("cond", "body")]
+    elif node.op in ("PartitionedCall", "StatefulPartitionedCall"):
+        calls = [(node.attr["f"].func.name, number)]
+    else:
+        return graphs.use_by_type(node.op)
+    found = [_in_function(graph, name, place, outer) for name, place in calls]
+    return any(reads for reads, _ in found), any(writes for _, writes in found)
+
+
+# -- paths between them ------------------------------------------------------------------------------------------------
+
+
+class _Paths:
+    """Which of some ops run before which others, whatever the session does.
+
+    A set of these ops is a whole number with one bit for each of them. Each op of the run has such a set.
+    """
+
+    def __init__(self, nodes, ordered, ops):
+        self._nodes = nodes
+        self._ordered = ordered
+        self._bits = {name: 1 << number for number, name in enumerate(sorted(ops))}
+        self._inside = collections.Counter()
+        for name, op in ops.items():
+            for context in contexts_of(op)[:-1]:
+                self._inside[context] |= self._bits[name]
+        # Within one pass of each loop, and over all passes.
+        self._in_pass = self._walk({}, goes_back=False)
+        self._in_all = self._in_pass
+        loops_back = any(node.kind in _NEXT for node in nodes.values())
+        while loops_back:
+            walked = self._walk(self._in_all, goes_back=True)
+            loops_back, self._in_all = walked != self._in_all, walked
+
+    def order(self, one, other):
+        """Whether one of two ops always runs before the other. An op in a loop also has to run before itself."""
+        there, back = self._bits[one.name], self._bits[other.name]
+        loops = [loop for loop in loops_of(one) if loop in loops_of(other)]
+        if any(loop.parallel_iterations != 1 for loop in loops):
+            both_ways = self._in_all[other.name] & there and self._in_all[one.name] & back
+            return bool(both_ways and (one is other or self._is_in_pass(one, other)))
+        return one is other or bool(self._is_in_pass(one, other) or (not loops and self._is_in_all(one, other)))
+
+    def _is_in_pass(self, one, other):
+        return self._in_pass[other.name] & self._bits[one.name] or self._in_pass[one.name] & self._bits[other.name]
+
+    def _is_in_all(self, one, other):
+        return self._in_all[other.name] & self._bits[one.name] or self._in_all[one.name] & self._bits[other.name]
+
+    def _walk(self, known, goes_back):
+        """The sets of ops that run before each op, by its name."""
+        found = dict(known)
+
+        def up_to(name):
+            return found.get(name, 0) | self._bits.get(name, 0)
+
+        for name in self._ordered:
+            node = self._nodes[name]
+            given = node.inputs if goes_back else _inputs_in_pass(node, self._nodes)
+            is_end = node.kind in _MERGES and len(_inputs_in_pass(node, self._nodes)) == len(node.inputs)
+            before = self._end_of_branches(given, up_to) if is_end else 0
+            for each in node.controls if is_end else itertools.chain(given, node.controls):
+                before |= up_to(each)
+            found[name] = before
+        return found
+
+    def _end_of_branches(self, ends, up_to):
+        """What runs before the end of a `cond`, which waits for one branch: what is in it, and what is before all branches."""
+        before, inside = -1, 0
+        for end in ends:
+            context = self._nodes[end].op._get_control_flow_context()
+            if context is None:
+                # The graph was imported without contexts.
+                return sum_of(up_to(each) for each in ends)
+            before &= up_to(end)
+            inside |= up_to(end) & self._inside[context]
+        return (before | inside) if ends else 0
+
+
+def sum_of(sets):
+    """The union of sets of bits."""
+    union = 0
+    for each in sets:
+        union |= each
+    return union
+
+
+def contexts_of(op):
+    """The loops and branches that an op is in, innermost first, and None for the graph around them."""
+    context = op._get_control_flow_context()
+    found = []
+    while context is not None:
+        found.append(context)
+        context = context.outer_context
+    return [*found, None]
+
+
+def loops_of(op):
+    """The loops that an op is in, innermost first."""
+    return [context for context in contexts_of(op)[:-1] if context.IsWhileContext()]
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+def _conditions_of(access):
+    """Pairs of a tensor and a truth, without which an op does not run."""
+    found = [(context.pred, bool(context.branch)) for context in contexts_of(access.op)[:-1] if context.IsCondContext()]
+    sources = [_source_of(*condition) for condition in [*found, *access.conditions]]
+    # In a loop a predicate may have another value in each pass.
+    return frozenset((source, truth) for source, truth in sources if not loops_of(source.tensor.op))
+
+
+def _source_of(tensor, truth):
+    """The tensor that a predicate is computed from, and its truth."""
+    while tensor.op.type in ("Identity", "Switch", "Cast", "LogicalNot", "Enter"):
+        truth ^= tensor.op.type == "LogicalNot"
+        tensor = tensor.op.inputs[0]
+    return _Compared(tensor), truth
+
+
+class _Compared:
+    """A tensor that is equal to itself only. TensorFlow 2 compares the values of tensors."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.name = tensor.name
+
+    def __eq__(self, other):
+        return self.tensor is other.tensor
+
+    def __hash__(self):
+        return id(self.tensor)
+
+
+def _value_of(compared):
+    """The truth of a predicate that is known from the graph; None if it is not."""
+    from tensorflow.python.framework import tensor_util
+
+    tensor = compared.tensor
+    while tensor.op.type == "PlaceholderWithDefault":
+        tensor = tensor.op.inputs[0]
+    value = tensor_util.constant_value(tensor)
+    return None if value is None else bool(value)
+
+
+def _reads_initial_value(reader, writer):
+    """Whether the reader takes the variable's value, if it is initialized, as the value that the writer initializes it with."""
+    if writer.type not in ("Assign", "AssignVariableOp"):
+        return False
+    variable = graphs.variable_of(writer.inputs[0])
+    if variable is None or writer.name != variable.name + "/Assign":
+        return False
+    asked = [source.tensor.op for source, truth in reader.conditions if truth]
+    return any(op.type in _INITIAL and graphs.variable_of(op.inputs[0]) is variable for op in asked)
+
+
+# -- what is done about them -------------------------------------------------------------------------------------------
+
+
+class Races:
+    """The pairs of one set of fetches that are not reported yet.
+
+    Attributes:
+        waiting: lists of pairs by their conditions, which no run has met so far.
+    """
+
+    _told = set()
+
+    def __init__(self, known, nodes, feeds, pairs):
+        """Keeps the pairs.
+
+        Args:
+            known: the `graphs.Graph` of the graph.
+            nodes: the ops of the run.
+            feeds: tensors that it is given values for, in the order of the values.
+            pairs: the result of `find`.
+        """
+        self._known = known
+        self._nodes = nodes
+        self._places = {feed.name: number for number, feed in enumerate(feeds)}
+        self._imposed = []
+        self.waiting = {}
+        for pair in pairs:
+            self.waiting.setdefault(pair.conditions, []).append(pair)
+
+    def look(self, calls, effects, values, can_order=True):
+        """A run is about to be made, or answered: the pairs that it meets are ordered, or are a cause.
+
+        Args:
+            calls: the recorder.
+            effects: of the run; they receive what the run has to fetch instead.
+            values: the values that it is given.
+            can_order: whether the run can have other fetches.
+        """
+        met = [conditions for conditions in self.waiting if self._are_met(conditions, values)]
+        if not met:
+            return
+        pairs = [pair for conditions in met for pair in self.waiting.pop(conditions)]
+        if not self.waiting:
+            effects.races = None
+        if not calls.trial.exact:
+            calls.refuse_exactness(cause_of(pairs))
+            return
+        why_not = "the run is made in a thread of the script, or in parts"
+        if can_order and calls.on_main_thread():
+            why_not = self._impose(calls, effects, pairs)
+        if why_not is not None:
+            calls.refuse_exactness(cause_of(pairs, why_not))
+            return
+        self._tell(calls, pairs)
+
+    def _impose(self, calls, effects, pairs):
+        """Has a run fetch the ordered ops; returns the reason if it cannot."""
+        made = calls.traces
+        try:
+            effects.substitutes = self.impose(pairs)
+        except CannotOrder as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001  the script must not end because of ops of ours
+            return f"{type(error).__name__}: {error}"
+        finally:
+            # They are no ops of the script.
+            calls.traces = made
+        return None
+
+    def _are_met(self, conditions, values):
+        return all(bool(values[self._places[name]]) == truth for name, truth in conditions)
+
+    def _tell(self, calls, pairs):
+        new = [pair for pair in pairs if (pair.first.name, pair.second.name) not in Races._told]
+        if new:
+            calls.trial.log(f"--exact imposes an order on ops of one run: {_described(new)}")
+        Races._told.update((pair.first.name, pair.second.name) for pair in new)
+
+    def impose(self, pairs):
+        """Builds ops of pedl-run that have an order.
+
+        Args:
+            pairs: pairs to order, besides those of earlier calls.
+
+        Returns:
+            The `graphs.Substitutes`.
+        """
+        self._imposed.extend(pairs)
+        return _Copies(self._known, self._nodes, self._places).make(self._imposed)
+
+
+def cause_of(pairs, why_not=None):
+    """The cause for pairs that have no order."""
+    imposes = "`--exact` imposes one" if why_not is None else f"none can be imposed: {why_not}"
+    return causes.NO_ORDER(pairs=_described(pairs), imposes=imposes)
+
+
+def _described(pairs):
+    """The first of some pairs, and how many others there are."""
+    first = min(pairs, key=lambda pair: (pair.variable, pair.first.name, pair.second.name))
+    text = f"`{first.first.name}` {first.does} the variable `{first.variable}`, and `{first.second.name}` writes it"
+    more = len(pairs) - 1
+    return text if not more else "{}, and {} more pair{}".format(text, more, "s" if more > 1 else "")
+
+
+class CannotOrder(Exception):
+    """No order can be imposed on a pair; the text says why."""
+
+
+class _Copies:
+    """Ops of pedl-run that do what ops of the script do, but wait for others too."""
+
+    def __init__(self, known, nodes, feeds):
+        self._known = known
+        self._nodes = nodes
+        self._feeds = feeds
+        self._after = {}
+        for name, node in nodes.items():
+            for before in _before(node, nodes):
+                self._after.setdefault(before, []).append(name)
+        self._made = {}
+
+    def make(self, pairs):
+        """The `graphs.Substitutes` that have an order."""
+        edges = self._edges(pairs)
+        nodes = dict(self._nodes)
+        for name, before in edges.items():
+            nodes[name] = nodes[name]._replace(controls=nodes[name].controls + before)
+        ordered = _sorted(nodes)
+        paths = _Paths(nodes, ordered, {op.name: op for pair in pairs for op in (pair.first, pair.second)})
+        if not all(paths.order(pair.first, pair.second) for pair in pairs):
+            raise CannotOrder("their paths cross")
+        copied = self._reached(edges, {})
+        for name in copied:
+            _check(self._nodes[name].op)
+        with contextlib.ExitStack() as scopes:
+            scopes.enter_context(self._known.beside())
+            for name in ordered:
+                if name in copied:
+                    self._made[name] = self._copy(name, nodes[name])
+        substitutes = graphs.Substitutes((id(self._nodes[name].op), made) for name, made in self._made.items())
+        for name, made in self._made.items():
+            outputs = zip(self._nodes[name].op.outputs, made.outputs)
+            substitutes.update((id(theirs), ours) for theirs, ours in outputs if theirs.name not in self._feeds)
+        return substitutes
+
+    def _edges(self, pairs):
+        """Names of the ops that each op has to wait for, by its name."""
+        edges, waits_for = {}, {}
+        for pair in sorted(pairs, key=lambda pair: (graphs.number_of(pair.second), graphs.number_of(pair.first))):
+            if pair.first.name in self._reached([pair.second.name], waits_for):
+                # Another pair has put them in an order already.
+                continue
+            first, second = self._end_of(pair.first, pair.second), pair.second.name
+            if first is None or first in self._reached([second], waits_for):
+                first, second = self._end_of(pair.second, pair.first), pair.first.name
+            if first is None or first in self._reached([second], waits_for):
+                raise CannotOrder("they are in a loop, or their paths cross")
+            if first not in edges.setdefault(second, []):
+                edges[second].append(first)
+                waits_for.setdefault(first, []).append(second)
+        return edges
+
+    def _reached(self, names, waits_for):
+        """Names of some ops, of those that come after them, and of those that wait for them."""
+        waiting, found = list(names), set()
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting.extend(self._after.get(name, ()))
+                waiting.extend(waits_for.get(name, ()))
+        return found
+
+    def _end_of(self, first, second):
+        """The name of the op after which `first` is over, in the loop and the branches of `second`; None without one."""
+        if any(loop in loops_of(second) for loop in loops_of(first)):
+            return None
+        around, frame = contexts_of(second), loops_of(second)
+        seen, waiting = set(), collections.deque([first.name])
+        while waiting:
+            name = waiting.popleft()
+            contexts = contexts_of(self._nodes[name].op)
+            if self._nodes[name].kind in _EXITS and contexts[0] is not None:
+                contexts = contexts[1:]
+            if contexts[0] in around:
+                loops = [context for context in contexts[:-1] if context.IsWhileContext()]
+                return name if loops == frame else None
+            seen.add(name)
+            waiting.extend(after for after in self._after.get(name, ()) if after not in seen)
+        return None
+
+    def _copy(self, name, node):
+        op = node.op
+        # The device and the attributes hold the place that the script gave it, and the ops that it is colocated with.
+        made = self._known.graph.create_op(
+            node.kind,
+            [self._copied_tensor(tensor) for tensor in op.inputs],
+            [output.dtype for output in op.outputs],
+            input_types=list(op._input_types),
+            name=f"pedl_order/{name}",
+            attrs=dict(op.node_def.attr),
+            op_def=op.op_def,
+        )
+        made._set_device(op.device)
+        if node.controls:
+            made._add_control_inputs([self._made.get(each, self._nodes[each].op) for each in node.controls])
+        return made
+
+    def _copied_tensor(self, tensor):
+        if tensor.name in self._feeds or tensor.op.name not in self._made:
+            return tensor
+        return self._made[tensor.op.name].outputs[tensor.value_index]
+
+
+def _check(op):
+    """Raises `CannotOrder` for an op that would differ if it were built a second time."""
+    if op.type in _LOOP or loops_of(op):
+        raise CannotOrder("a loop runs after them")
+    has = {attribute.name for attribute in op.op_def.attr}
+    if graphs.draws_hidden(op) or (has & {"container", "shared_name"} and op.type not in ("TensorArrayV3", "StackV2")):
+        raise CannotOrder(f"the op `{op.name}` (`{op.type}`) comes after them, and has a state that is its own")

@@ -1,0 +1,279 @@
+"""Training loops of the script over TensorFlow sessions: a run that trains is recorded, and answered in a replay.
+
+The ops that the fetches depend on decide if a run trains (`graphs.Effects.trains`). A run that trains is one batch: it counts
+for steps, checkpoints may follow it, and its scalars are the metrics of the step, by the names of their tensors. A replay
+does not make it: its results come from the log. Only those ops of its graph run that take elements from `tf.data` iterators
+and queues, so that these have the same position as before. If there are no more elements, these ops raise the same error
+again, and the run raises it; no record is made of it.
+
+Runs between two training runs that do not train, and read what training changed, are an evaluation: the means of the numbers
+that they fetch are one event, `evaluation`, which is written when the script continues to train, or ends.
+
+Source: tensorflow 1.15.5, tensorflow/python/client/session.py, `BaseSession._do_run`.
+"""
+import json
+import math
+
+from py_hooks import causes
+from py_hooks.recording import entries, loops, recorder
+
+# The fed values have no names except those of their tensors, and these are in the identity of the record.
+_NO_NAMES = {}
+
+
+class TrainingRun:
+    """The runs of one set of fetches that train.
+
+    Attributes:
+        kind: `TRAIN`.
+        identity: the id in records.
+        large: names and bytes of the fetched values that fill the log; None before the first run.
+        cleaned: the recorder's `cleaned` when the changes were last noted; None before the first run.
+    """
+
+    kind = recorder.TRAIN
+
+    def __init__(self, known, effects, fetches):
+        self._known = known
+        self._effects = effects
+        self._fetches = fetches
+        self.identity = recorder.CALLS.trial.intern("session train: " + effects.identity)
+        self.cleaned = self.large = None
+        # Whole numbers are counts of steps, and a mean of these is no metric.
+        names = [
+            known.metric_names.get(fetch.name) or (_metric_of(fetch) if fetch.dtype.base_dtype.is_floating else "")
+            for fetch in fetches
+        ]
+        recorder.CALLS.trial.metric_names(self.identity, names)
+
+    def keep(self, calls, site, feeds, result):
+        """Records a run that was made. The caller keeps `depth` of the recorder above 0.
+
+        Args:
+            calls: the recorder.
+            site: the line of the script.
+            feeds: as in `run`.
+            result: what was fetched.
+        """
+        if self.large is None:
+            self.large = large(self._fetches, result)
+        for name, size in self.large:
+            calls.note_kept(name, size)
+        calls.record_batch(self, site, False, self.compared(feeds), _NO_NAMES, result)
+
+    def compared(self, feeds):
+        """The fed values that a replay compares."""
+        return () if self._known.feeds_vary else feeds
+
+    def note_changes(self, calls):
+        """Notes which variables a run changes, if that is not noted yet."""
+        if self.cleaned != calls.cleaned:
+            self._known.changed_by_training(self._effects.writes)
+            self.cleaned = calls.cleaned
+
+
+def _metric_of(fetch):
+    """The name of a fetched tensor as a metric: without the output number, if that is the first."""
+    return fetch.name[:-2] if fetch.name.endswith(":0") else fetch.name
+
+
+# The size of a value, in bytes, from which on it is counted among those that fill the log.
+_LARGE = 64
+
+
+def large(fetches, values):
+    """`(name, bytes)` of the fetched values that fill the log."""
+    sizes = [(fetch.name, getattr(value, "nbytes", 0)) for fetch, value in zip(fetches, values)]
+    return [(name, size) for name, size in sizes if size >= _LARGE]
+
+
+class Evaluation:
+    """The results, since the last run that trained, of runs that read what training changed.
+
+    Attributes:
+        runs: how many of them fetched a number.
+        is_told: whether they become an event; False if a trial class reports its validations.
+    """
+
+    def __init__(self):
+        self._sums = {}
+        self.runs = 0
+        self.is_told = True
+
+    def add(self, fetches, values):
+        """A run was made: adds its numbers, except whole ones, which are counts of steps.
+
+        Args:
+            fetches: the fetched tensors.
+            values: their values, in the same order.
+        """
+        if not self.is_told:
+            return
+        numbers = [
+            (fetch, value)
+            for fetch, value in zip(fetches, values)
+            if getattr(value, "shape", None) == () and value.dtype.kind == "f"
+        ]
+        self.runs += bool(numbers)
+        for fetch, value in numbers:
+            total, count = self._sums.get(_metric_of(fetch), (0.0, 0))
+            self._sums[_metric_of(fetch)] = total + float(value), count + 1
+
+    def tell(self, calls):
+        """Appends the event, if any number was fetched."""
+        if not self.runs:
+            return
+        means = {name: total / count for name, (total, count) in self._sums.items()}
+        metrics = {name: mean if math.isfinite(mean) else str(mean) for name, mean in means.items()}
+        members = {"event": "evaluation", "batch": calls.batches, "runs": self.runs, "metrics": metrics}
+        calls.trial.event(json.dumps(members))
+        self._sums, self.runs = {}, 0
+
+
+EVALUATION = Evaluation()
+
+
+def prepare(calls):
+    """Has the last evaluation written when the script ends, and reports if a plan does not end a loop."""
+    calls.at_settle.append(lambda: EVALUATION.tell(calls))
+    # Within an entry the loop belongs to a framework.
+    calls.at_last.append(lambda: calls.entries or loops.goes_on(calls))
+
+
+def causes_of(effects):
+    """The causes in a training run: what cannot be resumed exactly."""
+    found = [causes.HIDDEN_STATE(kind=kind, place="a training run") for kind in effects.hidden_streams]
+    if effects.unordered:
+        found.append(causes.LOOP_AT_ONCE())
+    if any("Queue" in kind for kind in effects.takes_data):
+        found.append(causes.QUEUES())
+    found.extend(causes.RUN_CALLS_PYTHON(kind=kind) for kind in effects.takes_data if "PyFunc" in kind)
+    return found
+
+
+def run(calls, session, effects, fetches, feeds, live, pull):
+    """A run that trains.
+
+    Args:
+        calls: the recorder, in the main thread.
+        session: the session.
+        effects: of its fetches.
+        fetches: tensors whose values it returns.
+        feeds: the values that it is given, a tuple.
+        live: makes the run.
+        pull: runs some of its ops, with the same feeds.
+    """
+    function = effects.training
+    if function is None:
+        trains(calls, session, causes_of(effects))
+        if not calls.entries:
+            loops.keeps_its_length(calls, "a session trains")
+        function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
+    else:
+        trains(calls, session)
+    if calls.steps is not None:
+        calls.steps.call_begins(function.kind)
+    if calls.replaying:
+        return _answered(calls, function, effects, feeds, pull)
+    EVALUATION.tell(calls)
+    site = calls.site()
+    calls.depth += 1
+    try:
+        result = live()
+        function.keep(calls, site, feeds, result)
+    finally:
+        calls.depth -= 1
+    return result
+
+
+def _answered(calls, function, effects, feeds, pull):
+    if effects.takers:
+        pull(effects.takers)
+    arguments = calls.checksum_of(function.compared(feeds), _NO_NAMES)
+    result = calls.answer(function.kind, function.identity, arguments)
+    function.note_changes(calls)
+    calls.trained_before()
+    calls.answered()
+    return result
+
+
+def trains(calls, session, found=()):
+    """A session trains. The first time, this collects what cannot be resumed exactly in it.
+
+    Args:
+        calls: the recorder.
+        session: the session.
+        found: causes in the run.
+    """
+    from py_hooks.tensorflow.sessions import sessions
+
+    if session._pedl_trains and not found:
+        return
+    found = list(found)
+    if not session._pedl_trains:
+        session._pedl_trains = True
+        found += sessions.causes_of(session)
+    entries.announce(calls, found)
+
+
+# -- files that a run writes -------------------------------------------------------------------------------------------
+
+
+def prefixes_of(effects, feeds):
+    """The paths that a run has for the files that it writes, each of which may be the beginning of several names.
+
+    Args:
+        effects: of the run.
+        feeds: values by the names of their tensors.
+    """
+    # Files that are merged were written under other names before (`tf.train.Saver(sharded=True)`).
+    merged = [op.inputs[1] for op in effects.writers if op.type == "MergeV2Checkpoints"]
+    found = []
+    for tensor in merged or [op.inputs[0] for op in effects.writers]:
+        value = _value_of(tensor, feeds)
+        if value is None:
+            recorder.CALLS.refuse_exactness(causes.COMPUTED_NAMES(tensor=tensor.name))
+        else:
+            found.append(value)
+    return sorted(set(found))
+
+
+def _value_of(tensor, feeds):
+    from tensorflow.python.framework import tensor_util
+
+    while tensor.name not in feeds and tensor.op.type in ("Identity", "PlaceholderWithDefault"):
+        tensor = tensor.op.inputs[0]
+    value = feeds[tensor.name] if tensor.name in feeds else tensor_util.constant_value(tensor)
+    value = getattr(value, "item", lambda: value)()
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def files_of(prefix):
+    """The files that a Saver writes by default."""
+    return [f"{prefix}.index", f"{prefix}.data-00000-of-00001"]
+
+
+def files_written(prefix):
+    """The files with that path, or whose names begin with it."""
+    import glob
+
+    return sorted(glob.glob(glob.escape(prefix)) + glob.glob(glob.escape(prefix) + ".index") + glob.glob(
+        glob.escape(prefix) + ".data-*"
+    ))
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def end_of_data():
+    """The exception of a run whose iterator is at its end."""
+    from tensorflow.python.framework import errors
+
+    return errors.OutOfRangeError
+
+
+def in_a_thread(calls):
+    """The script makes a run that trains in another thread than the main thread."""
+    if not calls.begun:
+        loops.tell(calls, causes.THREAD_TRAINS(), "train in the main thread, or run it without `--exact`")
+    calls.refuse_exactness(causes.THREAD_TRAINS())

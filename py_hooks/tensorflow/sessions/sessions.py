@@ -1,0 +1,615 @@
+"""Sessions of TensorFlow 1, and of `tf.compat.v1`: keeps their variables in checkpoints, and intercepts their runs.
+
+The door. Outside the recorded calls of Keras, a run is one of five kinds. What its fetches depend on decides which:
+
+    it trains                         a batch (`session_loops.py`)
+    it writes files                   they belong to the checkpoints, as those of `model.save` do
+    it reads what training changed    a recorded call: in a replay the variables hold no true values
+    it writes, from other values      made in a replay too; what the script feeds is checked against its record
+    anything else                     made in a replay too, and not recorded
+
+A replay does not make a run that reads what training changed and also writes (a moving average of the weights). What this
+run writes is then as unknown as what it reads, until the resume point.
+
+Source: tensorflow 1.15.5, tensorflow/python/client/session.py.
+"""
+import contextlib
+import os
+import sys
+import weakref
+from functools import partial
+from threading import get_ident
+
+from py_hooks import causes, places
+from py_hooks.engine.patch import binding
+from py_hooks.recording import fingerprint, forks, recorder
+from py_hooks.refusal import Refusal
+from py_hooks.tensorflow.files import event_files
+from py_hooks.tensorflow.graphs import graphs
+from py_hooks.tensorflow.sessions import session_loops
+from py_hooks.tensorflow.sessions.session_loops import EVALUATION
+
+_PROCESS = os.getpid()
+
+
+class Sessions:
+    """The sessions of this process, by creation number: the variables of a checkpoint.
+
+    Attributes:
+        provider: the name under which a checkpoint holds them.
+    """
+
+    provider = "tensorflow"
+
+    def __init__(self):
+        self._references = []
+        # What was trained in the graphs of all sessions, including those that are gone.
+        self._trained = {}
+        self._is_aside = False
+
+    @contextlib.contextmanager
+    def aside(self):
+        """Sessions that are made inside do not belong to the script: a replay does not make them."""
+        self._is_aside = True
+        try:
+            yield
+        finally:
+            self._is_aside = False
+
+    def add(self, session):
+        """Numbers a session that was just made."""
+        session._pedl_known = graphs.of(session.graph)
+        session._pedl_initialized = 0
+        session._pedl_outputs = {}
+        session._pedl_trains = False
+        if not self._is_aside:
+            self._references.append(weakref.ref(session))
+            trained = session._pedl_known.trained
+            self._trained[id(trained)] = trained
+
+    def alive(self):
+        """`(number, session)` of the sessions that are open."""
+        for number, reference in enumerate(self._references):
+            session = reference()
+            if session is not None and not session._closed:
+                yield number, session
+
+    def lost(self):
+        """Names of variables that training changed, and that have a value in no open session: a checkpoint lacks them.
+
+        Each name is returned once.
+        """
+        held = {}
+        for _, session in self.alive():
+            trained = session._pedl_known.trained
+            if trained:
+                held.setdefault(id(trained), set()).update(name for name, _ in _with_value(session))
+        found = []
+        for key, names in self._trained.items():
+            found.extend(names - held.get(key, set()))
+            names.intersection_update(held.get(key, ()))
+        return sorted(found)
+
+    def key_of(self, variable):
+        """The name of a variable's value in a checkpoint, in the newest open session of its graph; None without one."""
+        numbers = [number for number, session in self.alive() if session.graph is variable.graph]
+        return f"{self.provider}/{numbers[-1]}/{variable.op.name}" if numbers else None
+
+    def of_default_graph(self, backend):
+        """The newest open session of the default graph. If there is none, the backend of Keras makes one."""
+        from tensorflow.python.framework import ops
+
+        graph = ops.get_default_graph()
+        found = [session for _, session in self.alive() if session.graph is graph]
+        return found[-1] if found else backend.get_session()
+
+    def initialize(self, session):
+        """Sets the states of random ops that were made since the session's last run."""
+        states = session._pedl_known.random_states
+        made = session._pedl_initialized
+        if made < len(states):
+            session._pedl_initialized = len(states)
+            _run(session, states[made:])
+
+    # -- state in a checkpoint ---------------------------------------------------------------------------------------
+
+    def capture(self):
+        """The values of all variables that have one, and the graphs' counts of ops."""
+        tensors, counts = [], {}
+        for number, session in self.alive():
+            self.initialize(session)
+            counts[str(number)] = session._pedl_known.count
+            tensors.extend((f"{number}/{name}", value) for name, value in _values(session))
+        return tensors, {"counts": counts}
+
+    def restore(self, tensors, state):
+        """Assigns saved values.
+
+        A replay makes fewer ops than the recorded run (loading weights makes some), so this restores the count of ops too:
+        default seeds come from it.
+        """
+        by_session = {}
+        for key, value in tensors.items():
+            number, _, name = key.partition("/")
+            by_session.setdefault(int(number), {})[name] = value
+        for number, session in self.alive():
+            self.initialize(session)
+            _assign(session, by_session.get(number, {}))
+            known = session._pedl_known
+            known.count = max(known.count, state["counts"].get(str(number), 0))
+
+
+SESSIONS = Sessions()
+
+
+class VariableMissing(Refusal):
+    """At the resume point a graph lacks a variable that the recorded run had."""
+
+    exit_code = 76
+
+    def __init__(self, name, shape):
+        Refusal.__init__(
+            self,
+            "the replay differs from the record: the script made other variables\n"
+            f"  recorded `{name}` of shape {shape}, now there is none\n"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "look for models built by the clock, the environment or another file; `--fresh` begins a new trial",
+        )
+
+
+def _run(session, fetches, feeds=None):
+    """A run by pedl-run, which is not recorded."""
+    calls = recorder.CALLS
+    with calls.unrecorded():
+        return session.run(fetches, feeds)
+
+
+def _values(session):
+    """`(name, value)` of a session's variables that have a value."""
+    found = _with_value(session)
+    return zip([name for name, _ in found], _run(session, [value for _, value in found])) if found else []
+
+
+def _with_value(session):
+    """`(name, tensor)` of a session's variables that have a value."""
+    from tensorflow.python.framework import dtypes
+
+    known = graphs.of(session.graph)
+    readers = [(op.name,) + known.reader(op) for op in known.variables() if op.get_attr("dtype") != dtypes.string]
+    if len(readers) < len(known.variables()):
+        recorder.CALLS.refuse_exactness(causes.STRINGS())
+    if not readers:
+        return []
+    have_value = _run(session, [initialized for _, _, initialized in readers])
+    return [(name, value) for (name, value, _), has_value in zip(readers, have_value) if has_value]
+
+
+def _assign(session, values):
+    known = graphs.of(session.graph)
+    variables = {op.name: op for op in known.variables()}
+    assignments, feeds = [], {}
+    for name, value in values.items():
+        if name not in variables:
+            raise VariableMissing(name, value.shape)
+        assignment, placeholder = known.writer(variables[name])
+        assignments.append(assignment)
+        feeds[placeholder] = value
+    if assignments:
+        _run(session, assignments, feeds)
+
+
+def _give_values(session, names):
+    """Sets variables that have no value to zero, because a run that is answered would have given them one.
+
+    The value does not matter before the resume point. But a script may ask if there is one, as Estimators do after they have
+    read one of their checkpoints.
+    """
+    known = graphs.of(session.graph)
+    written = [op for op in known.variables() if op.name in names]
+    have_value = _run(session, [known.reader(op)[1] for op in written])
+    zeros = {op.name: _zeros_of(op) for op, has_value in zip(written, have_value) if not has_value}
+    _assign(session, zeros)
+
+
+def _zeros_of(variable):
+    import numpy
+    from tensorflow.python.framework import tensor_shape
+
+    shape = tensor_shape.TensorShape(variable.get_attr("shape"))
+    dimensions = [size or 0 for size in shape.as_list()] if shape.ndims is not None else []
+    return numpy.zeros(dimensions, variable.get_attr("dtype").as_numpy_dtype)
+
+
+def prepare(calls):
+    """TensorFlow 1: has the variables of sessions kept in checkpoints."""
+    provide(calls)
+    event_files.prepare(calls)
+
+
+def provide(calls, provider="tensorflow"):
+    """Has the variables of sessions kept in checkpoints, under this name."""
+    SESSIONS.provider = provider
+    session_loops.prepare(calls)
+    calls.state_providers.append((provider, SESSIONS))
+    calls.lost.append(SESSIONS.lost)
+
+
+# -- the life of a session -------------------------------------------------------------------------------------------
+
+
+def created(original, session, target="", graph=None, config=None):
+    """`BaseSession.__init__`: numbers the session. With `--exact` it runs one operation at a time."""
+    calls = recorder.CALLS
+    if calls.trial.exact:
+        config = _one_at_a_time(config)
+    original(session, target, graph, config)
+    SESSIONS.add(session)
+
+
+def _one_at_a_time(config):
+    from tensorflow.core.protobuf import config_pb2
+    from tensorflow.python.eager import context
+
+    imposed = config_pb2.ConfigProto()
+    if config is None:
+        # Without a config, a session takes the context's; in 1.13 it takes nothing.
+        config = getattr(context.context(), "config", imposed)
+    imposed.CopyFrom(config)
+    if not imposed.inter_op_parallelism_threads:
+        imposed.inter_op_parallelism_threads = 1
+    return imposed
+
+
+def causes_of(session):
+    """The causes in a session: what cannot be resumed exactly."""
+    found = []
+    if not runs_one_at_a_time(session):
+        found.append(causes.SEVERAL_AT_ONCE())
+    kinds = sorted({device.device_type for device in session.list_devices()} - {"CPU", "XLA_CPU"})
+    if kinds:
+        found.append(causes.DEVICE(device=", ".join(kinds)))
+    return found
+
+
+def runs_one_at_a_time(session):
+    """Whether a session runs one operation at a time: only then does a run on the CPU repeat."""
+    given = session._config.inter_op_parallelism_threads if session._config is not None else 0
+    return (given or os.environ.get("TF_NUM_INTEROP_THREADS")) in (1, "1")
+
+
+def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
+    """`__del__` of sessions and their callables: skipped in a forked child, where it would wait for threads for ever.
+
+    CPython frees the other threads' locals in the child, and Keras keeps its session in one. Everything that this needs is
+    among its arguments, because the last sessions are deleted after CPython has emptied its modules.
+    """
+    if getpid() == process:
+        original(session_or_callable)
+
+
+# -- the door --------------------------------------------------------------------------------------------------------
+
+
+@binding
+def run(original):
+    """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
+    run_code = original.__wrapped__.__globals__["BaseSession"].run.__code__
+
+    def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
+        known = session._pedl_known
+        if session._pedl_initialized < len(known.random_states):
+            SESSIONS.initialize(session)
+        calls = recorder.CALLS
+        tensors, values = _fed(feed_dict)
+        effects = known.effects(fetch_list + target_list, tensors)
+        seldom = calls.is_child or effects.races is not None
+        passes = seldom and _passes_when_looked(calls, effects, values, handle is None)
+        if passes or (calls.depth and effects.substitutes is None):
+            return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
+        training = effects.training
+        is_trained = training is not None and not calls.replaying and handle is None
+        if is_trained and not calls.depth and get_ident() == calls.main_thread:
+            # One run of a loop. The time spent here is added to each run, so this calls only what it must.
+            if calls.steps is not None:
+                calls.steps.call_begins(training.kind)
+            if EVALUATION.runs:
+                EVALUATION.tell(calls)
+            caller = sys._getframe(3)
+            site = (caller.f_code is run_code and calls.site_of(caller.f_back)) or calls.site()
+            calls.depth += 1
+            try:
+                outputs = session._pedl_outputs.get(effects.substitutes or training) or _outputs_of(
+                    calls, session, effects, target_list, fetch_list, tensors
+                )
+                feeds = dict(zip(outputs.feeds, values))
+                call = session._call_tf_sessionrun
+                result = session._do_call(call, options, feeds, outputs.fetches, outputs.targets, run_metadata)
+                training.keep(calls, site, values, result)
+            finally:
+                calls.depth -= 1
+            return result
+        fetched, targets = effects.fetched(fetch_list), effects.fetched(target_list)
+        live = partial(original, session, handle, targets, fetched, feed_dict, options, run_metadata)
+        if calls.depth or _passes(calls, session, handle, effects):
+            return live()
+        pull = partial(_pull, calls, original, session, feed_dict)
+        return _admit(calls, session, effects, fetch_list, tensors, values, live, pull)
+
+    return do_run
+
+
+def _passes_when_looked(calls, effects, values, can_order):
+    """Handles two rare cases: a forked child, whose runs pass; and ops that use one variable in no order."""
+    if calls.is_child:
+        if effects.trains:
+            forks.trains(calls.trial)
+        return True
+    effects.races.look(calls, effects, values, can_order=can_order)
+    return False
+
+
+def _outputs_of(calls, session, effects, target_list, fetch_list, tensors):
+    """Makes the `_Outputs` at the first such run in a session."""
+    session_loops.trains(calls, session)
+    fetches, targets = effects.fetched(fetch_list), effects.fetched(target_list)
+    outputs = _Outputs(session, targets, fetches, tensors)
+    session._pedl_outputs[effects.substitutes or effects.training] = outputs
+    return outputs
+
+
+class _Outputs:
+    """The objects of TensorFlow's C API for the tensors and ops of a run that trains, in one session.
+
+    `_do_run` looks them up for each run, and has the session take up what was added to the graph. It holds a lock, and this
+    takes longer than all that pedl-run does for a run. Once is enough: an op that a session has run does not change in it
+    any more, and neither does what the op depends on.
+    """
+
+    __slots__ = ("feeds", "fetches", "targets")
+
+    def __init__(self, session, target_list, fetch_list, tensors):
+        session._do_call(session._extend_graph)
+        self.feeds = [tensor._as_tf_output() for tensor in tensors]
+        self.fetches = [tensor._as_tf_output() for tensor in fetch_list]
+        self.targets = [op._c_op for op in target_list]
+
+
+def _passes(calls, session, handle, effects):
+    """Whether a run bypasses the door: one before the first run that trains or writes files, or a run in parts.
+
+    A run in parts (`partial_run`) leaves what it was fed and has computed in the session; so it is a cause.
+    """
+    if handle is None:
+        return not (calls.begun or effects.trains or effects.writers)
+    if effects.trains:
+        say_not_intercepted("training by `partial_run`")
+    elif calls.begun and not session._pedl_known.stale.isdisjoint(effects.reads):
+        calls.refuse_exactness(causes.PARTIAL_RUN())
+    return True
+
+
+def _fed(feed_dict):
+    """The tensors that a run is given values for, and the values."""
+    # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. From 1.15 on its keys are
+    # references to the tensors, which can be hashed.
+    storage = getattr(feed_dict, "_storage", feed_dict)
+    return [getattr(tensor, "_wrapped", tensor) for tensor in storage], tuple(storage.values())
+
+
+def _pull(calls, original, session, feed_dict, operations):
+    """Runs operations as a part of a run that is answered."""
+    with calls.unrecorded():
+        original(session, None, operations, [], feed_dict, None, None)
+
+
+def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
+    """A run.
+
+    Args:
+        calls: the recorder.
+        session: the session.
+        effects: of its fetches.
+        fetches: tensors whose values it returns.
+        fed: tensors that it is given values for.
+        feeds: these values.
+        live: makes the run.
+        pull: runs some of its ops, with the same feeds.
+    """
+    if effects.trains and effects.writers:
+        say_not_intercepted("training by a run that writes files")
+        return live()
+    if effects.trains:
+        if calls.on_main_thread():
+            return session_loops.run(calls, session, effects, fetches, feeds, live, pull)
+        session_loops.in_a_thread(calls)
+        return live()
+    if effects.writers and calls.on_main_thread():
+        return _save(calls, session, effects, {tensor.name: value for tensor, value in zip(fed, feeds)}, live)
+    return _through_door(calls, session, effects, fetches, feeds, live, pull)
+
+
+def make_callable_from_options(original, session, options):
+    """`BaseSession._make_callable_from_options`: what `K.function` runs."""
+    known = session._pedl_known
+    function = _keeping(original(session, options), known.keeper_of(options.fetch))
+    fetches = fed = effects = substitutes = None
+
+    def through_door(*args, **kwargs):
+        nonlocal fetches, fed, effects, function, substitutes
+        if session._pedl_initialized < len(known.random_states):
+            SESSIONS.initialize(session)
+        calls = recorder.CALLS
+        if effects is None:
+            fetches, fed, effects = _effects_of_callable(session.graph, options)
+        if (calls.is_child or effects.races is not None) and _passes_when_looked(calls, effects, args, True):
+            return function(*args, **kwargs)
+        if effects.substitutes is not substitutes:
+            ordered = original(session, _fetching(session.graph, options, effects))
+            function, substitutes = _keeping(ordered, known.keeper_of(options.fetch)), effects.substitutes
+        if calls.depth:
+            return function(*args, **kwargs)
+        if _passes(calls, session, None, effects):
+            return function(*args, **kwargs)
+
+        live, given = partial(function, *args, **kwargs), dict(zip(fed, args))
+        return _admit(calls, session, effects, fetches, fed, args, live, lambda operations: _run(session, operations, given))
+
+    return through_door
+
+
+def _keeping(function, kept):
+    """A callable that keeps a part of its results (`graphs.keeper_of`)."""
+    if kept is None:
+        return function
+    place, count, keeper = kept
+
+    def keep(*args, **kwargs):
+        result = function(*args, **kwargs)
+        keeper.values = result[place:place + count]
+        return result
+
+    return keep
+
+
+def _effects_of_callable(graph, options):
+    """The tensors that a callable fetches, those that it is given values for, and the effects of a run of it."""
+    fetches = [graph.as_graph_element(name) for name in options.fetch]
+    targets = [graph.as_graph_element(name) for name in options.target]
+    feeds = [graph.as_graph_element(name) for name in options.feed]
+    connections = tuple((pair.to_tensor, pair.from_tensor) for pair in options.tensor_connection)
+    return fetches, feeds, graphs.of(graph).effects(fetches + targets, feeds, connections)
+
+
+def _fetching(graph, options, effects):
+    """The options of a callable that fetches the substitutes."""
+    made = type(options)()
+    made.CopyFrom(options)
+    for names in (made.fetch, made.target):
+        elements = effects.fetched([graph.as_graph_element(name) for name in names])
+        del names[:]
+        names.extend(element.name for element in elements)
+    return made
+
+
+def make_callable(original, session, fetches, feed_list=None, accept_options=False):
+    """`BaseSession.make_callable`: without feeds it would bypass the door."""
+    if feed_list is not None:
+        return original(session, fetches, feed_list, accept_options)
+    return lambda *args, **kwargs: session.run(fetches, None, *args, **kwargs)
+
+
+def _through_door(calls, session, effects, fetches, feeds, live, pull):
+    known = session._pedl_known
+    unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
+    if not calls.on_main_thread():
+        if unknown:
+            calls.refuse_exactness(causes.READ_IN_A_THREAD())
+        return live()
+    if unknown:
+        known.changed(effects.writes)
+        if calls.replaying and effects.writes:
+            _give_values(session, effects.writes)
+        return _answerable(calls, effects, fetches, live, pull)
+    result = live()
+    known.written(effects.writes)
+    if effects.writes and feeds and _is_the_scripts():
+        calls.checked(recorder.WRITE, _identity(calls, effects), fingerprint.quick(feeds))
+    return result
+
+
+def _answerable(calls, effects, fetches, live, pull):
+    """A run that reads what training changed: recorded, and answered in a replay."""
+    if any(not graphs.is_iterator(kind) for kind in effects.takes_data):
+        calls.refuse_exactness(causes.READS_AND_TAKES())
+    was_replaying = calls.replaying
+    if effects.takers and was_replaying:
+        pull(effects.takers)
+    values = calls.call(recorder.READ, _identity(calls, effects), live, raises=session_loops.end_of_data())
+    if not was_replaying:
+        EVALUATION.add(fetches, values)
+        for name, size in session_loops.large(fetches, values):
+            calls.note_kept(name, size)
+    return values
+
+
+def _save(calls, session, effects, feeds, live):
+    """A run that writes files: they belong to the checkpoints. A replay does not make it if its values are unknown."""
+    known, files = session._pedl_known, calls.files
+    prefixes = session_loops.prefixes_of(effects, feeds)
+    for prefix in prefixes:
+        for path in session_loops.files_of(prefix):
+            files.saving(path)
+
+    def write():
+        return live(), [path for prefix in prefixes for path in session_loops.files_written(prefix)]
+
+    if known.stale.isdisjoint(effects.reads):
+        result, written = write()
+    else:
+        known.changed(effects.writes)
+        was_replaying = calls.replaying
+        result, written = calls.call(recorder.COMPOSITE, _identity(calls, effects), write)
+        if was_replaying:
+            for path in written:
+                files.replace_saved(path)
+            return result
+    for path in written:
+        files.saving(path)
+    return result
+
+
+def _identity(calls, effects):
+    return calls.trial.intern("session run: " + effects.identity)
+
+
+# What the framework writes while it trains (metrics that it resets, a learning rate that one of its callbacks sets) follows
+# from the answers that it gets.
+_LOOPS = tuple(
+    package + name
+    for package in ("keras", "tensorflow.python.keras")
+    for name in (".engine.training", ".callbacks", ".metrics")
+)
+
+
+def _is_the_scripts():
+    """Whether the script itself asked for the run, and not Keras's loop or a callback of Keras."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_LOOPS):
+            return False
+        if places.is_user_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return True
+
+
+# -- training that is not intercepted ----------------------------------------------------------------------------------
+
+
+def apply_gradients(original, optimizer, *args, **kwargs):
+    """`apply_gradients` of an optimizer: in eager mode it means a training loop of the script, or of `tf.keras`."""
+    from tensorflow.python.framework import ops
+
+    if ops.executing_eagerly_outside_functions():
+        say_not_intercepted(EAGER_TRAINING)
+    return original(optimizer, *args, **kwargs)
+
+
+# After `tf.enable_eager_execution()` there is neither a session nor a compute function to intercept.
+EAGER_TRAINING = "training in eager mode of TensorFlow 1"
+
+
+def not_intercepted(what):
+    """The cause for training that is not intercepted."""
+    return causes.NOT_INTERCEPTED(what=what)
+
+
+def say_not_intercepted(what):
+    """Reports once that the script trains in a way that has no checkpoints; not inside a recorded call of Keras."""
+    calls = recorder.CALLS
+    cause = not_intercepted(what)
+    if calls.depth or cause in calls.causes:
+        return
+    if not calls.begun:
+        calls.trial.log(f"no checkpoints: {cause}")
+    calls.refuse_exactness(cause)

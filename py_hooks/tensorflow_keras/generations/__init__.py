@@ -1,0 +1,1 @@
+"""WHERE the Keras within TensorFlow 1 is intercepted: one file per range of versions."""
