@@ -26,4 +26,5 @@ GENERATIONS = (
     ("tensorflow.keras", "1.13.1", "1.13.2", "tensorflow_keras.generations.v1_13_1_to_v1_13_2"),
     ("tensorflow.keras", "1.14.0", "1.14.0", "tensorflow_keras.generations.v1_14_0_to_v1_14_0"),
     ("tensorflow.keras", "1.15.0", "1.15.5", "tensorflow_keras.generations.v1_15_0_to_v1_15_5"),
+    ("tensorflow.keras", "2.2.0", "2.5.3", "tensorflow_keras.generations.v2_2_0_to_v2_5_3"),
 )

@@ -328,7 +328,7 @@ class _Process:
         """A trial class is to be run: its loop uses the recorder."""
 
         def hosted(name):
-            from py_hooks import trials
+            from py_hooks.boot import trials
 
             return trials.Host(self, name)
 

@@ -25,5 +25,5 @@ and Keras 2 on TensorFlow 2 uses a part of them; `loops.py` handles loops of the
 a configuration's length of a fit and its validations; `models.py` has what a checkpoint contains of models, for exports;
 `images.py` is for Keras's image iterators; `graph.py` and `enqueuers.py` are only for Keras 2 on TensorFlow 1, and
 `packages.py` distinguishes it from tf.keras; `eager.py` and `handlers.py` are only for Keras 2 on TensorFlow 2;
-`torch_backend.py` is only for Keras 3 on torch.
+`keras3/torch.py` is only for Keras 3 on torch.
 """

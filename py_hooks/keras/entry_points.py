@@ -12,7 +12,7 @@ from py_hooks import causes
 from py_hooks.datasets import items
 from py_hooks.engine.patch import binding
 from py_hooks.keras import accumulators, plan, sources
-from py_hooks.keras.keras2_graph.enqueuers import SkippedBatch
+from py_hooks.keras.skipped_batch import SkippedBatch
 from py_hooks.keras.validation import held_by
 from py_hooks.recording import entries, fingerprint, forks, recorder
 
@@ -33,8 +33,8 @@ def _entry(name, original, make=_make):
         if calls.in_step_callback:
             calls.refuse_in_callback()
         arguments = _arguments(original, model, args, kwargs)
-        is_intercepted = sources.below.is_intercepted()
-        entries.announce(calls, sources.causes(model, arguments), not (is_intercepted and sources.has_items(arguments)))
+        is_intercepted = sources.engine().is_intercepted()
+        entries.announce(calls, sources.causes_of(model, arguments), not (is_intercepted and sources.has_items(arguments)))
         if not is_intercepted:
             return original(model, *args, **kwargs)
         calls.entries.append(calls.site_from(sys._getframe(2)))
@@ -120,8 +120,8 @@ def _first_or_replayed(calls, name, original, model, args, kwargs, function):
     """A call for one batch that reaches the compute function through code of the framework; and any such call in a replay."""
     if not calls.begun:
         # A batch consists of arrays, however it was made.
-        entries.announce(calls, sources.causes(model, {}))
-    if function is None and not sources.below.is_intercepted():
+        entries.announce(calls, sources.causes_of(model, {}))
+    if function is None and not sources.engine().is_intercepted():
         return original(model, *args, **kwargs)
     calls.entries.append(calls.site_from(sys._getframe(3)))
     outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
@@ -159,7 +159,7 @@ def _compare_call(calls, name, model, arguments):
     callbacks = arguments.pop("callbacks", None)
     compared = sorted(set(arguments).difference(_OF_THE_MACHINE))
     described = {f"argument `{key}`": fingerprint.describe(arguments[key]) for key in compared}
-    if sources.below.trains_otherwise_without_workers:
+    if sources.engine().trains_otherwise_without_workers:
         workers = arguments.get("workers", arguments.get("nb_worker", 1))
         described["argument `workers`"] = "above 0" if workers else "0"
     if isinstance(callbacks, (list, tuple)):
@@ -285,7 +285,7 @@ def load_weights(original, model, filepath, *args, **kwargs):
     if calls.depth or not calls.begun or not calls.recordable():
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern(f"load_weights from {entries.path_text(filepath)}")
-    sources.below.loaded(model)
+    sources.engine().loaded(model)
     status = []
     if not calls.replaying:
         _refuse_several_files(calls, filepath, kwargs)
@@ -318,7 +318,7 @@ def load_model(original, filepath, *args, **kwargs):
         calls.files.reading(os.fsdecode(filepath))
     with calls.unrecorded():
         model = original(filepath, *args, **kwargs)
-    sources.below.loaded(model)
+    sources.engine().loaded(model)
     calls.checked(recorder.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
     return model
 

@@ -157,7 +157,7 @@ def _place():
 
 
 def _check(calls, model):
-    size = sources.below.steps_per_execution(model)
+    size = sources.engine().steps_per_execution(model)
     if size > 1:
         recorder.stop(
             calls,

@@ -1,8 +1,7 @@
 """The data and the model of a fit: what in them cannot be resumed exactly, and texts by which a replay compares them."""
 import sys
 
-from py_hooks import causes as table
-from py_hooks.keras.keras3 import variables
+from py_hooks import causes
 from py_hooks.own_account import on_own_account
 from py_hooks.recording import fingerprint, recorder
 from py_hooks.workers import worker_processes
@@ -13,7 +12,7 @@ LOADERS, TENSORS = "a torch DataLoader", "tensors of TensorFlow"
 
 
 @on_own_account
-def causes(model, arguments):
+def causes_of(model, arguments):
     """Causes in a call's arguments why it cannot be resumed exactly yet. Empty if there are none."""
     # Keras 1 called it `pickle_safe` (keras 2.3.1, keras/legacy/interfaces.py).
     in_processes = bool(arguments.get("use_multiprocessing") or arguments.get("pickle_safe"))
@@ -23,16 +22,16 @@ def causes(model, arguments):
         for source in _parts(name, arguments.get(name)):
             cause = _cause(source, in_processes)
             if cause:
-                found.append(table.DATA(kind=cause, name=name))
-    if not below.counts_steps and below.steps_per_execution(model) > 1:
-        found.append(table.STEPS_PER_EXECUTION())
-    found.extend(below.causes(model))
+                found.append(causes.DATA(kind=cause, name=name))
+    if not engine().counts_steps and engine().steps_per_execution(model) > 1:
+        found.append(causes.STEPS_PER_EXECUTION())
+    found.extend(engine().causes(model))
     return found
 
 
 @on_own_account
 def has_items(arguments):
-    """Whether a call gets a data set whose items are looked at before it trains (`advice/data.py`)."""
+    """Whether a call gets a data set whose items are looked at before it trains (`datasets/items.py`)."""
     source = arguments.get("x", arguments.get("generator"))
     is_data = source is None or isinstance(source, (list, tuple, dict, str)) or fingerprint.is_tensor_like(source)
     return not is_data and hasattr(source, "__getitem__") and hasattr(source, "__len__")
@@ -57,7 +56,7 @@ def _cause(source, in_processes):
         return _unless_known(PIPELINES) or _unless_in_order(source)
     if type(source).__module__.startswith("torch.utils.data"):
         # TensorFlow would iterate over it in another thread.
-        return _unless_known(LOADERS) or (LOADERS if _backend() == "tensorflow" else None)
+        return _unless_known(LOADERS) or (LOADERS if backend() == "tensorflow" else None)
     if hasattr(source, "__next__"):
         copies = f"{GENERATORS} in worker processes, each of which has a copy of it" if in_processes else None
         return _unless_known(GENERATORS) or copies
@@ -65,7 +64,7 @@ def _cause(source, in_processes):
 
 
 def _unless_known(kind):
-    return None if kind in below.sources else kind
+    return None if kind in engine().sources else kind
 
 
 def _unless_forked():
@@ -81,55 +80,27 @@ def _unless_in_order(dataset):
     return None
 
 
-class _EagerWeights:
-    """Answers for the entry points about weights, devices and sources: those of Keras 3."""
+class _Engine:
+    """What the entry points ask about weights, devices and data: an object such as `keras3.weights.Weights`."""
 
-    sources = frozenset([GENERATORS, PIPELINES, PROCESSES, LOADERS])
-    counts_steps = True
-    trains_otherwise_without_workers = False
-
-    def is_stale(self, weight):
-        """Whether training changed the weight since Python last wrote it."""
-        return variables.VARIABLES.is_stale(weight)
-
-    def values(self, model, weights):
-        """The values of weights of a model."""
-        return [weight.numpy() for weight in weights]
-
-    def steps_per_execution(self, model):
-        """How many batches a call of the model's training function takes."""
-        return getattr(model, "steps_per_execution", None) or 1
-
-    def is_intercepted(self):
-        """Whether there are compute functions, and they are intercepted."""
-        return True
-
-    def loaded(self, model):
-        """Notes that a model's weights now have values that only a file has."""
-        variables.VARIABLES.mark_stale(model.variables)
-
-    def causes(self, model):
-        """Causes in the devices why a model cannot be resumed exactly."""
-        distribution = distribution_causes(_distribution(model))
-        if distribution:
-            return distribution
-        jax = sys.modules.get("jax")
-        if jax is not None and _backend() == "jax" and jax.default_backend() != "cpu":
-            return [table.DEVICE(device=jax.default_backend())]
-        if "tensorflow" in sys.modules and _backend() == "tensorflow":
-            return tensorflow_device_causes()
-        if _backend() == "torch":
-            from py_hooks.keras.keras3 import torch_backend
-
-            return torch_backend.causes(model)
-        return []
+    answers = None
 
 
-# A generation with other variables replaces these answers when it is prepared.
-below = _EagerWeights()
+def use(engine):
+    """Called once, when a generation of Keras is prepared.
+
+    Args:
+        engine: has the attributes and methods of `keras3.weights.Weights`.
+    """
+    _Engine.answers = engine
 
 
-def _distribution(model):
+def engine():
+    """The engine of the generation in use."""
+    return _Engine.answers
+
+
+def distribution_of(model):
     """What spreads a training over devices: a strategy of TensorFlow, or a distribution of Keras on JAX; None without."""
     strategy = getattr(model, "distribute_strategy", None)
     if strategy is not None:
@@ -144,17 +115,18 @@ def distribution_causes(distribution):
     is_of_ranks = distribution is getattr(recorder.CALLS.agreement, "strategy", None)
     if distribution is None or is_of_ranks or name == "_DefaultDistributionStrategy":
         return []
-    return [table.DISTRIBUTED(strategy=name)]
+    return [causes.DISTRIBUTED(strategy=name)]
 
 
 def tensorflow_device_causes():
     """The cause for TensorFlow's devices, unless they are processors."""
     devices = sys.modules["tensorflow"].config.list_physical_devices()
     kinds = sorted({device.device_type for device in devices} - {"CPU", "XLA_CPU"})
-    return [table.DEVICE(device=", ".join(kinds))] if kinds else []
+    return [causes.DEVICE(device=", ".join(kinds))] if kinds else []
 
 
-def _backend():
+def backend():
+    """The backend of Keras 3, or of Keras 2; None if Keras is not imported."""
     keras = sys.modules.get("keras")
     return keras.backend.backend() if keras is not None else None
 
@@ -175,8 +147,8 @@ def describe_model(model):
     tables = tables_of(model)
     if tables:
         described["tables"] = ", ".join(tables)
-    if weights and not any(below.is_stale(weight) for weight in weights):
-        described["weight values"] = fingerprint.describe(below.values(model, weights))
+    if weights and not any(engine().is_stale(weight) for weight in weights):
+        described["weight values"] = fingerprint.describe(engine().values(model, weights))
     return described
 
 
@@ -190,7 +162,7 @@ def weights_of(holder):
 
 
 def is_variable(weight):
-    """Whether a weight is a variable, and not the handle of a table.
+    """Whether a weight is a variable, and not the handle of a causes.
 
     Lookup layers of Keras 2 have one among their weights (keras 2.15.0, keras/src/layers/preprocessing/index_lookup.py,
     `VocabWeightHandler`). It holds nothing that is trained: the code that fills it runs again in a replay.

@@ -395,10 +395,18 @@ class Calls:
             self.append_pending()
 
     def refuse_in_callback(self):
-        """A step callback of the script makes a call that would have to be recorded: refuses it."""
-        from py_hooks.recording import step_callbacks
-
-        step_callbacks.refuse(self)
+        """A step callback of the script makes a call that would have to be recorded: ends a fit, else refuses exactness."""
+        if self.entries:
+            stop(
+                self,
+                65,
+                f"{causes.CALLBACK_CALLS()}, within a `fit`\n"
+                "  expected: hooks that use what they are told, and the script's own data\n"
+                "  the run was stopped; its last checkpoint is kept",
+                "do that in a callback of Keras, or after the `fit`",
+            )
+        self.in_step_callback = False
+        self.refuse_exactness(causes.CALLBACK_CALLS())
 
     def answer(self, kind, identity, arguments, tensor=None):
         """The value that the same call returned the first time. Ends the process if the record differs."""

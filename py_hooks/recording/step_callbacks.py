@@ -19,7 +19,6 @@ import json
 import os
 import sys
 
-from py_hooks import causes
 from py_hooks.recording import recorder
 
 _FIELD = "entrypoint.callbacks"
@@ -158,7 +157,7 @@ class ScriptSteps:
     def call_begins(self, kind):
         """A call of this kind is about to be made, or answered."""
         if self._calls.in_step_callback:
-            refuse(self._calls)
+            self._calls.refuse_in_callback()
         elif kind == recorder.TRAIN and self._begun == self._ended:
             self._begin_step()
         elif kind == recorder.TEST and self.is_in_fit and len(self._calls.entries) == 1:
@@ -206,18 +205,3 @@ class ScriptSteps:
         finally:
             calls.in_step_callback = False
             calls.depth = depth
-
-
-def refuse(calls):
-    """A step callback makes a call that is to be recorded: ends the run within a fit, else refuses exactness."""
-    if calls.entries:
-        recorder.stop(
-            calls,
-            65,
-            f"{causes.CALLBACK_CALLS()}, within a `fit`\n"
-            "  expected: hooks that use what they are told, and the script's own data\n"
-            "  the run was stopped; its last checkpoint is kept",
-            "do that in a callback of Keras, or after the `fit`",
-        )
-    calls.in_step_callback = False
-    calls.refuse_exactness(causes.CALLBACK_CALLS())

@@ -48,7 +48,7 @@ _MODULES = ("", "keras", "tensorflow", "tf_keras", "builtins")
 # The name of the state of a trial of PyTorch in a checkpoint (`py_hooks/torch/trials.py`).
 _STATE_OF_TORCH = "torch trial"
 
-# The names of the graph of a `TensorFlowTrial` in a checkpoint (`py_hooks/tensorflow/graphs/served_graphs.py`).
+# The names of the graph of a `TensorFlowTrial` in a checkpoint (`py_hooks/tensorflow/served_graphs.py`).
 _STATE_OF_GRAPH = "tensorflow graph"
 _GRAPH = _STATE_OF_GRAPH + "/graph"
 
@@ -322,7 +322,7 @@ def _write_torch(state, held, target, weights_only):
 
 def _write_graph(state, definition, values, target):
     """A SavedModel of the graph of a `TensorFlowTrial`, with the variables of the checkpoint."""
-    from py_hooks.tensorflow.graphs import served_graphs
+    from py_hooks.tensorflow import served_graphs
 
     try:
         served_graphs.write(state, definition, values, target)

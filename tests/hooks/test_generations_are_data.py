@@ -40,7 +40,7 @@ GENERATION_FILES = sorted(HOOKS.glob("*/generations/v[0-9]*.py"))
 WRITE_VERSIONS_DOWN = (
     "py_hooks/keras/models.py",
     "py_hooks/recording/exactness.py",
-    "py_hooks/tensorflow/graphs/served_graphs.py",
+    "py_hooks/tensorflow/served_graphs.py",
     "py_hooks/torch/ranks.py",
     "py_hooks/torch/states.py",
 )

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from py_hooks.tensorflow.graphs import graphs, races
+from py_hooks.tensorflow.graphs import graphs, op_kinds, races
 
 # The warnings of TensorFlow 1 do not matter here.
 pytestmark = [pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15"), pytest.mark.filterwarnings("ignore")]
@@ -189,10 +189,10 @@ def test_an_order_is_imposed_on_ops_of_ours(tf, variable):
     graph.finalize()
     effects.substitutes = effects.races.impose(waiting_in(effects.races))
     assert getattr(graph, "_next_id_counter", None) == counted
-    assert [op.name for op in graph.get_operations() if not graphs.is_own(op.name)] == names
+    assert [op.name for op in graph.get_operations() if not op_kinds.is_own(op.name)] == names
     first, second = effects.fetched([value, both])
     assert first is value
-    assert graphs.is_own(second.name)
+    assert op_kinds.is_own(second.name)
     assert effects_of(tf, [first, second]).races is None
     with tf.Session() as session:
         session.run(count.initializer)
@@ -208,7 +208,7 @@ def test_an_order_is_imposed_on_what_waits_for_the_write_too(tf, variable):
         start = tf.constant(0.0)
     races = effects_of(tf, [value, start]).races
     made = races.impose(waiting_in(races))[id(start)]
-    assert [graphs.is_own(op.name) for op in made.op.control_inputs] == [True]
+    assert [op_kinds.is_own(op.name) for op in made.op.control_inputs] == [True]
 
 
 def test_what_has_a_loop_behind_it_gets_no_order(tf, variable):

@@ -3,16 +3,17 @@
 Call paths (read from 2.9.0 and 2.10.0): those of `rows_of_v2.py`, where `Model.fit` and its siblings are.
 """
 from py_hooks.engine.patch import Generation, Patch
-from py_hooks.keras import entry_points, images, loops
+from py_hooks.keras import entry_points, images
 from py_hooks.keras.generations import rows_of_v2
 from py_hooks.keras.keras2_eager import eager
+from py_hooks.tensorflow import loops
 
 PATCHES = rows_of_v2.IN_KERAS + (
     Patch("keras.saving.save", "save_model", entry_points.save,       "keep saved models with checkpoints"),
     Patch("keras.saving.save", "load_model", entry_points.load_model, "not read a file of the future"),
-    Patch("keras.optimizers.optimizer_v2.optimizer_v2", "OptimizerV2.apply_gradients", loops.applied_on_tensorflow,
+    Patch("keras.optimizers.optimizer_v2.optimizer_v2", "OptimizerV2.apply_gradients", loops.applied,
           "tell of loops of the script's own"),
-    Patch("keras.optimizers.optimizer_experimental.optimizer", "_BaseOptimizer.apply_gradients", loops.applied_on_tensorflow,
+    Patch("keras.optimizers.optimizer_experimental.optimizer", "_BaseOptimizer.apply_gradients", loops.applied,
           "tell of loops of the script's own"),
     Patch("keras.preprocessing.image", "Iterator.__init__", images.made,
           "key the random numbers of items"),

@@ -10,7 +10,8 @@ Call paths (read from 3.13.0 and 3.15.1):
 from py_hooks.engine.patch import Generation, Patch
 from py_hooks.keras import accumulators, entry_points, images, loops, plan
 from py_hooks.keras.generations.facts import KerasFacts
-from py_hooks.keras.keras3 import compute, passes, torch_backend, variables
+from py_hooks.keras.keras3 import compute, makers, passes, torch, variables
+from py_hooks.keras.keras3.prepare import prepare
 
 FACTS = KerasFacts(backend_module="keras.src.backend.config")
 
@@ -32,9 +33,9 @@ PATCHES = (
     Patch(_MODEL,         "Model.train_on_batch", entry_points.train_on_batch, "know where a training call begins"),
     Patch(_MODEL,         "Model.test_on_batch",  entry_points.test_on_batch,  "know where an evaluation begins"),
     Patch(_MODEL,         "Model.predict_on_batch", entry_points.predict_on_batch, "know where a prediction begins"),
-    Patch(_MODEL,         "Model.make_train_function", compute.make_train_function, "record and answer training calls"),
-    Patch(_MODEL,         "Model.make_test_function", compute.make_test_function, "record and answer test calls"),
-    Patch(_MODEL,         "Model.make_predict_function", compute.make_predict_function, "record and answer predict calls"),
+    Patch(_MODEL,         "Model.make_train_function", makers.make_train_function, "record and answer training calls"),
+    Patch(_MODEL,         "Model.make_test_function", makers.make_test_function, "record and answer test calls"),
+    Patch(_MODEL,         "Model.make_predict_function", makers.make_predict_function, "record and answer predict calls"),
     Patch(_MODEL,         "Model._get_metrics_result_or_logs", compute.metrics_result, "record and answer epoch logs"),
     Patch(_MODEL,         "Model.reset_metrics",  accumulators.reset_metrics,  "know the sums before they are reset"),
     Patch(_MODEL,         "Model.get_weights",    entry_points.get_weights,    "record and answer reads of weights"),
@@ -82,14 +83,14 @@ BACKENDS = {
               "skip in a replay"),
     ),
     "torch": (
-        Patch(_TORCH + "core",  "Variable.value",              torch_backend.read,       "record and answer reads"),
-        Patch(_TORCH + "layer", "TorchLayer.named_parameters", torch_backend.parameters, "see reads past Keras"),
-        Patch("keras.src.trainers.trainer", "Trainer._symbolic_build", torch_backend.build, "build from real batches"),
-        Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter.get_torch_dataloader", torch_backend.array_loader,
+        Patch(_TORCH + "core",  "Variable.value",              torch.read,       "record and answer reads"),
+        Patch(_TORCH + "layer", "TorchLayer.named_parameters", torch.parameters, "see reads past Keras"),
+        Patch("keras.src.trainers.trainer", "Trainer._symbolic_build", torch.build, "build from real batches"),
+        Patch(_ADAPTERS + "array_data_adapter", "ArrayDataAdapter.get_torch_dataloader", torch.array_loader,
               "skip in a replay"),
-        Patch(_SEQUENCE, "PyDatasetAdapter.get_torch_dataloader", torch_backend.sequence_loader, "skip in a replay"),
-        Patch(_LOADER,   "TorchDataLoaderAdapter.get_torch_dataloader", torch_backend.own_loader, "skip in a replay"),
+        Patch(_SEQUENCE, "PyDatasetAdapter.get_torch_dataloader",       torch.sequence_loader, "skip in a replay"),
+        Patch(_LOADER,   "TorchDataLoaderAdapter.get_torch_dataloader", torch.own_loader,      "skip in a replay"),
     ),
 }
 
-GENERATION = Generation("keras", "3.13.0", "on", FACTS, PATCHES, BACKENDS, variables.prepare)
+GENERATION = Generation("keras", "3.13.0", "on", FACTS, PATCHES, BACKENDS, prepare)

@@ -13,10 +13,9 @@ from py_hooks import causes as table
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, plan, sources
 from py_hooks.keras.functions import MODELS, ComputeFunction
-from py_hooks.keras.keras3.compute import TensorFlowFunction
+from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
 from py_hooks.keras.validation import EagerValidation
 from py_hooks.recording import forks, recorder
-from py_hooks.tensorflow.variables import resource_variables
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
 _MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
@@ -46,7 +45,7 @@ class Preparation:
     def __call__(self, calls):
         """Has the entry points look at weights and devices, and fits validate, as this generation requires."""
         _Package.name = self._package
-        sources.below = ResourceWeights()
+        sources.use(ResourceWeights())
         plan.prepare(calls, ResourceValidation())
         models.prepare(calls, RESOURCE_VARIABLES.key_of)
 
@@ -55,10 +54,8 @@ prepare_keras = Preparation("keras")
 prepare_keras_src = Preparation("keras.src")
 
 
-def prepare_tf_keras(calls):
-    """The same for the Keras within TensorFlow, and for TensorFlow itself."""
-    resource_variables.prepare(calls)
-    Preparation("tensorflow.python.keras")(calls)
+# For the Keras within TensorFlow.
+prepare_tf_keras = Preparation("tensorflow.python.keras")
 
 
 # -- compute functions -------------------------------------------------------------------------------------------------

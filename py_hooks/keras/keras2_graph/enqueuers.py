@@ -17,23 +17,15 @@ import sys
 
 from py_hooks.datasets import generators
 from py_hooks.datasets.item_epochs import ItemEpochs
+from py_hooks.keras.keras2_graph.batch_sizes import recorded_batch_size
 from py_hooks.keras.packages import PACKAGES
+from py_hooks.keras.skipped_batch import SkippedBatch
 from py_hooks.recording import recorder
 from py_hooks.workers import worker_processes
 
 _LOOPS = tuple(package + ".engine.training_generator" for package in PACKAGES)
 # Their `__iter__` yields the items in their order, epoch after epoch. The one of image iterators does so, too.
 _SEQUENCES = tuple(package + ".utils.data_utils" for package in PACKAGES) + ("keras_preprocessing.image.iterator",)
-
-
-class SkippedBatch:
-    """Replaces the arrays of a batch that nothing reads: it has a size, and nothing else."""
-
-    def __init__(self, size):
-        self.shape = (size,)
-
-    def __len__(self):
-        return self.shape[0]
 
 
 class _EmptyItems:
@@ -74,8 +66,6 @@ class ItemStream(ItemEpochs):
     """The items of a data set, epoch after epoch, as an enqueuer yields them: without those that are None."""
 
     def __next__(self):
-        from py_hooks.keras.keras2_graph.graph import recorded_batch_size
-
         size = recorded_batch_size(recorder.CALLS) if sys._getframe(1).f_globals.get("__name__") in _LOOPS else 0
         item = None
         while item is None:

@@ -19,19 +19,15 @@ from py_hooks.engine.patch import binding
 from py_hooks.keras import models, packages, plan, sources
 from py_hooks.keras.functions import ComputeFunction, runs_user_code
 from py_hooks.keras.keras2_graph import enqueuers
+from py_hooks.keras.keras2_graph.batch_sizes import SIZE
 from py_hooks.keras.validation import GraphValidation
 from py_hooks.recording import fingerprint, recorder
-from py_hooks.tensorflow.graphs import graphs
-from py_hooks.tensorflow.sessions import sessions
+from py_hooks.tensorflow.graphs import graphs, op_kinds
+from py_hooks.tensorflow.sessions import session_causes, sessions
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
-
-_KINDS = (recorder.TRAIN, recorder.TEST, recorder.PREDICT)
 
 # The usual types of inputs, with those of numpy below: none of them represents a value that is still to be computed.
 _VALUES = {int, float, bool}
-
-# Marks `arguments` as the size of a batch that the framework fed; a checksum of a batch that the script passed has 32 bits.
-_SIZE = 1 << 40
 
 
 def _maker(name, attribute, kind):
@@ -167,7 +163,7 @@ class GraphFunction(ComputeFunction):
         """Reports what a replay could not pull again: only iterators yield the same again."""
         effects = self._graph.effects(tensors, [])
         for kind in effects.takes_data + effects.hidden_streams:
-            if not graphs.is_iterator(kind):
+            if not op_kinds.is_iterator(kind):
                 calls.refuse_exactness(table.TENSORS_FROM(kind=kind))
         if any(not name.startswith("pedl_random/") for name in effects.writes):
             calls.refuse_exactness(table.TENSORS_WRITE())
@@ -209,15 +205,7 @@ def _batch_size(inputs):
     if not inputs or (type(inputs[0]) not in _VALUES and fingerprint.is_symbolic(inputs[0])):
         return 0
     shape = getattr(inputs[0], "shape", ())
-    return (_SIZE | int(shape[0]) << 1) if len(shape) else 0
-
-
-def recorded_batch_size(calls):
-    """How many rows the batch of the next answered call has; 0 if the next record is no such call, or a first one."""
-    record = calls.guarded(calls.trial.peek) if calls.replaying else None
-    if record is None or record[0] not in _KINDS or not record[2] & _SIZE or record[2] & recorder.TRACED:
-        return 0
-    return (record[2] & ~_SIZE) >> 1
+    return (SIZE | int(shape[0]) << 1) if len(shape) else 0
 
 
 # -- sums of metrics ---------------------------------------------------------------------------------------------------
@@ -341,7 +329,7 @@ def _read_before_written(writers, loss):
     """Makes operations that read what `writers` change run before them, if they run for the loss at all."""
     running = _reached(writers + [loss], _inputs_of)
     for writer in writers:
-        if not writer.inputs or not graphs.is_variable(writer.inputs[0]):
+        if not writer.inputs or not op_kinds.is_variable(writer.inputs[0]):
             continue
         after = _reached([writer], _users_of) | {op.name for op in writer.control_inputs}
         readers = [op for op in _readers(writer.inputs[0]) if op.name in running and op.name not in after]
@@ -425,7 +413,7 @@ class GraphWeights:
         found = []
         if getattr(model, "_distribution_strategy", None) is not None:
             found.append(table.DISTRIBUTED(strategy=type(model._distribution_strategy).__name__))
-        return found + sessions.causes_of(session)
+        return found + session_causes.causes_of(session)
 
 
 WEIGHTS = GraphWeights()
@@ -456,7 +444,7 @@ def prepare(calls):
             "  the script was stopped before it trained",
             "use `tf.keras`, or TensorFlow 1.15; or pass `--no-hooks keras` to train without checkpoints and resume",
         )
-    sources.below = WEIGHTS
+    sources.use(WEIGHTS)
     plan.prepare(calls, GraphValidation())
     calls.state_providers.append(("empty items", enqueuers.EMPTY_ITEMS))
     calls.at_begin.append(lambda: enqueuers.EMPTY_ITEMS.begin(calls.checkpoint_states().get("empty items", [])))

@@ -1,62 +1,17 @@
-"""Keras 3: the compute functions of a model, recorded and answered.
+"""Keras 3: the compute functions of a model, recorded and answered, as far as they are the same on all backends.
 
-`make_train_function` and its siblings set a function on the model, which is wrapped here. On JAX it takes and returns
-the state of the model (lists of arrays); on TensorFlow it works on the variables.
+`makers.py` wraps what the framework sets on a model; `jax.py`, `tensorflow.py` and `torch.py` make and answer its calls.
 
-Source: keras 3.15.1, keras/src/backend/jax/trainer.py and keras/src/backend/tensorflow/trainer.py.
+Source: keras 3.15.1, keras/src/trainers/trainer.py.
 """
 import functools
-from threading import get_ident
 
-from py_hooks.datasets.items import Counted, skip
+from py_hooks.datasets.items import skip
 from py_hooks.engine.patch import binding
 from py_hooks.keras import packages, sources
 from py_hooks.keras.functions import MODELS, ComputeFunction, runs_user_code
-from py_hooks.keras.keras3.passes import DatasetPass, Skipped
 from py_hooks.keras.keras3.variables import VARIABLES, view_of
 from py_hooks.recording import recorder
-from py_hooks.tensorflow.variables.functions import FUNCTIONS
-from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
-
-
-def _maker(name, attribute, kind):
-    @binding
-    def advice(original):
-        def make(model, force=False):
-            function = getattr(model, attribute, None)
-            if isinstance(function, ComputeFunction) and not force:
-                return function
-            original(model, force=force)
-            return _wrapped(model, attribute, kind)
-
-        return make
-
-    advice.__name__ = name
-    advice.__doc__ = f"`Model.{name}`: wraps what it sets."
-    return advice
-
-
-def _wrapped(model, attribute, kind):
-    from keras.src import backend
-
-    function = getattr(model, attribute)
-    if not isinstance(function, ComputeFunction):
-        function = _function_class(backend.backend())(model, kind, function)
-        setattr(model, attribute, function)
-    return function
-
-
-def _function_class(backend):
-    if backend == "torch":
-        from py_hooks.keras.keras3.torch_backend import TorchFunction
-
-        return TorchFunction
-    return JaxFunction if backend == "jax" else TensorFlowFunction
-
-
-make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
-make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
-make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
 
 
 def is_mean(metric):
@@ -185,7 +140,7 @@ class VariableFunction(ComputeFunction):
     def steps_per_execution(self):
         """How many batches a call takes, unless the data end earlier."""
         if self._steps_per_execution is None:
-            self._steps_per_execution = sources.below.steps_per_execution(self.model())
+            self._steps_per_execution = sources.engine().steps_per_execution(self.model())
         return self._steps_per_execution
 
     def record(self, calls, traced, result, batches):
@@ -237,167 +192,6 @@ class VariableFunction(ComputeFunction):
         """Names of metrics in the order in which calls for one batch return them; a single value has no name."""
         names = model._flatten_metrics_in_order({name: name for name in result})
         return names if isinstance(names, list) else [names]
-
-
-class JaxFunction(VariableFunction):
-    """On JAX: `function(state, iterator)` returns `(result, state)`; the variables may be empty meanwhile."""
-
-    _state = None
-    _stack = None
-
-    def __call__(self, state, iterator):
-        """The call of the framework's loop."""
-        calls = recorder.CALLS
-        if calls.depth or get_ident() != calls.main_thread:
-            self.pass_by(calls)
-            return self.function(state, iterator)
-        if calls.steps is not None:
-            calls.steps.call_begins(self.kind)
-        if calls.replaying:
-            return self._replay(calls, state, iterator)
-        traced, ((result, state), batches) = self.make(calls, lambda: self._run(state, iterator))
-        VARIABLES.in_flight, self._state = self, state
-        self.record(calls, traced, result, batches)
-        VARIABLES.in_flight = self._state = None
-        return result, state
-
-    def _run(self, state, iterator):
-        """Calls the framework's function; returns its result, and how many batches it took."""
-        if self.steps_per_execution == 1:
-            return self.function(state, iterator), 1
-        counted = Counted(iterator)
-        return self.function(state, counted), counted.taken
-
-    def result_of(self, returned):
-        """Without the state."""
-        return returned[0]
-
-    def _replay(self, calls, state, iterator):
-        made, result, batches = self.replay(calls, lambda: self._run(state, iterator), iterator)
-        if made is not None:
-            state = made[1]
-        VARIABLES.in_flight, self._state = self, state
-        if self.count_answered(calls, batches):
-            state = self._restored(state)
-        VARIABLES.in_flight = self._state = None
-        return result, state
-
-    def _values(self, variables):
-        if self._state is None:
-            return VariableFunction._values(self, variables)
-        in_flight = {id(variable): value for variable, value in zip(self.model().metrics_variables, self._state[-1])}
-        return [in_flight.get(id(variable)) for variable in variables]
-
-    def _stacked(self, values):
-        """A copy: the next training call reuses the memory of the values."""
-        if self._stack is None:
-            import jax
-
-            JaxFunction._stack = staticmethod(jax.jit(lambda *values: jax.numpy.stack(values)))
-        return self._stack(*values)
-
-    def _groups(self):
-        """The model's variables in the order of the lists in the state."""
-        model = self.model()
-        groups = [model.trainable_variables, model.non_trainable_variables]
-        if self.kind == recorder.TRAIN:
-            groups.append(model.optimizer.variables)
-        if self.kind != recorder.PREDICT:
-            groups.append(model.metrics_variables)
-        return groups
-
-    def values_in_flight(self):
-        """`id(variable)` -> value in the running epoch's state, while a batch's checkpoint may be taken or restored."""
-        return {
-            id(variable): value
-            for variables, values in zip(self._groups(), self._state)
-            for variable, value in zip(variables, values)
-        }
-
-    def _restored(self, state):
-        """The state with the values of the checkpoint."""
-        restored, VARIABLES.restored = VARIABLES.restored, {}
-        return tuple(
-            [restored.get(id(variable), value) for variable, value in zip(variables, values)]
-            for variables, values in zip(self._groups(), state)
-        )
-
-
-class TensorFlowFunction(VariableFunction):
-    """On TensorFlow: `function(iterator)` (a list of elements for predict) works on the variables."""
-
-    def __init__(self, model, kind, function):
-        VariableFunction.__init__(self, model, kind, function)
-        self._effects = set()
-
-    def __call__(self, iterator):
-        """The call of the framework's loop."""
-        calls = recorder.CALLS
-        if calls.depth or get_ident() != calls.main_thread:
-            self.pass_by(calls)
-            return self._run(calls, iterator)[0]
-        if calls.steps is not None:
-            calls.steps.call_begins(self.kind)
-        if calls.replaying:
-            _, result, batches = self.replay(calls, lambda: self._run(calls, iterator), iterator)
-            self.count_answered(calls, batches)
-            return result
-        traced, (result, batches) = self.make(calls, lambda: self._run(calls, iterator))
-        self.record(calls, traced, result, batches)
-        return result
-
-    def _run(self, calls, iterator):
-        """Runs the framework's function, and notes what it does to TensorFlow's variables.
-
-        Returns:
-            Its result, and how many batches it took.
-        """
-        if get_ident() != calls.main_thread:
-            return self.function(_live(iterator)), 1
-        batches = iterator.taken(self.steps_per_execution) if isinstance(iterator, DatasetPass) else 1
-        known = len(self._effects)
-        outer, FUNCTIONS.found = FUNCTIONS.found, self._effects
-        try:
-            return self.function(_live(iterator)), batches
-        finally:
-            FUNCTIONS.found = outer
-            if len(self._effects) > known:
-                self.cleaned = None
-
-    def changed(self, calls):
-        """Notes which variables a call changes: those of Keras, and those that only TensorFlow knows."""
-        VariableFunction.changed(self, calls)
-        wrapped = {id(variable._value) for _, variable in VARIABLES.alive()}
-        RESOURCE_VARIABLES.mark_stale(variable for variable in self.written() if id(variable) not in wrapped)
-
-    def written(self):
-        """TensorFlow's variables, and the states of random ops, that the function may change."""
-        return [variable for effects in self._effects for variable in effects.written_variables()]
-
-    @staticmethod
-    def _is_spread(value):
-        return hasattr(value, "values")
-
-    def _stacked(self, values):
-        import tensorflow
-
-        return tensorflow.stack([value.read_value() for value in values])
-
-    def answer(self, calls, arguments):
-        """The result. For predict it is tensors, on which Keras calls `.numpy()`; others are only converted to floats."""
-        tensor = None
-        if self.kind == recorder.PREDICT:
-            from keras.src.backend import convert_to_tensor as tensor
-        return calls.answer(self.kind, self.identity, arguments, tensor)
-
-
-def _live(iterator):
-    """What the framework's function works on: the iterator of the pipeline, or real elements."""
-    if isinstance(iterator, DatasetPass):
-        return iterator.live()
-    if isinstance(iterator, list):
-        return [item.element() if isinstance(item, Skipped) else item for item in iterator]
-    return iterator
 
 
 def metrics_result(original, model, logs):

@@ -12,11 +12,10 @@ from threading import get_ident
 
 from py_hooks import causes
 from py_hooks.engine.patch import binding, shortcut
-from py_hooks.keras import models, plan
-from py_hooks.keras.validation import EagerValidation
 from py_hooks.own_account import on_own_account
 from py_hooks.recording import fingerprint, recorder
-from py_hooks.refusal import Refusal
+from py_hooks.recording.variable_differs import VariableDiffers
+from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
 
 class Variables:
@@ -27,14 +26,12 @@ class Variables:
             outside the variables; else None.
         restored: values restored by a resume, for those that are in flight: `id(variable)` -> array.
         stale: keys of the variables that are stale; always the same set.
-        left_out: values that are not part of a checkpoint, because a replay makes them again: `id(value)` -> value.
     """
 
     def __init__(self):
         self.numbers = {}
         self.in_flight = None
         self.restored = {}
-        self.left_out = {}
         self._references = {}
         self.stale = set()
         self._values = {}
@@ -96,7 +93,7 @@ class Variables:
 
     def _kept(self):
         """As `alive`, without variables that are left out of checkpoints."""
-        return [pair for pair in self.alive() if id(getattr(pair[1], "_value", None)) not in self.left_out]
+        return [pair for pair in self.alive() if id(getattr(pair[1], "_value", None)) not in RESOURCE_VARIABLES.left_out]
 
     def capture(self):
         """The values of all variables that have one. They are views if the backend allows: the recorder copies them."""
@@ -136,22 +133,6 @@ class Variables:
 VARIABLES = Variables()
 
 
-class VariableDiffers(Refusal):
-    """At the resume point a variable is not the one that had this number in the recorded run."""
-
-    exit_code = 76
-
-    def __init__(self, number, path, shape, variable):
-        Refusal.__init__(
-            self,
-            "the replay differs from the record: the script made other variables\n"
-            f"  variable {number}: recorded `{path}` of shape {tuple(shape)}, "
-            f"now `{getattr(variable, 'path', None) or variable.name}` of shape {tuple(variable.shape)}\n"
-            "  the run was stopped; the checkpoint and the log are kept",
-            "look for models built by the clock, the environment or another file; `--fresh` begins a new trial",
-        )
-
-
 def view_of(value):
     """A value as numpy sees it, without a copy if possible; valid until the variable changes."""
     import numpy
@@ -180,19 +161,6 @@ def own_copy(variable, value):
         is_shared = tensor.unsafe_buffer_pointer() == value.ctypes.data
         return jax.numpy.array(tensor, copy=True) if is_shared else tensor
     return backend.convert_to_tensor(value, dtype=variable._dtype)
-
-
-def prepare(calls):
-    """Has the variables kept in checkpoints, and makes fits follow the trial's plan."""
-    from keras.src import backend
-
-    calls.state_providers.append(("keras", VARIABLES))
-    models.prepare(calls, VARIABLES.key_of)
-    plan.prepare(calls, EagerValidation())
-    if backend.backend() == "torch":
-        from py_hooks.keras.keras3 import torch_backend
-
-        torch_backend.prepare(calls)
 
 
 def created(original, variable, *args, **kwargs):

@@ -20,7 +20,7 @@ from py_hooks import causes
 from py_hooks.datasets.generators import GeneratorSource
 from py_hooks.random_numbers.random_streams import PrivateStream
 from py_hooks.recording import recorder
-from py_hooks.tensorflow.graphs import graphs
+from py_hooks.tensorflow.graphs import graphs, op_kinds
 from py_hooks.tensorflow.random_ops import random_ops, random_states
 from py_hooks.tensorflow.variables import resource_variables
 
@@ -169,7 +169,7 @@ def _function_of(dataset):
 
 
 def _is_stateful(function):
-    return graphs.definition_of(function).signature.is_stateful
+    return op_kinds.definition_of(function).signature.is_stateful
 
 
 # How Keras names the state of a layer's random numbers (keras 3.15.1, keras/src/random/seed_generator.py).
@@ -181,7 +181,7 @@ def _leave_out_of_checkpoints(function):
     from tensorflow.python.framework import dtypes
 
     handles = [tensor for tensor in function.captured_inputs if tensor.dtype == dtypes.resource]
-    if not handles or not any(node.op.startswith("Assign") for node in graphs.nodes_of(function)):
+    if not handles or not any(node.op.startswith("Assign") for node in op_kinds.nodes_of(function)):
         return
     written = [handle for handle in handles if _SEED_STATE in resource_variables.RESOURCE_VARIABLES.name_of(handle)]
     resource_variables.RESOURCE_VARIABLES.rebuilt_by_pipelines(written)

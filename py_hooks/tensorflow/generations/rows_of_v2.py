@@ -12,7 +12,7 @@ Call paths (read from 2.1.4, 2.3.4, 2.6.5, 2.12.1, 2.15.1 and 2.21.0):
     tf.data                            -> those of `rows_of_pipelines.py`
 """
 from py_hooks.engine.patch import Patch
-from py_hooks.keras import loops
+from py_hooks.tensorflow import loops
 from py_hooks.tensorflow.data import pipelines
 from py_hooks.tensorflow.generations import rows_of_files, rows_of_pipelines, rows_of_sessions
 from py_hooks.tensorflow.random_ops import random_ops, random_states
@@ -55,7 +55,7 @@ ROWS = (
           "see what functions read and write"),
     Patch("tensorflow.python.framework.func_graph", "FuncGraph.__init__", functions.count_trace,
           "see which calls traced"),
-    Patch("tensorflow.python.training.optimizer", "Optimizer.apply_gradients", loops.applied_on_tensorflow,
+    Patch("tensorflow.python.training.optimizer", "Optimizer.apply_gradients", loops.applied,
           "tell of loops of the script's own"),
     Patch("tensorflow.python.data.ops.dataset_ops", "DatasetV1.map_with_legacy_function", pipelines.mapped,
           "repeat elements in a replay"),

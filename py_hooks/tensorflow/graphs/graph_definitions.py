@@ -14,7 +14,7 @@ import collections
 import contextlib
 
 from py_hooks.recording import recorder
-from py_hooks.tensorflow.graphs import graphs
+from py_hooks.tensorflow.graphs import graphs, op_kinds
 
 # A random op that has a substitute: its type, the inputs of the substitute that it has too, its attributes by their names
 # in the substitute, and its seeds.
@@ -92,7 +92,7 @@ def _take_out(known, definition):
     nodes = {node.name: node for node in definition.node}
     kept = []
     for node in definition.node:
-        if graphs.is_own(node.name):
+        if op_kinds.is_own(node.name):
             continue
         if node.name in known.originals:
             made = _original_of(node, known.originals[node.name], nodes)
@@ -101,10 +101,10 @@ def _take_out(known, definition):
             made.CopyFrom(node)
         given = [known.replaced.get(name.partition(":")[0], name) for name in made.input]
         del made.input[:]
-        made.input.extend(name for name in given if not (name.startswith("^") and graphs.is_own(name[1:])))
+        made.input.extend(name for name in given if not (name.startswith("^") and op_kinds.is_own(name[1:])))
         kept.append(made)
     # A function that draws takes its state from outside: such a graph stays as it is.
-    if len(kept) < len(nodes) and not any(graphs.is_own(name) for node in kept for name in node.input):
+    if len(kept) < len(nodes) and not any(op_kinds.is_own(name) for node in kept for name in node.input):
         del definition.node[:]
         definition.node.extend(kept)
 
@@ -125,7 +125,7 @@ def _original_of(node, original, nodes):
 
 
 def _past_own(name, nodes):
-    while graphs.is_own(name) and nodes[name.partition(":")[0]].op in _HANDS_ON:
+    while op_kinds.is_own(name) and nodes[name.partition(":")[0]].op in _HANDS_ON:
         name = nodes[name.partition(":")[0]].input[0]
     return name
 
@@ -133,10 +133,10 @@ def _past_own(name, nodes):
 def exported_values(original, context, *args, **kwargs):
     """`ControlFlowContext._to_values_def`: the tensors of a loop or a branch, without those of pedl-run."""
     values = original(context, *args, **kwargs)
-    names = [name for name in values.values if not graphs.is_own(name)]
+    names = [name for name in values.values if not op_kinds.is_own(name)]
     del values.values[:]
     values.values.extend(names)
-    for name in [name for name in values.external_values if graphs.is_own(name)]:
+    for name in [name for name in values.external_values if op_kinds.is_own(name)]:
         del values.external_values[name]
     return values
 

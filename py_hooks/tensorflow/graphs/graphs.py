@@ -2,30 +2,16 @@
 
 Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
 """
-import collections
 import contextlib
-import re
 
 from py_hooks import places
 from py_hooks.engine.patch import binding
 from py_hooks.recording import recorder
+from py_hooks.tensorflow.graphs import control_flow, op_kinds, races
 
 # Ids of the ops of pedl-run. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so
 # these ops must not count.
 _FIRST_OWN_ID = 1 << 40
-
-_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
-# Ops that pass a variable on without reading its value.
-PASSES_ON = ("Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "RefIdentity", "RefSwitch", "RefMerge",
-              "RefEnter", "RefExit", "RefNextIteration", "RefSelect")
-_LOOKS_AT_NO_VALUE = ("VarIsInitializedOp", "VariableShape", "IsVariableInitialized")
-_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
-_WRITES = ("AssignVariableOp", "Assign")
-_KNOWN = _LOOKS_AT_NO_VALUE + _READS + _WRITES
-_READS_FILES = ("Restore", "RestoreV2", "RestoreSlice", "ReadFile")
-# The beginning of the types by which optimizers of `tf.train` apply gradients, after `Resource` and `Sparse`.
-_APPLIES = "Apply"
-_WRITES_FILES = ("Save", "SaveV2", "SaveSlices", "MergeV2Checkpoints", "WriteFile")
 
 
 @binding
@@ -46,34 +32,11 @@ def generated_source(original, *args, **kwargs):
     return made
 
 
-def nodes_of(function):
-    """The nodes of a traced function, and of those that it calls."""
-    nodes = list(definition_of(function).node_def)
-    # A function of TensorFlow 1.13 has no graph; the functions that it calls are in the graph around it.
-    if hasattr(function, "graph"):
-        nodes.extend(node for called in function.graph.as_graph_def().library.function for node in called.node_def)
-    return nodes
-
-
-def definition_of(function):
-    """The `FunctionDef` of a traced function."""
-    return function.function_def if hasattr(function, "function_def") else function.definition
-
-
 def _given_seeds():
     """How many ops got a default seed, by graph; None if TensorFlow counts all ops (until 2.5)."""
     from tensorflow.python.framework import random_seed
 
     return getattr(random_seed, "_graph_to_seed_dict", None)
-
-
-# The names of ops of pedl-run, in whatever scope.
-_OWN = re.compile(r"(^|/)pedl_(random|read|write|order)(_\d+)?(/|:|$)")
-
-
-def is_own(name):
-    """Whether an op or a tensor of this name belongs to pedl-run, and not to the script."""
-    return _OWN.search(name) is not None
 
 
 def of(graph):
@@ -185,7 +148,7 @@ class Graph:
     def variables(self):
         """The ops of all variables, whatever collection holds them, in order of creation."""
         operations = self.graph.get_operations()
-        self._variables.extend(op for op in operations[self._seen:] if op.type in _VARIABLES)
+        self._variables.extend(op for op in operations[self._seen:] if op.type in op_kinds.VARIABLES)
         self._seen = len(operations)
         return self._variables
 
@@ -253,8 +216,6 @@ class Graph:
         key = (tuple(map(id, fetches)), tuple(map(id, feeds)), connections)
         effects = self._effects.get(key)
         if effects is None:
-            from py_hooks.tensorflow.graphs import races
-
             names = frozenset(feed.name for feed in feeds)
             found = self._ancestors(fetches, names, dict(connections))
             operations = [node.op for node in found.values()]
@@ -281,11 +242,9 @@ class Graph:
         return None
 
     def _draws_unordered(self, op):
-        from py_hooks.tensorflow.random_ops import random_ops
-
         if op.name not in self.originals:
             return False
-        loops = random_ops.loops_around(op._get_control_flow_context())
+        loops = control_flow.loops_around(op._get_control_flow_context())
         return any(loop.parallel_iterations > 1 for loop in loops)
 
     def _trainable(self):
@@ -311,26 +270,9 @@ class Graph:
             controls = list(op.control_inputs)
             before = [(each.name, each) for each in inputs + controls]
             names = [each for each, _ in before]
-            found[name] = Node(op, op.type, names[:len(inputs)], names[len(inputs):])
+            found[name] = op_kinds.Node(op, op.type, names[:len(inputs)], names[len(inputs):])
             waiting.update((each, op) for each, op in before if each not in found)
         return found
-
-
-# An op that runs for some fetches, its type, the names of the ops that its inputs come from (except inputs that are fed), and
-# the names of its control inputs. TensorFlow is slow to give names and types.
-Node = collections.namedtuple("Node", "op kind inputs controls")
-
-
-class Substitutes(dict):
-    """Ops and tensors that are fetched instead of others, by the addresses of these. An object is equal to itself only."""
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other):
-        return self is other
-
-    def __ne__(self, other):
-        return self is not other
 
 
 class Effects:
@@ -356,22 +298,22 @@ class Effects:
         reads, writes = set(), set()
         for op in operations:
             for number, tensor in enumerate(op.inputs):
-                variable = variable_of(tensor) if tensor.name not in feeds else None
+                variable = op_kinds.variable_of(tensor) if tensor.name not in feeds else None
                 if variable is not None:
-                    reading, writing = use_of(op, number)
-                    reading = reading and not _is_set_before(op, variable)
+                    reading, writing = op_kinds.use_of(op, number)
+                    reading = reading and not op_kinds.is_set_before(op, variable)
                     reads.update([variable.name] if reading else [])
                     writes.update([variable.name] if writing else [])
-        reads.update(fetch.op.name for fetch in fetches if hasattr(fetch, "op") and fetch.op.type in _VARIABLES)
+        reads.update(fetch.op.name for fetch in fetches if hasattr(fetch, "op") and fetch.op.type in op_kinds.VARIABLES)
         self.reads = frozenset(reads)
         self.writes = frozenset(writes)
         types = {op.type: op for op in operations}
-        self.takes_data = sorted(kind for kind in types if _takes_data(kind))
-        self.takers = [op for op in operations if is_iterator(op.type) or op.type.startswith("QueueDequeue")]
-        self.trains = any(_applies(kind) for kind in types) or bool(self.reads & self.writes & trainable)
-        self.reads_files = any(kind in _READS_FILES for kind in types)
-        self.writers = [op for op in operations if op.type in _WRITES_FILES]
-        self.hidden_streams = sorted({op.type for op in operations if draws_hidden(op)})
+        self.takes_data = sorted(kind for kind in types if op_kinds.takes_data(kind))
+        self.takers = [op for op in operations if op_kinds.is_iterator(op.type) or op.type.startswith("QueueDequeue")]
+        self.trains = any(op_kinds.applies(kind) for kind in types) or bool(self.reads & self.writes & trainable)
+        self.reads_files = any(kind in op_kinds.READS_FILES for kind in types)
+        self.writers = [op for op in operations if op.type in op_kinds.WRITES_FILES]
+        self.hidden_streams = sorted({op.type for op in operations if op_kinds.draws_hidden(op)})
         self.identity = _identity(fetches, self.writes)
         self.training = self.races = self.substitutes = None
 
@@ -389,85 +331,3 @@ def _identity(fetches, writes):
     return text if len(text) <= 100 else f"{text[:60]}… crc {zlib.crc32(text.encode()):08x}"
 
 
-def variable_of(tensor):
-    """The variable's op that a handle or a reference refers to, or None."""
-    from tensorflow.python.framework import dtypes
-
-    if tensor.dtype != dtypes.resource and not tensor.dtype._is_ref_dtype:
-        return None
-    op = tensor.op
-    while op.type in PASSES_ON and len(op.inputs):
-        op = op.inputs[0].op
-    return op if op.type in _VARIABLES else None
-
-
-def is_variable(tensor):
-    """Whether a tensor is the handle of a variable, or a reference to one."""
-    return variable_of(tensor) is not None
-
-
-def use_of(op, number):
-    """`(reads, writes)`: what an op does with the variable in its input `number`. An unknown op does both."""
-    if op.inputs[number].dtype._is_ref_dtype and op.type not in _KNOWN:
-        by_reference = number < len(op.op_def.input_arg) and op.op_def.input_arg[number].is_ref
-        return not op.type.startswith("Ref"), by_reference and not op.type.startswith("Ref")
-    return use_by_type(op.type)
-
-
-def use_by_type(kind):
-    """`(reads, writes)`: what ops of a type do with a variable's handle. An unknown type does both."""
-    if kind in _LOOKS_AT_NO_VALUE or kind in PASSES_ON:
-        return False, False
-    return kind not in _WRITES, kind not in _READS
-
-
-def _is_set_before(op, variable):
-    """Whether an op reads what an assignment has just written: Keras's `set_value` fetches what `assign` returns."""
-    return op.type == "ReadVariableOp" and any(
-        before.type == "AssignVariableOp" and variable_of(before.inputs[0]) is variable for before in op.control_inputs
-    )
-
-
-def number_of(op):
-    """The place of an op in the order of creation."""
-    return op._id
-
-
-def is_iterator(kind):
-    """Whether an op of this type takes the next element of a `tf.data` pipeline."""
-    return kind.startswith("IteratorGetNext")
-
-
-def _applies(kind):
-    """Whether ops of this type apply gradients: `ApplyAdam`, `ResourceSparseApplyMomentum`."""
-    for word in ("Resource", "Sparse"):
-        kind = kind[len(word):] if kind.startswith(word) else kind
-    return kind.startswith(_APPLIES)
-
-
-def _takes_data(kind):
-    return is_iterator(kind) or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
-
-
-def draws_hidden(op):
-    """Whether an op draws random numbers from a state in its kernel, which nobody can read."""
-    # A queue that shuffles has no order, for other reasons too.
-    if "Queue" in op.type:
-        return False
-    return _has_seeds(attribute.name for attribute in op.op_def.attr) or _calls_what_draws(op)
-
-
-def _has_seeds(names):
-    return {"seed", "seed2"} <= set(names)
-
-
-def _calls_what_draws(op):
-    """Whether a function of the graph that an op calls has random ops, as an imported one may."""
-    kinds = {attribute.name: attribute.type for attribute in op.op_def.attr if "func" in attribute.type}
-    # Functions of pipelines draw with the iterator.
-    if not kinds or "Dataset" in op.type or "Iterator" in op.type:
-        return False
-    called = [op.get_attr(name) for name in kinds]
-    called = [each for given in called for each in (given if isinstance(given, list) else [given])]
-    functions = [op.graph._get_function(each.name) for each in called]
-    return any(_has_seeds(node.attr) for function in functions if function is not None for node in nodes_of(function))

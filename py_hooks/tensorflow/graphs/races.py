@@ -15,7 +15,7 @@ is the one that computes with it.
 With `--exact` such ops run in an order: a read before a write, and else in the order in which the script made them. The ops
 of the script are left alone, because a session does not take up changes of ops that it knows, and because other fetches may
 need one of the two without the other. The op that writes, and all that comes after it in this run, is built a second time
-beside them, with control edges, and the run fetches that. These are ops of pedl-run (`graphs.is_own`): no exported graph has
+beside them, with control edges, and the run fetches that. These are ops of pedl-run (`op_kinds.is_own`): no exported graph has
 them, and they count in no id.
 
 Source: tensorflow 1.15.5, core/common_runtime/executor.cc and core/kernels/assign_op.h, resource_variable_ops.cc.
@@ -25,7 +25,7 @@ import contextlib
 import itertools
 
 from py_hooks import causes
-from py_hooks.tensorflow.graphs import graphs
+from py_hooks.tensorflow.graphs import op_kinds
 
 # What an op does with a variable. `conditions` are pairs of a tensor and a truth: it does so only if these are equal.
 Access = collections.namedtuple("Access", "op reads writes conditions")
@@ -53,7 +53,7 @@ def of(known, nodes, feeds):
 
     Args:
         known: the `graphs.Graph` of the graph.
-        nodes: the ops of the run, `graphs.Node`s by name.
+        nodes: the ops of the run, `op_kinds.Node`s by name.
         feeds: tensors that it is given values for, in the order of the values.
     """
     try:
@@ -79,7 +79,7 @@ def find(nodes, feeds):
     """The pairs of ops that nothing orders.
 
     Args:
-        nodes: the ops of a run, `graphs.Node`s by name.
+        nodes: the ops of a run, `op_kinds.Node`s by name.
         feeds: names of tensors that it is given values for.
     """
     ordered = _sorted(nodes)
@@ -89,7 +89,7 @@ def find(nodes, feeds):
     paths = _Paths(nodes, ordered, {access.op.name: access.op for found in accesses.values() for access in found})
     pairs = []
     for variable in sorted(accesses):
-        found = sorted(accesses[variable], key=lambda access: graphs.number_of(access.op))
+        found = sorted(accesses[variable], key=lambda access: op_kinds.number_of(access.op))
         writers = [access for access in found if access.writes]
         others = [access for access in found if not access.writes]
         candidates = itertools.chain(
@@ -170,7 +170,7 @@ def _accesses(nodes, ordered, feeds):
 
 def _held_by(tensor, held):
     """The variables whose memory a tensor is: names, conditions, and whether the tensor is a handle or a reference."""
-    variable = graphs.variable_of(tensor)
+    variable = op_kinds.variable_of(tensor)
     if variable is not None:
         return [(variable.name, frozenset(), True)]
     # A tensor's name is the name of its op, and a number.
@@ -187,7 +187,7 @@ def _use(node, number, is_direct):
         return (True, []) if node.kind in _SAME_MEMORY else (False, [Access(op, True, False, ())])
     tensor = op.inputs[number]
     if tensor.dtype._is_ref_dtype:
-        reads, writes = graphs.use_of(op, number)
+        reads, writes = op_kinds.use_of(op, number)
         if not writes and node.kind in _SAME_MEMORY:
             return True, []
         # Its output is the reference again (`assign_add` in an expression).
@@ -201,7 +201,7 @@ def _of_resource(op, number):
     if functions is None:
         # An op that makes a pipeline only reads.
         is_of_pipeline = "Dataset" in op.type
-        reads, writes = graphs.use_of(op, number)
+        reads, writes = op_kinds.use_of(op, number)
         return [Access(op, reads, writes and not is_of_pipeline, ())]
     return [Access(op, *_in_function(op.graph, name, place, ()), conditions) for name, place, conditions in functions]
 
@@ -223,7 +223,7 @@ def _in_function(graph, name, number, outer):
     function = graph._get_function(name)
     if function is None or name in outer:
         return function is None, function is None
-    definition = graphs.definition_of(function)
+    definition = op_kinds.definition_of(function)
     held, reads, writes = {definition.signature.input_arg[number].name}, False, False
     # The nodes of a function are in no order.
     for _ in definition.node_def:
@@ -231,7 +231,7 @@ def _in_function(graph, name, number, outer):
         for node in definition.node_def:
             for place, given in enumerate(node.input):
                 if given in held or given.partition(":")[0] in held:
-                    if node.op in graphs.PASSES_ON:
+                    if node.op in op_kinds.PASSES_ON:
                         held.add(node.name)
                         continue
                     does = _of_node(graph, node, place, (*outer, name))
@@ -249,7 +249,7 @@ def _of_node(graph, node, number, outer):
     elif node.op in ("PartitionedCall", "StatefulPartitionedCall"):
         calls = [(node.attr["f"].func.name, number)]
     else:
-        return graphs.use_by_type(node.op)
+        return op_kinds.use_by_type(node.op)
     found = [_in_function(graph, name, place, outer) for name, place in calls]
     return any(reads for reads, _ in found), any(writes for _, writes in found)
 
@@ -395,11 +395,11 @@ def _reads_initial_value(reader, writer):
     """Whether the reader takes the variable's value, if it is initialized, as the value that the writer initializes it with."""
     if writer.type not in ("Assign", "AssignVariableOp"):
         return False
-    variable = graphs.variable_of(writer.inputs[0])
+    variable = op_kinds.variable_of(writer.inputs[0])
     if variable is None or writer.name != variable.name + "/Assign":
         return False
     asked = [source.tensor.op for source, truth in reader.conditions if truth]
-    return any(op.type in _INITIAL and graphs.variable_of(op.inputs[0]) is variable for op in asked)
+    return any(op.type in _INITIAL and op_kinds.variable_of(op.inputs[0]) is variable for op in asked)
 
 
 # -- what is done about them -------------------------------------------------------------------------------------------
@@ -487,7 +487,7 @@ class Races:
             pairs: pairs to order, besides those of earlier calls.
 
         Returns:
-            The `graphs.Substitutes`.
+            The `op_kinds.Substitutes`.
         """
         self._imposed.extend(pairs)
         return _Copies(self._known, self._nodes, self._places).make(self._imposed)
@@ -525,7 +525,7 @@ class _Copies:
         self._made = {}
 
     def make(self, pairs):
-        """The `graphs.Substitutes` that have an order."""
+        """The `op_kinds.Substitutes` that have an order."""
         edges = self._edges(pairs)
         nodes = dict(self._nodes)
         for name, before in edges.items():
@@ -542,7 +542,7 @@ class _Copies:
             for name in ordered:
                 if name in copied:
                     self._made[name] = self._copy(name, nodes[name])
-        substitutes = graphs.Substitutes((id(self._nodes[name].op), made) for name, made in self._made.items())
+        substitutes = op_kinds.Substitutes((id(self._nodes[name].op), made) for name, made in self._made.items())
         for name, made in self._made.items():
             outputs = zip(self._nodes[name].op.outputs, made.outputs)
             substitutes.update((id(theirs), ours) for theirs, ours in outputs if theirs.name not in self._feeds)
@@ -551,7 +551,7 @@ class _Copies:
     def _edges(self, pairs):
         """Names of the ops that each op has to wait for, by its name."""
         edges, waits_for = {}, {}
-        for pair in sorted(pairs, key=lambda pair: (graphs.number_of(pair.second), graphs.number_of(pair.first))):
+        for pair in sorted(pairs, key=lambda pair: (op_kinds.number_of(pair.second), op_kinds.number_of(pair.first))):
             if pair.first.name in self._reached([pair.second.name], waits_for):
                 # Another pair has put them in an order already.
                 continue
@@ -622,5 +622,5 @@ def _check(op):
     if op.type in _LOOP or loops_of(op):
         raise CannotOrder("a loop runs after them")
     has = {attribute.name for attribute in op.op_def.attr}
-    if graphs.draws_hidden(op) or (has & {"container", "shared_name"} and op.type not in ("TensorArrayV3", "StackV2")):
+    if op_kinds.draws_hidden(op) or (has & {"container", "shared_name"} and op.type not in ("TensorArrayV3", "StackV2")):
         raise CannotOrder(f"the op `{op.name}` (`{op.type}`) comes after them, and has a state that is its own")

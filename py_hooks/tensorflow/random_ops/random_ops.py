@@ -21,7 +21,7 @@ import functools
 from py_hooks import causes
 from py_hooks.random_numbers.random_streams import mix
 from py_hooks.recording import recorder
-from py_hooks.tensorflow.graphs import graphs
+from py_hooks.tensorflow.graphs import control_flow, graphs, op_kinds
 from py_hooks.tensorflow.graphs.graph_definitions import own_part, stands_for
 
 
@@ -42,7 +42,7 @@ def pipeline_function(original, wrapper, *args, **kwargs):
         original(wrapper, *args, **kwargs)
     finally:
         _Pipelines.tracing -= 1
-    for node in graphs.nodes_of(wrapper.function):
+    for node in op_kinds.nodes_of(wrapper.function):
         if not calls.in_composite and _has_no_seed(node):
             calls.refuse_exactness(causes.PIPELINE_NO_SEED(kind=node.op))
 
@@ -54,7 +54,7 @@ def _has_no_seed(node):
 
 def draws(function):
     """Whether a traced function of a pipeline draws random numbers; it may be stateful because it reads a file, too."""
-    return any("seed2" in node.attr for node in graphs.nodes_of(function))
+    return any("seed2" in node.attr for node in op_kinds.nodes_of(function))
 
 
 def is_tracing_pipeline():
@@ -120,7 +120,7 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
     from tensorflow.python.framework import ops
     from tensorflow.python.ops import gen_stateful_random_ops
 
-    state = new_state("int", seed, seed2)
+    state = _States.make("int", seed, seed2)
     if state is None:
         return original(shape, minval, maxval, seed=seed, seed2=seed2, name=name)
     name = name or "RandomUniformInt"
@@ -138,7 +138,7 @@ def random_shuffle(original, value, seed=0, seed2=0, name=None):
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateful_random_ops
 
-    state = new_state("shuffle", seed, seed2)
+    state = _States.make("shuffle", seed, seed2)
     if state is None:
         return original(value, seed=seed, seed2=seed2, name=name)
     draw = gen_stateful_random_ops.stateful_uniform
@@ -178,7 +178,7 @@ def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=Non
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateful_random_ops
 
-    state = new_state("multinomial", seed, seed2)
+    state = _States.make("multinomial", seed, seed2)
     if state is None:
         output_dtype = output_dtype or dtypes.int64
         return original(logits, num_samples, seed=seed, seed2=seed2, output_dtype=output_dtype, name=name)
@@ -218,7 +218,7 @@ def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
 
     # The twins have no kernel for bfloat16.
     dtype = dtypes.as_dtype(dtype)
-    state = new_state((twin, dtype.name), seed, seed2) if dtype != dtypes.bfloat16 else None
+    state = _States.make((twin, dtype.name), seed, seed2) if dtype != dtypes.bfloat16 else None
     if state is None:
         return original(shape, dtype, seed=seed, seed2=seed2, name=given_name)
     make = getattr(gen_stateful_random_ops, twin)
@@ -243,8 +243,15 @@ def state_of_graph(kind, seed, seed2):
     return inside_control_flow(known, handle), inside_control_flow(known, known.algorithm())
 
 
-# For TensorFlow 2, `random_states.py` replaces this.
-new_state = state_of_graph
+class _States:
+    """Makes the states of new ops: those of graphs, or what `random_states.py` has for TensorFlow 2."""
+
+    make = staticmethod(state_of_graph)
+
+
+def make_states_by(make):
+    """Called once, for TensorFlow 2; `make` takes the arguments of `state_of_graph`, and returns the same."""
+    _States.make = staticmethod(make)
 
 
 def place_of_state(seed, seed2):
@@ -294,19 +301,11 @@ def inside_control_flow(known, tensor):
         return context.AddValue(tensor)
 
 
-def loops_around(context):
-    """The contexts of the `while_loop`s that a context is in, including itself."""
-    while context is not None and context.GetWhileContext() is not None:
-        context = context.GetWhileContext()
-        yield context
-        context = context.outer_context
-
-
 def _run_passes_in_turn(graph, context):
     """Has loops begin a pass only when the previous one has ended: else the passes draw from an op in any order."""
     from tensorflow.core.framework import attr_value_pb2
 
-    loops = [loop for loop in loops_around(context) if loop.parallel_iterations != 1]
+    loops = [loop for loop in control_flow.loops_around(context) if loop.parallel_iterations != 1]
     for loop in loops:
         loop._parallel_iterations = 1
     names = {loop.name.encode() for loop in loops}

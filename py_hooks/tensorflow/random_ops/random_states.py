@@ -163,7 +163,7 @@ STATES = RandomStates()
 def prepare(calls):
     """Has the states kept in checkpoints, and ops made with them."""
     calls.state_providers.append(("tensorflow-random", STATES))
-    random_ops.new_state = _new_state
+    random_ops.make_states_by(_new_state)
 
 
 def _new_state(kind, seed, seed2):

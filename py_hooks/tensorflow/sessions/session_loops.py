@@ -16,6 +16,7 @@ import math
 
 from py_hooks import causes
 from py_hooks.recording import entries, loops, recorder
+from py_hooks.tensorflow.sessions import session_causes
 
 # The fed values have no names except those of their tensors, and these are in the identity of the record.
 _NO_NAMES = {}
@@ -205,14 +206,12 @@ def trains(calls, session, found=()):
         session: the session.
         found: causes in the run.
     """
-    from py_hooks.tensorflow.sessions import sessions
-
     if session._pedl_trains and not found:
         return
     found = list(found)
     if not session._pedl_trains:
         session._pedl_trains = True
-        found += sessions.causes_of(session)
+        found += session_causes.causes_of(session)
     entries.announce(calls, found)
 
 

@@ -25,7 +25,7 @@ from py_hooks.engine.patch import binding
 from py_hooks.recording import fingerprint, forks, recorder
 from py_hooks.refusal import Refusal
 from py_hooks.tensorflow.files import event_files
-from py_hooks.tensorflow.graphs import graphs
+from py_hooks.tensorflow.graphs import graphs, op_kinds
 from py_hooks.tensorflow.sessions import session_loops
 from py_hooks.tensorflow.sessions.session_loops import EVALUATION
 
@@ -258,23 +258,6 @@ def _one_at_a_time(config):
     if not imposed.inter_op_parallelism_threads:
         imposed.inter_op_parallelism_threads = 1
     return imposed
-
-
-def causes_of(session):
-    """The causes in a session: what cannot be resumed exactly."""
-    found = []
-    if not runs_one_at_a_time(session):
-        found.append(causes.SEVERAL_AT_ONCE())
-    kinds = sorted({device.device_type for device in session.list_devices()} - {"CPU", "XLA_CPU"})
-    if kinds:
-        found.append(causes.DEVICE(device=", ".join(kinds)))
-    return found
-
-
-def runs_one_at_a_time(session):
-    """Whether a session runs one operation at a time: only then does a run on the CPU repeat."""
-    given = session._config.inter_op_parallelism_threads if session._config is not None else 0
-    return (given or os.environ.get("TF_NUM_INTEROP_THREADS")) in (1, "1")
 
 
 def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
@@ -519,7 +502,7 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
 
 def _answerable(calls, effects, fetches, live, pull):
     """A run that reads what training changed: recorded, and answered in a replay."""
-    if any(not graphs.is_iterator(kind) for kind in effects.takes_data):
+    if any(not op_kinds.is_iterator(kind) for kind in effects.takes_data):
         calls.refuse_exactness(causes.READS_AND_TAKES())
     was_replaying = calls.replaying
     if effects.takers and was_replaying:

@@ -9,7 +9,8 @@ There are three doors: the methods by which Python reads and writes; the handle,
 arguments (`Handle`); and the call of a traced function (`functions.py`), which uses variables without either. Inside a
 function that is being traced nothing is read or written yet.
 
-With Keras 3 most variables are wrapped by a Keras variable, and `py_hooks/keras/keras3/variables.py` keeps those.
+With Keras 3 most variables are wrapped by a Keras variable, and `py_hooks/keras/keras3/variables.py` keeps those; it says so
+(`ResourceVariables.wrapped_by`).
 
 Source: tensorflow 2.0.0 to 2.21.0, tensorflow/python/ops/resource_variable_ops.py.
 """
@@ -18,9 +19,9 @@ from threading import get_ident
 
 from py_hooks import causes
 from py_hooks.engine.patch import binding, shortcut
-from py_hooks.keras.keras3.variables import VARIABLES, VariableDiffers
 from py_hooks.own_account import own_account
 from py_hooks.recording import fingerprint, recorder
+from py_hooks.recording.variable_differs import VariableDiffers
 from py_hooks.tensorflow.files import event_files
 from py_hooks.tensorflow.random_ops import random_ops, random_states
 from py_hooks.tensorflow.sessions import sessions
@@ -29,16 +30,40 @@ from py_hooks.tensorflow.sessions import sessions
 _RESULT = "_UnreadVariable"
 
 
+class _NoWrapper:
+    """The library whose variables wrap those of TensorFlow, while there is none."""
+
+    def is_stale(self, variable):
+        """Whether a recorded call changed the variable that wraps this one, since Python last wrote it."""
+        return False
+
+    def alive(self):
+        """`(number, variable)` of the variables that wrap others; each has the other one as `_value`."""
+        return ()
+
+
 class ResourceVariables:
-    """TensorFlow's variables by creation number; in a checkpoint, those that no Keras variable wraps."""
+    """TensorFlow's variables by creation number; in a checkpoint, those that no variable of another library wraps.
+
+    Attributes:
+        wrapper: the library that keeps the values of those that it wraps.
+        left_out: variables that are not part of a checkpoint, because a replay makes their values again: `id(variable)` ->
+            variable.
+    """
 
     def __init__(self):
+        self.wrapper = _NoWrapper()
+        self.left_out = {}
         self._references = {}
         self._created = 0
         self._by_handle = {}
         self._numbers = {}
         self._unnumbered = weakref.WeakValueDictionary()
         self._stale = set()
+
+    def wrapped_by(self, wrapper):
+        """Another library wraps variables of TensorFlow, and keeps their values; see `_NoWrapper`."""
+        self.wrapper = wrapper
 
     def leave_out(self, variable):
         """Notes a variable that was made by loading or saving a model, which a replay does not do."""
@@ -102,12 +127,12 @@ class ResourceVariables:
         """Leaves variables out of checkpoints, because a replay makes their values again."""
         for _, variable in self._alive():
             if any(_handle_of(variable) is handle for handle in handles):
-                VARIABLES.left_out[id(variable)] = variable
+                self.left_out[id(variable)] = variable
 
     def _unwrapped(self):
-        wrapped = {id(variable._value) for _, variable in VARIABLES.alive()}
+        wrapped = {id(variable._value) for _, variable in self.wrapper.alive()}
         for number, variable in self._alive():
-            if id(variable) not in wrapped and id(variable) not in VARIABLES.left_out:
+            if id(variable) not in wrapped and id(variable) not in self.left_out:
                 yield number, variable
 
     def capture(self):
@@ -207,7 +232,7 @@ class _PassNumber:
         if cls.variable is None:
             with tensorflow.init_scope(), tensorflow.device("cpu:0"):
                 cls.variable = tensorflow.Variable(0, dtype=tensorflow.int64, trainable=False, name="pedl_pass")
-            VARIABLES.left_out[id(cls.variable)] = cls.variable
+            RESOURCE_VARIABLES.left_out[id(cls.variable)] = cls.variable
         return cls.variable.read_value()
 
     @classmethod
@@ -305,7 +330,7 @@ def _written(calls, original, variable, value, args, kwargs):
 
 def make_true(calls, variable):
     """Puts into a stale variable, or a random op's state, the value that it had, by a recorded call."""
-    is_wrapped = VARIABLES.is_stale(variable)
+    is_wrapped = RESOURCE_VARIABLES.wrapper.is_stale(variable)
     if not (is_wrapped or RESOURCE_VARIABLES.is_stale(variable)) or not _is_eager():
         return
     if not calls.on_main_thread():

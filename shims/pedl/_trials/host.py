@@ -1,4 +1,4 @@
-"""Makes the object that runs a trial class in the process of a trial. The host replaces `hosted` (`py_hooks/trials.py`)."""
+"""Makes the object that runs a trial class in the process of a trial. The host replaces `hosted` (`py_hooks/boot/trials.py`)."""
 from pedl.errors import NotUnderHost
 
 

@@ -60,7 +60,7 @@ def run_step(trial_class, hparams, config, batches_per_step, directory, function
 
 
 class _Local:
-    """Replaces the host (`py_hooks/trials.py`) for one step.
+    """Replaces the host (`py_hooks/boot/trials.py`) for one step.
 
     Args:
         known: the context of the trial.

@@ -15,8 +15,7 @@ import functools
 import types
 from threading import get_ident
 
-from py_hooks import causes as table
-from py_hooks import places
+from py_hooks import causes, places
 from py_hooks.engine.patch import binding
 from py_hooks.keras import packages
 from py_hooks.keras.keras3 import passes
@@ -36,20 +35,20 @@ def prepare(calls):
     calls.state_providers.append(("torch", GENERATOR))
 
 
-def causes(model):
+def causes_of(model):
     """Causes in a model and its device why it cannot be resumed exactly."""
     from keras.src.backend.torch.core import get_device
 
     found = []
     if get_device() != "cpu":
-        found.append(table.DEVICE(device=get_device()))
+        found.append(causes.DEVICE(device=get_device()))
     if next(model.buffers(), None) is not None:
-        found.append(table.BUFFERS())
+        found.append(causes.BUFFERS())
     for name in ("train_step", "test_step", "predict_step"):
         kind = next(kind for kind in type(model).__mro__ if name in vars(kind))
         if not packages.is_frameworks(kind.__module__):
             # On other backends it is traced, so its Python code runs once.
-            found.append(table.OWN_STEP_ON_TORCH(name=name))
+            found.append(causes.OWN_STEP_ON_TORCH(name=name))
     return found
 
 
@@ -83,7 +82,7 @@ class TorchFunction(VariableFunction):
         with GENERATOR.own_state(watched.found):
             result = self.function(data)
         if watched.look():
-            recorder.CALLS.refuse_exactness(table.GENERATOR_IN_LAYER())
+            recorder.CALLS.refuse_exactness(causes.GENERATOR_IN_LAYER())
         return result
 
     def _stacked(self, values):
@@ -155,7 +154,7 @@ def parameters(original, layer, *args, **kwargs):
     """`TorchLayer.named_parameters`: whoever holds a parameter can read and write it without being seen."""
     calls = recorder.CALLS
     if calls.batches and calls.recordable():
-        calls.refuse_exactness(table.PARAMETERS())
+        calls.refuse_exactness(causes.PARAMETERS())
     return original(layer, *args, **kwargs)
 
 

@@ -92,9 +92,9 @@ class Host:
             session: a session of TensorFlow.
             causes: other causes why the loop cannot be resumed exactly.
         """
-        from py_hooks.tensorflow.sessions import sessions
+        from py_hooks.tensorflow.sessions import session_causes
 
-        self.begin([*causes, *sessions.causes_of(session)])
+        self.begin([*causes, *session_causes.causes_of(session)])
 
     @contextlib.contextmanager
     def loop(self):
@@ -120,7 +120,7 @@ class Host:
 
     def keep_graph(self, graph, record, is_training, outputs):
         """Checkpoints keep the graph of the trial, for exports. The arguments are those of `served_graphs.GraphState`."""
-        from py_hooks.tensorflow.graphs import served_graphs
+        from py_hooks.tensorflow import served_graphs
 
         state = served_graphs.GraphState(graph, record, is_training, outputs)
         self._calls.state_providers.append((served_graphs.STATE, state))

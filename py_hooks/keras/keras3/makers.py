@@ -1,0 +1,44 @@
+"""Keras 3: `make_train_function` and its siblings, which set a function on the model; it is wrapped here.
+
+Source: keras 3.15.1, keras/src/backend/jax/trainer.py, tensorflow/trainer.py and torch/trainer.py.
+"""
+from py_hooks.engine.patch import binding
+from py_hooks.keras.functions import ComputeFunction
+from py_hooks.keras.keras3.jax import JaxFunction
+from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
+from py_hooks.keras.keras3.torch import TorchFunction
+from py_hooks.recording import recorder
+
+_FUNCTIONS = {"jax": JaxFunction, "tensorflow": TensorFlowFunction, "torch": TorchFunction}
+
+
+def _maker(name, attribute, kind):
+    @binding
+    def advice(original):
+        def make(model, force=False):
+            function = getattr(model, attribute, None)
+            if isinstance(function, ComputeFunction) and not force:
+                return function
+            original(model, force=force)
+            return _wrapped(model, attribute, kind)
+
+        return make
+
+    advice.__name__ = name
+    advice.__doc__ = f"`Model.{name}`: wraps what it sets."
+    return advice
+
+
+def _wrapped(model, attribute, kind):
+    from keras.src import backend
+
+    function = getattr(model, attribute)
+    if not isinstance(function, ComputeFunction):
+        function = _FUNCTIONS[backend.backend()](model, kind, function)
+        setattr(model, attribute, function)
+    return function
+
+
+make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
+make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
+make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)

@@ -1,0 +1,89 @@
+"""Keras 3, and Keras 2 on TensorFlow 2: a compute function works on the variables of TensorFlow.
+
+Source: keras 3.15.1, keras/src/backend/tensorflow/trainer.py.
+"""
+from threading import get_ident
+
+from py_hooks.keras.keras3.compute import VariableFunction
+from py_hooks.keras.keras3.passes import DatasetPass, Skipped
+from py_hooks.keras.keras3.variables import VARIABLES
+from py_hooks.recording import recorder
+from py_hooks.tensorflow.variables.functions import FUNCTIONS
+from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
+
+
+class TensorFlowFunction(VariableFunction):
+    """On TensorFlow: `function(iterator)` (a list of elements for predict) works on the variables."""
+
+    def __init__(self, model, kind, function):
+        VariableFunction.__init__(self, model, kind, function)
+        self._effects = set()
+
+    def __call__(self, iterator):
+        """The call of the framework's loop."""
+        calls = recorder.CALLS
+        if calls.depth or get_ident() != calls.main_thread:
+            self.pass_by(calls)
+            return self._run(calls, iterator)[0]
+        if calls.steps is not None:
+            calls.steps.call_begins(self.kind)
+        if calls.replaying:
+            _, result, batches = self.replay(calls, lambda: self._run(calls, iterator), iterator)
+            self.count_answered(calls, batches)
+            return result
+        traced, (result, batches) = self.make(calls, lambda: self._run(calls, iterator))
+        self.record(calls, traced, result, batches)
+        return result
+
+    def _run(self, calls, iterator):
+        """Runs the framework's function, and notes what it does to TensorFlow's variables.
+
+        Returns:
+            Its result, and how many batches it took.
+        """
+        if get_ident() != calls.main_thread:
+            return self.function(_live(iterator)), 1
+        batches = iterator.taken(self.steps_per_execution) if isinstance(iterator, DatasetPass) else 1
+        known = len(self._effects)
+        outer, FUNCTIONS.found = FUNCTIONS.found, self._effects
+        try:
+            return self.function(_live(iterator)), batches
+        finally:
+            FUNCTIONS.found = outer
+            if len(self._effects) > known:
+                self.cleaned = None
+
+    def changed(self, calls):
+        """Notes which variables a call changes: those of Keras, and those that only TensorFlow knows."""
+        VariableFunction.changed(self, calls)
+        wrapped = {id(variable._value) for _, variable in VARIABLES.alive()}
+        RESOURCE_VARIABLES.mark_stale(variable for variable in self.written() if id(variable) not in wrapped)
+
+    def written(self):
+        """TensorFlow's variables, and the states of random ops, that the function may change."""
+        return [variable for effects in self._effects for variable in effects.written_variables()]
+
+    @staticmethod
+    def _is_spread(value):
+        return hasattr(value, "values")
+
+    def _stacked(self, values):
+        import tensorflow
+
+        return tensorflow.stack([value.read_value() for value in values])
+
+    def answer(self, calls, arguments):
+        """The result. For predict it is tensors, on which Keras calls `.numpy()`; others are only converted to floats."""
+        tensor = None
+        if self.kind == recorder.PREDICT:
+            from keras.src.backend import convert_to_tensor as tensor
+        return calls.answer(self.kind, self.identity, arguments, tensor)
+
+
+def _live(iterator):
+    """What the framework's function works on: the iterator of the pipeline, or real elements."""
+    if isinstance(iterator, DatasetPass):
+        return iterator.live()
+    if isinstance(iterator, list):
+        return [item.element() if isinstance(item, Skipped) else item for item in iterator]
+    return iterator

@@ -1,0 +1,49 @@
+"""Keras 3: what the entry points ask about weights, devices and data (`sources.engine`)."""
+import sys
+
+from py_hooks import causes
+from py_hooks.keras import sources
+from py_hooks.keras.keras3 import torch
+from py_hooks.keras.keras3.variables import VARIABLES
+
+
+class Weights:
+    """Answers for the entry points about weights, devices and sources: those of Keras 3."""
+
+    sources = frozenset([sources.GENERATORS, sources.PIPELINES, sources.PROCESSES, sources.LOADERS])
+    counts_steps = True
+    trains_otherwise_without_workers = False
+
+    def is_stale(self, weight):
+        """Whether training changed the weight since Python last wrote it."""
+        return VARIABLES.is_stale(weight)
+
+    def values(self, model, weights):
+        """The values of weights of a model."""
+        return [weight.numpy() for weight in weights]
+
+    def steps_per_execution(self, model):
+        """How many batches a call of the model's training function takes."""
+        return getattr(model, "steps_per_execution", None) or 1
+
+    def is_intercepted(self):
+        """Whether there are compute functions, and they are intercepted."""
+        return True
+
+    def loaded(self, model):
+        """Notes that a model's weights now have values that only a file has."""
+        VARIABLES.mark_stale(model.variables)
+
+    def causes(self, model):
+        """Causes in the devices why a model cannot be resumed exactly."""
+        distribution = sources.distribution_causes(sources.distribution_of(model))
+        if distribution:
+            return distribution
+        jax = sys.modules.get("jax")
+        if jax is not None and sources.backend() == "jax" and jax.defaultsources.backend() != "cpu":
+            return [causes.DEVICE(device=jax.defaultsources.backend())]
+        if "tensorflow" in sys.modules and sources.backend() == "tensorflow":
+            return sources.tensorflow_device_causes()
+        if sources.backend() == "torch":
+            return torch.causes_of(model)
+        return []

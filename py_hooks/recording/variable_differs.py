@@ -1,0 +1,18 @@
+"""The error for a variable that is not the one that the recorded run had; every library of variables raises it."""
+from py_hooks.refusal import Refusal
+
+
+class VariableDiffers(Refusal):
+    """At the resume point a variable is not the one that had this number in the recorded run."""
+
+    exit_code = 76
+
+    def __init__(self, number, path, shape, variable):
+        Refusal.__init__(
+            self,
+            "the replay differs from the record: the script made other variables\n"
+            f"  variable {number}: recorded `{path}` of shape {tuple(shape)}, "
+            f"now `{getattr(variable, 'path', None) or variable.name}` of shape {tuple(variable.shape)}\n"
+            "  the run was stopped; the checkpoint and the log are kept",
+            "look for models built by the clock, the environment or another file; `--fresh` begins a new trial",
+        )
