@@ -9,7 +9,7 @@ import sys
 VARIABLE = "PEDL_CHILD_MARK"
 
 _FRAMEWORKS = frozenset(["keras", "tensorflow", "torch", "jax", "tf_keras"])
-# Beside `py_hooks`, where the executable lays them out (`src/library.rs`).
+# Beside `py_hooks`, where the executable lays them out (`src/host/library.rs`).
 _BOOT_SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "boot")
 
 

@@ -685,7 +685,7 @@ mod tests {
             place("py_hooks/boot_site/x.py"),
             Some("/l/boot/x.py".into())
         );
-        assert_eq!(place("src/main.rs"), None);
+        assert_eq!(place("src/host/main.rs"), None);
     }
 
     #[test]

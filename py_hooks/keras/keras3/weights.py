@@ -40,8 +40,8 @@ class Weights:
         if distribution:
             return distribution
         jax = sys.modules.get("jax")
-        if jax is not None and sources.backend() == "jax" and jax.defaultsources.backend() != "cpu":
-            return [causes.DEVICE(device=jax.defaultsources.backend())]
+        if jax is not None and sources.backend() == "jax" and jax.default_backend() != "cpu":
+            return [causes.DEVICE(device=jax.default_backend())]
         if "tensorflow" in sys.modules and sources.backend() == "tensorflow":
             return sources.tensorflow_device_causes()
         if sources.backend() == "torch":
