@@ -27,7 +27,7 @@ collect_ignore = ["conformance"]
 
 
 def pytest_addoption(parser):
-    parser.addoption("--renew", action="store_true", help="write the files of tests/snapshots anew, and compare nothing")
+    parser.addoption("--renew", action="store_true", help="write the files of tests/messages/snapshots anew, and compare nothing")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(config, items):
 
 def _stays_with_its_file(item):
     """Whether a test shares something with others in its file: the process, or a fixture that is made once."""
-    is_of_scripts = os.path.dirname(item.location[0]) == "tests"
+    is_of_scripts = item.location[0].split("/")[1] not in ("hooks", "native", "release")
     definitions = item._fixtureinfo.name2fixturedefs.values()
     return not is_of_scripts or any(one.scope in ("module", "class", "package") for all in definitions for one in all)
 

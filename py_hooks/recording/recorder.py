@@ -110,7 +110,7 @@ class Calls:
         at_validation: pairs of functions. The first is called before a validation of the plan. The second is called after it
             with its metrics, and returns them by the names under which they are reported.
         lost: functions that return the names of trained variables that a checkpoint would not contain, each name once.
-        agreement: with the other ranks that train the same model (`advice/ranks.py`); None if there is one process.
+        agreement: with the other ranks that train the same model (`ranks/agreement.py`); None if there is one process.
         own_values: knows the values of single batches for metrics that are reported as running values; None if nothing does.
         of_step: the metrics of each training call of the step that ended last, if they are kept: a list of dicts.
         keeps_batches: whether `of_step` is kept.

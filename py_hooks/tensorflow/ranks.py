@@ -1,4 +1,4 @@
-"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: the part of `advice/agreement.py` for TensorFlow.
+"""Several processes that train one model of `tf.keras` under `TF_CONFIG`: the part of `ranks/agreement.py` for TensorFlow.
 
 `tf.distribute.MultiWorkerMirroredStrategy` averages the gradients; the model is made in its scope. It has one replica in
 each process. The strategy does not distribute the batches here: each rank gets its share of them (`shims/pedl/_trials/

@@ -1,6 +1,6 @@
 """`torch.utils.data.DataLoader` with worker processes: processes of a pool build its batches.
 
-A batch is an item of `advice/items.py`. What it draws from `random`, `numpy.random`, torch's global generator, the generators
+A batch is an item of `datasets/items.py`. What it draws from `random`, `numpy.random`, torch's global generator, the generators
 of its data set, or with the seed of `get_worker_info`, comes from separate streams. Their key is the pass and the place in it.
 So a batch depends neither on the number of workers nor on which of them builds it, and a worker that dies costs only time.
 The exception is what a script computes from the number of a worker (`get_worker_info().id`). Tensors are in the memory of the

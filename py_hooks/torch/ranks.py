@@ -1,4 +1,4 @@
-"""Several processes that train one model of PyTorch, as `torchrun` starts them: the PyTorch part of `advice/agreement.py`.
+"""Several processes that train one model of PyTorch, as `torchrun` starts them: the PyTorch part of `ranks/agreement.py`.
 
 `DistributedDataParallel` averages gradients. Its buckets of gradients are never rebuilt, so that a resumed start adds in
 the same order.

@@ -1,7 +1,7 @@
 //! `cargo dev matrix`, `cargo dev gallery`, `cargo dev campaign` and `cargo dev sessions`: kill
 //! trainings on every stack that has a script for them. `cargo dev kills` uses [`run`] too.
 //!
-//! `tests/matrix.py`, `tests/gallery.py`, `tests/campaign.py` and `tests/sessions.py` define the
+//! `tests/campaigns/matrix.py`, `tests/campaigns/gallery.py`, `tests/campaigns/campaign.py` and `tests/campaigns/sessions.py` define the
 //! cells and what each has to show, and do the work with the Python of each stack. Results are kept
 //! below the cache directory, in a file for each executable and state of those programs, so an
 //! interrupted command continues where it was. `cargo dev matrix --table write` writes the table of
@@ -45,7 +45,7 @@ pub(crate) struct Program {
     pub(crate) scripts: Scripts,
     /// Options of the command line that it takes too.
     pub(crate) options: &'static [&'static str],
-    /// Files that it uses, besides itself and `tests/everything.py`.
+    /// Files that it uses, besides itself and `tests/campaigns/everything.py`.
     pub(crate) files: &'static [&'static str],
     /// Whether each stack gets a part of the work (`--part`), and not all of it.
     pub(crate) is_shared: bool,
@@ -238,7 +238,9 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
         println!("\n{}", stack.name);
         let environment = Environment::of(stack, interpreter)?;
         let mut python = environment.command();
-        python.arg("-u").arg(file_of(program, &repository));
+        python
+            .args(["-u", "-m"])
+            .arg(format!("campaigns.{}", program.name));
         python
             .args(["--stack", &stack.name, "--script", script])
             .arg("--results")
@@ -254,7 +256,7 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
             }
         }
         python
-            .current_dir(repository.root())
+            .current_dir(repository.root().join("tests"))
             .env("PEDL_STACK_TAGS", stack.tags.join(" "))
             .env("PEDL_RUN", &executable);
         let mut running = Running::start(python, Output::Copy)?;
@@ -269,7 +271,9 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
 }
 
 fn file_of(program: &Program, repository: &Repository) -> PathBuf {
-    repository.root().join(format!("tests/{}.py", program.name))
+    repository
+        .root()
+        .join(format!("tests/campaigns/{}.py", program.name))
 }
 
 /// The script that a stack runs; none if no tag of the stack has one.
@@ -287,7 +291,10 @@ fn results_of(program: &Program, repository: &Repository, executable: &Path) -> 
     fs::create_dir_all(&directory).at("create", &directory)?;
     let mut hasher = blake3::Hasher::new();
     let mut files = vec![executable.to_owned(), file_of(program, repository)];
-    for name in ["tests/everything.py"].iter().chain(program.files) {
+    for name in ["tests/campaigns/everything.py"]
+        .iter()
+        .chain(program.files)
+    {
         files.push(repository.root().join(name));
     }
     for path in files {
@@ -297,7 +304,7 @@ fn results_of(program: &Program, repository: &Repository, executable: &Path) -> 
     Ok(directory.join(format!("{}.jsonl", &hash[..12])))
 }
 
-/// The outcome of one cell, as `tests/matrix.py` writes it.
+/// The outcome of one cell, as `tests/campaigns/matrix.py` writes it.
 #[derive(Debug, Deserialize)]
 struct Line {
     /// Stack, source or feature, seed.

@@ -1,7 +1,7 @@
 //! `cargo dev endurance`: a million batches of a tiny model, and what they leave on disk and in
 //! memory.
 //!
-//! `tests/endurance.py` defines what is measured, and does the work with the Python of the stack.
+//! `tests/campaigns/endurance.py` defines what is measured, and does the work with the Python of the stack.
 //! The files of the runs are kept below the target directory in `endurance/`, until the next time.
 
 use std::ffi::OsString;
@@ -33,8 +33,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let target = executable.ancestors().nth(2).unwrap_or(repository.root());
     let mut command = environment.command();
     command
-        .arg("-u")
-        .arg(repository.root().join("tests/endurance.py"))
+        .args(["-u", "-m", "campaigns.endurance"])
+        .current_dir(repository.root().join("tests"))
         .arg("--directory")
         .arg(target.join("endurance"))
         .env("PEDL_RUN", &executable);

@@ -1,7 +1,7 @@
 //! `cargo dev examples`: the public model definitions of `determined-ai/pedl-examples`, unchanged,
 //! on doubles of their data.
 //!
-//! `tests/public_examples.toml` lists them. `tests/public_examples.py` finds out the outcome of
+//! `tests/campaigns/public_examples.toml` lists them. `tests/campaigns/public_examples.py` finds out the outcome of
 //! each, with the Python of its stack. They are not part of this project, so they come from a
 //! checkout (`--checkout DIR`) that has the revision of the list.
 //!
@@ -72,7 +72,9 @@ struct Definition {
 
 impl List {
     fn read(repository: &Repository) -> Result<Self> {
-        let path = repository.root().join("tests/public_examples.toml");
+        let path = repository
+            .root()
+            .join("tests/campaigns/public_examples.toml");
         let text = fs::read_to_string(&path).at("read", &path)?;
         let mut list: Self = toml::from_str(&text).map_err(|error| {
             Failure::new(format!("`{}` is not valid:\n{error}", path.display()))
@@ -133,8 +135,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         let place = directory.join(&stack.name);
         let mut command = environment.command();
         command
-            .arg("-u")
-            .arg(repository.root().join("tests/public_examples.py"))
+            .args(["-u", "-m", "campaigns.public_examples"])
+            .current_dir(repository.root().join("tests"))
             .arg("--definition")
             .arg(serde_json::to_string(definition).expect("a definition is texts and numbers"))
             .arg("--checkout")
@@ -188,7 +190,7 @@ fn packages(
 /// The results file of an executable and of what runs the definitions.
 fn results_of(repository: &Repository, executable: &Path, directory: &Path) -> Result<PathBuf> {
     fs::create_dir_all(directory).at("create", directory)?;
-    let doubles = repository.root().join("tests/public_examples");
+    let doubles = repository.root().join("tests/campaigns/public_examples");
     let found = fs::read_dir(&doubles).at("read", &doubles)?;
     let mut files: Vec<PathBuf> = found
         .map(|entry| entry.map(|entry| entry.path()))
@@ -196,7 +198,7 @@ fn results_of(repository: &Repository, executable: &Path, directory: &Path) -> R
         .at("read", &doubles)?;
     files.retain(|path| path.extension().is_some_and(|ending| ending == "py"));
     files.sort();
-    files.push(repository.root().join("tests/public_examples.py"));
+    files.push(repository.root().join("tests/campaigns/public_examples.py"));
     files.push(executable.to_owned());
     let mut hasher = blake3::Hasher::new();
     for path in files {

@@ -1,6 +1,6 @@
 //! `cargo dev kills`: a thousand kills over all stacks, half of them during a write.
 //!
-//! `tests/kills.py` does the work with the Python of each stack, which gets a part of the kills.
+//! `tests/campaigns/kills.py` does the work with the Python of each stack, which gets a part of the kills.
 //! Results are kept like those of a campaign (the module `cells`). They are added up here.
 
 use std::ffi::OsString;
@@ -18,14 +18,14 @@ const KILLS: Program = Program {
     scripts: cells::EVERYTHING,
     options: &["kills", "jobs"],
     files: &[
-        "tests/campaign.py",
-        "tests/kill_at_byte.py",
+        "tests/campaigns/campaign.py",
+        "tests/campaigns/kill_at_byte.py",
         "tests/support/kill_at_byte.c",
     ],
     is_shared: true,
 };
 
-/// The default number of kills, also that of `tests/kills.py`.
+/// The default number of kills, also that of `tests/campaigns/kills.py`.
 const KILLS_WANTED: &str = "1000";
 
 /// Kills trainings on all stacks together as many times as requested; returns whether none was
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Ok(ran.good && tally.is_good() && tally.kills() == wanted)
 }
 
-/// The outcome of one trial, as `tests/kills.py` writes it.
+/// The outcome of one trial, as `tests/campaigns/kills.py` writes it.
 #[derive(Debug, Deserialize)]
 struct Trial {
     /// Stack, kills of all stacks together, part, number.

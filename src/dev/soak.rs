@@ -1,7 +1,7 @@
 //! `cargo dev soak`: a script that forks, spawns, starts threads and gets signals at random,
 //! started again and again, by python and by `pedl-run`.
 //!
-//! `tests/soak.py` defines what is compared, and does the work. Results are kept below the cache
+//! `tests/campaigns/soak.py` defines what is compared, and does the work. Results are kept below the cache
 //! directory in `soak/`, in a directory for each executable and script, so an interrupted command
 //! continues where it was.
 
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let mut hasher = blake3::Hasher::new();
     for path in [
         &built,
-        &tests.join("soak.py"),
+        &tests.join("campaigns/soak.py"),
         &tests.join("scripts/soak.py"),
     ] {
         hasher.update(&fs::read(path).at("read", path)?);
@@ -68,12 +68,14 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             None => println!("skipped: there is no Python {version} below pyenv"),
         }
     }
-    // Any Python that is new enough can run `tests/soak.py`.
+    // Any Python that is new enough can run `tests/campaigns/soak.py`.
     let Some(driver) = pythons.last() else {
         return Ok(true);
     };
     let mut command = process::python(&driver.path);
-    command.arg("-u").arg(tests.join("soak.py"));
+    command
+        .args(["-u", "-m", "campaigns.soak"])
+        .current_dir(&tests);
     command.arg("--pedl-run").arg(&executable);
     command
         .arg("--results")

@@ -1,6 +1,6 @@
 //! `cargo dev workers`: worker processes over a long time, and what happens if they are killed.
 //!
-//! `tests/workers.py`, which does the work with the Python of each stack, and
+//! `tests/campaigns/workers.py`, which does the work with the Python of each stack, and
 //! `src/pool/tests/stress.rs`, which has no Python in it, define what is measured. The files of the
 //! runs are kept below the target directory in `workers/`, until the next time.
 
@@ -50,8 +50,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         println!("\n{}", stack.name);
         let mut command = environment.command();
         command
-            .arg("-u")
-            .arg(repository.root().join("tests/workers.py"))
+            .args(["-u", "-m", "campaigns.workers"])
+            .current_dir(repository.root().join("tests"))
             .arg("--directory")
             .arg(target.join("workers").join(&stack.name))
             .env("PEDL_RUN", &executable);

@@ -1,5 +1,5 @@
 //! Signals by which a scheduler takes its machine back, as the supervisor sees them. What the trial
-//! process does about them is tested with frameworks (`tests/test_preemption.py`).
+//! process does about them is tested with frameworks (`tests/resume/test_preemption.py`).
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

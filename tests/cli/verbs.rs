@@ -163,7 +163,10 @@ fn a_newcomer_finds_where_fit_generator_is_intercepted() {
         words[..2],
         ["keras.engine.training:Model.fit_generator", "row"]
     );
-    assert_eq!(words[3..5], ["of", "keras/generations/rows_of_graph_mode.py"]);
+    assert_eq!(
+        words[3..5],
+        ["of", "keras/generations/rows_of_graph_mode.py"]
+    );
     assert_eq!(words[7], "fit_generator");
     // The row and the line are those of the source.
     let row: usize = words[2].parse().expect("a number");
@@ -190,9 +193,9 @@ fn a_newcomer_finds_where_fit_generator_is_intercepted() {
 #[test]
 fn all_rows_of_all_libraries_are_listed() {
     let text = pedl(&["hooks"]).assert_code(0).stdout;
-    assert!(
-        text.contains("keras            2.2.5 - 2.3.1     py_hooks/keras/generations/v2_2_5_to_v2_3_1.py\n")
-    );
+    assert!(text.contains(
+        "keras            2.2.5 - 2.3.1     py_hooks/keras/generations/v2_2_5_to_v2_3_1.py\n"
+    ));
     for library in ["keras", "tensorflow", "tensorflow.keras"] {
         let text = pedl(&["hooks", library]).assert_code(0).stdout;
         assert!(text.lines().count() > 20, "{text}");

@@ -1,6 +1,6 @@
 """Batches through the shared memory of a pool: the trainer receives what a worker sends (issue 6).
 
-Worker and trainer are one process here. Worker processes are tested in tests/test_worker_processes.py.
+Worker and trainer are one process here. Worker processes are tested in tests/data/test_worker_processes.py.
 """
 
 import collections

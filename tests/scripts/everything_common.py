@@ -36,7 +36,7 @@ SOURCES = [
     "train-on-batch",
 ]
 
-# What --feature takes; tests/everything.py says which stacks have it.
+# What --feature takes; tests/campaigns/everything.py says which stacks have it.
 FEATURES = [
     "recurrent dropout",
     "batch normalization",

@@ -2,7 +2,7 @@
 
     python tests/scripts/soak.py SEED
 
-Started by tests/soak.py, which gives it three pipes in the environment: on SAY it tells that it is at a point, and
+Started by tests/campaigns/soak.py, which gives it three pipes in the environment: on SAY it tells that it is at a point, and
 which signal it wants there; on GO it is told that the signal was sent; HOLD is closed when it and all its children are
 to end. What it prints is the same at every start of a seed, under python and under pedl-run.
 """

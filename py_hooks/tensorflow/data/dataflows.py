@@ -1,7 +1,7 @@
 """DataFlows of tensorpack, from which a `TensorpackTrial` takes its batches (`shims/pedl/_trials/tensorpack.py`).
 
 A DataFlow keeps its position in itself, and only running it moves it there. So a replay draws from it too, in the process
-that trains, as from generators (`advice/generators.py`): all random numbers that it takes from `random` and `numpy.random`
+that trains, as from generators (`datasets/generators.py`): all random numbers that it takes from `random` and `numpy.random`
 come from a separate stream. A replay compares what it feeds with what was fed, so it notices a DataFlow that differs.
 
 tensorpack seeds the generators of its DataFlows and augmentors (`get_rng`) by the clock, the process and an address. Those

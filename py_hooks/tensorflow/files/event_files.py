@@ -1,7 +1,7 @@
 """Event files: keeps each step in them once, whatever is killed. TensorFlow's C++ writes them, with the time in their names.
 
 A replay writes nothing new to them. At the resume point the files of the trial come back from the place to which its start
-moved them (`advice/ledger.py`, "logged"), cut to their lengths at the checkpoint. Each open writer begins a new file beside
+moved them (`script_io/ledger.py`, "logged"), cut to their lengths at the checkpoint. Each open writer begins a new file beside
 them, as a reopened writer does; readers take all files of a folder together. A checkpoint flushes the writers, and the files
 are on the disk, up to the lengths in the checkpoint, before the checkpoint is.
 

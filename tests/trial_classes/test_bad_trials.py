@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import snapshots
 import support
+from support import snapshots
 
 SCRIPT = support.SCRIPTS / "fit_and_hold.py"
 

@@ -1,8 +1,8 @@
 """Keras 2 on TensorFlow 2, in all of its generations: killed trainings equal the undisturbed ones, bit for bit."""
 
-import everything
 import pytest
 import support
+from campaigns import everything
 
 pytestmark = pytest.mark.stack("tfkeras")
 

@@ -4,7 +4,7 @@ Started by `cargo dev gallery` with the Python of a stack. Cells (layers, optimi
 constraints, regularizers) are found by scripts/gallery.py. Several cells share a process, because imports take most of the
 time; each has its own line. If a group fails, its cells are run one by one.
 
-    python tests/gallery.py --stack NAME --script SCRIPT --results FILE [--cell KIND:NAME]... [--kind KIND]...
+    python -m campaigns.gallery --stack NAME --script SCRIPT --results FILE [--cell KIND:NAME]... [--kind KIND]...
 
 A cell that is in the results file is not run again. The outcomes:
 
@@ -23,8 +23,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import everything
 import support
+
+from campaigns import everything
 
 GROUP = 3
 

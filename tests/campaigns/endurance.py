@@ -1,6 +1,6 @@
 """Trains for very many batches, under plain Python and pedl-run, and reports what grows with them: on disk, and in memory.
 
-    PEDL_RUN=PATH python tests/endurance.py --directory DIR [--batches N] [--way NAME]...
+    PEDL_RUN=PATH python -m campaigns.endurance --directory DIR [--batches N] [--way NAME]...
 
 `scripts/endurance.py` trains in each of its ways: under plain Python; under pedl-run with its defaults; and under a
 pedl-run that is killed, all of its processes at once, at 40 and at 80 % of the batches, and started again. At each

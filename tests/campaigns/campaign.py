@@ -14,7 +14,7 @@ a seed. In each cell:
 Each training that finishes must print the hashes of the first. Every start may compute only batches
 that were not computed before the checkpoint (everything.py explains how that is known).
 
-    python tests/campaign.py --stack NAME --script SCRIPT --results FILE [--source NAME] [--kills 10]
+    python -m campaigns.campaign --stack NAME --script SCRIPT --results FILE [--source NAME] [--kills 10]
 
 A cell that is in the results file is not run again.
 """
@@ -27,8 +27,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import everything
 import support
+
+from campaigns import everything
 
 SEED = 3
 

@@ -8,9 +8,9 @@ the same at many random moments, and `cargo dev kills` in the middle of a thousa
 import os
 import shutil
 
-import everything
 import pytest
 import support
+from campaigns import everything
 
 IS_KERAS2 = "keras3" not in os.environ.get("PEDL_STACK_TAGS", "").split()
 TAGS = os.environ.get("PEDL_STACK_TAGS", "").split()

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent / "support" / "kill_at_byte.c"
+SOURCE = Path(__file__).resolve().parent.parent / "support" / "kill_at_byte.c"
 
 # The place of a kill: the call, how many of how many bytes it had written (if the call cannot be torn: whether
 # it was made, of 1), and the path below the directory.

@@ -1,6 +1,6 @@
 """Runs one definition of the public examples, unchanged: undisturbed, and killed half-way and started again.
 
-    python tests/public_examples.py --definition JSON --checkout DIR --revision COMMIT --directory DIR --results FILE
+    python -m campaigns.public_examples --definition JSON --checkout DIR --revision COMMIT --directory DIR --results FILE
 
 Started by `cargo dev examples` with the Python of a stack; `--definition` is an entry of `public_examples.toml`. The files
 of the definition are copied from the checkout. They find substitutes for their data by `PYTHONPATH` (`public_examples/`),
@@ -25,10 +25,11 @@ import sys
 import tarfile
 from pathlib import Path
 
-import everything
 import support
 
-DOUBLES = support.ROOT / "tests" / "public_examples"
+from campaigns import everything
+
+DOUBLES = support.ROOT / "tests" / "campaigns" / "public_examples"
 
 SEED = "\nreproducibility: {experiment_seed: 7}\n"
 

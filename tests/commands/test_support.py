@@ -4,9 +4,9 @@ import os
 import signal
 import sys
 
-import kill_at_byte
 import pytest
 import support
+from campaigns import kill_at_byte
 
 COUNT = """
 import hashlib, sys, time

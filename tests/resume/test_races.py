@@ -1,7 +1,8 @@
 """Trainings in which ops of one run use a variable in no order: `--exact` orders them, and a kill changes nothing.
 
 There are more tests of them, with three undisturbed trainings, one of them on a busy machine:
-`cargo dev sessions --kind average` and so on (tests/sessions.py). Which ops these are: tests/hooks/test_races_in_graphs.py.
+`cargo dev sessions --kind average` and so on (tests/campaigns/sessions.py). Which ops these are:
+tests/hooks/test_races_in_graphs.py.
 """
 
 import pytest

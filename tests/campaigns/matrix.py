@@ -10,7 +10,7 @@ with or without a seed, under `--exact`:
    epoch; then only the process that trains, in the second fit, after which the supervisor continues by itself; then every
    process again, at a random moment. It must end with the hashes of the first, and may compute only what it must.
 
-    python tests/matrix.py --stack NAME --script SCRIPT --results FILE [--cell NAME]...
+    python -m campaigns.matrix --stack NAME --script SCRIPT --results FILE [--cell NAME]...
 
 A cell that is in the results file is not run again.
 """
@@ -23,8 +23,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import everything
 import support
+
+from campaigns import everything
 
 SEED = 3
 EPOCHS = 6

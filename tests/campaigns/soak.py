@@ -1,6 +1,6 @@
 """Starts a script again and again, under python and under pedl-run, and compares what each start leaves behind.
 
-    python tests/soak.py --pedl-run PATH --python PATH... [--starts N] [--results FILE]
+    python -m campaigns.soak --pedl-run PATH --python PATH... [--starts N] [--results FILE]
 
 The actions of scripts/soak.py depend on a seed alone: it forks, spawns, threads, and gets signals at points that it names.
 Each seed is run by python itself and by pedl-run in both modes, and these must agree in
@@ -32,7 +32,7 @@ import tempfile
 import time
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parent / "scripts" / "soak.py"
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "soak.py"
 MODES = ["embed", "exec"]
 
 # The part of all starts that get a signal at a random moment of their first milliseconds.

@@ -14,8 +14,8 @@ import subprocess
 import sys
 
 import pytest
-import snapshots
 import support
+from support import snapshots
 
 SCRIPT = "print('trained')\n"
 

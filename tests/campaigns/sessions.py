@@ -10,7 +10,7 @@ or scripts/unordered.py:
 3. Another one has at each start 60 % of the time that the first took, including the start of Python and the imports;
    then it is killed. It must finish nevertheless.
 
-    python tests/sessions.py --stack NAME --script SCRIPT --results FILE [--kind NAME]... [--kills 5]
+    python -m campaigns.sessions --stack NAME --script SCRIPT --results FILE [--kind NAME]... [--kills 5]
 
 A cell that is in the results file is not run again.
 """
@@ -24,8 +24,9 @@ import sys
 import time
 from pathlib import Path
 
-import everything
 import support
+
+from campaigns import everything
 
 KINDS = ["softmax", "convnet", "lstm", "gan", "monitored", "iterator", "queue", "saver", "assign", "two"]
 KINDS += ["randomized", "imported"]

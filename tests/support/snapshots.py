@@ -20,9 +20,10 @@ import time
 from pathlib import Path
 
 import pytest
+
 import support
 
-FOLDER = Path(__file__).resolve().parent / "snapshots"
+FOLDER = support.ROOT / "tests" / "messages" / "snapshots"
 
 # Seconds after which a command counts as hanging.
 TIMEOUT = 300

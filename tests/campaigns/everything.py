@@ -26,8 +26,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import kill_at_byte
 import support
+
+from campaigns import kill_at_byte
 
 # Shapes of a batch, times fits: each of them is traced once, and traced again in a replay. tf.keras 2 traces the first
 # of each fit twice, because it makes the optimizer's variables.

@@ -10,7 +10,7 @@ or without a seed; these change from trial to trial:
 3. It then runs without further kills, and must end with the hashes of the first. No start may be refused, go back
    behind a checkpoint, or compute what it need not.
 
-    python tests/kills.py --stack NAME --script SCRIPT --results FILE --kills 1000 --part 1/7 [--jobs 2]
+    python -m campaigns.kills --stack NAME --script SCRIPT --results FILE --kills 1000 --part 1/7 [--jobs 2]
 
 A trial that is in the results file is not run again. If a trial has a problem, its directory is kept, and named.
 """
@@ -25,9 +25,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import campaign
-import everything
 import support
+
+from campaigns import campaign, everything
 
 SEED = 3
 EPOCHS = 6
