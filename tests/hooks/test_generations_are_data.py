@@ -13,7 +13,7 @@ import sys
 import sysconfig
 
 import pytest
-from support import ROOT
+from support import ROOT, parse
 
 from py_hooks.engine import version
 from py_hooks.registry import GENERATIONS
@@ -57,10 +57,6 @@ def short(path):
 
 def each(name, paths):
     return pytest.mark.parametrize(name, paths, ids=[short(path) for path in paths])
-
-
-def parse(path):
-    return ast.parse(path.read_text(encoding="utf-8"), short(path))
 
 
 def module_name(path):

@@ -4,7 +4,7 @@ import ast
 import collections
 
 import pytest
-from support import ROOT
+from support import ROOT, parse
 
 HOOKS = ROOT / "py_hooks"
 
@@ -90,7 +90,7 @@ def room_of(path):
 
 def imports(path):
     """`(file, is_late)` of each file of `py_hooks` that a file imports; late means inside of a function."""
-    waiting = [(ast.parse(path.read_text(encoding="utf-8")), False)]
+    waiting = [(parse(path), False)]
     while waiting:
         node, is_late = waiting.pop()
         if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "py_hooks":

@@ -17,6 +17,7 @@ script never waits for its reader and a condition can look at the output so far.
 on Python 3.7 and imports no framework.
 """
 
+import ast
 import ctypes
 import json
 import os
@@ -521,3 +522,19 @@ def lines_of(path):
         return len(path.read_text().splitlines())
     except FileNotFoundError:
         return 0
+
+
+def parse(path):
+    """The syntax tree of a Python file, without what only type checkers read (`if TYPE_CHECKING:`)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    for node in ast.walk(tree):
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [one for one in node.body if not _is_for_type_checkers(one)]
+    return tree
+
+
+def _is_for_type_checkers(node):
+    if isinstance(node, ast.If):
+        return getattr(node.test, "id", None) == "TYPE_CHECKING"
+    # `TYPE_CHECKING = False` costs less than the module that has it.
+    return isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "TYPE_CHECKING"
