@@ -1,6 +1,6 @@
 """THE table of causes: why a run cannot be resumed exactly, and what to do about it.
 
-    calls.refuse_exactness(causes.DATABASE(path="scores.sqlite"))
+    calls.exactness.refuse(causes.DATABASE(path="scores.sqlite"))
 
 A row is what a run says, why that is so, the cure, and whether checkpoints are taken all the same. They are if what is recorded
 stays true: two runs of plain Python differ too, or something outside of the weights happens twice. For every other cause no

@@ -64,36 +64,36 @@ def begin(process):
         # It was forked before there was a recorder: nothing is recorded here.
         calls.forked()
         return calls
-    calls.state_providers.append(("streams", streams))
-    calls.state_providers.append(("output", output))
+    calls.checkpoints.keep("streams", streams)
+    calls.checkpoints.keep("output", output)
     given_warnings = GivenWarnings()
     given_warnings.install()
-    calls.state_providers.append(("warnings", given_warnings))
-    calls.at_begin.append(lambda: _begin_output(trial, output, calls.replaying))
+    calls.checkpoints.keep("warnings", given_warnings)
+    calls.lifecycle.at_begin.append(lambda: _begin_output(trial, output, calls.replaying))
     if process.clock is not None:
         process.clock.calls = calls
-        calls.state_providers.append(("clock", process.clock))
-        calls.at_begin.append(lambda: process.clock.begin(calls.replaying))
+        calls.checkpoints.keep("clock", process.clock)
+        calls.lifecycle.at_begin.append(lambda: process.clock.begin(calls.replaying))
     files.attach(calls)
     sources = entries.Sources()
-    calls.state_providers.append(("sources", sources))
-    calls.at_begin.append(lambda: sources.begin(calls))
-    calls.state_providers.append(("inputs", files.inputs))
-    calls.state_providers.append(("files", files))
-    calls.at_begin.append(files.begin)
-    calls.at_begin.append(files.look_at_children)
-    calls.at_save.append(files.look_at_children)
-    calls.when_begun.append(forks.CHANGES.begin)
-    calls.at_begin.append(process.tell_hyperparameters)
-    calls.at_begin.append(process.watch_unasked)
+    calls.checkpoints.keep("sources", sources)
+    calls.lifecycle.at_begin.append(lambda: sources.begin(calls))
+    calls.checkpoints.keep("inputs", files.inputs)
+    calls.checkpoints.keep("files", files)
+    calls.lifecycle.at_begin.append(files.begin)
+    calls.lifecycle.at_begin.append(files.look_at_children)
+    calls.lifecycle.at_save.append(files.look_at_children)
+    calls.lifecycle.when_begun.append(forks.CHANGES.begin)
+    calls.lifecycle.at_begin.append(process.tell_hyperparameters)
+    calls.lifecycle.at_begin.append(process.watch_unasked)
     step_callbacks.attach(process, calls)
-    calls.when_begun.append(lambda: step_callbacks.load_configured(process, calls))
-    calls.at_begin.append(lambda: atexit.register(calls.settle))
-    calls.at_begin.append(lambda: atexit.register(_tell_repeated_end, trial, output))
-    calls.at_begin.append(lambda: files.inputs.begin(calls.checkpoint_states().get("inputs", {})))
-    calls.at_begin.append(lambda: files.expect(calls.checkpoint_states().get("files", {})))
+    calls.lifecycle.when_begun.append(lambda: step_callbacks.load_configured(process, calls))
+    calls.lifecycle.at_begin.append(lambda: atexit.register(calls.settle))
+    calls.lifecycle.at_begin.append(lambda: atexit.register(_tell_repeated_end, trial, output))
+    calls.lifecycle.at_begin.append(lambda: files.inputs.begin(calls.checkpoints.states().get("inputs", {})))
+    calls.lifecycle.at_begin.append(lambda: files.expect(calls.checkpoints.states().get("files", {})))
     calls.files = files
-    calls.at_stop += [files.put_back, lambda: output.end(trial.directory)]
+    calls.lifecycle.at_stop += [files.put_back, lambda: output.end(trial.directory)]
     files.install(process.in_place)
     _watch_outside(process, calls)
     return calls
@@ -105,11 +105,11 @@ def _watch_outside(process, calls):
 
     journal = commands.attach(process.trial, calls)
     commands.watch_os(process.in_place)
-    calls.at_begin.append(journal.begin)
-    calls.state_providers.append(("commands", journal))
+    calls.lifecycle.at_begin.append(journal.begin)
+    calls.checkpoints.keep("commands", journal)
     observed = observations.Observations(calls, calls.files, journal)
     observations.install(observed, process.in_place)
-    calls.at_begin.append(lambda: observed.begin(process.trial.directory))
+    calls.lifecycle.at_begin.append(lambda: observed.begin(process.trial.directory))
 
 
 def _begin_output(trial, output, replaying):

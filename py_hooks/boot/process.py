@@ -11,7 +11,7 @@ import sys
 import _pedl
 
 from py_hooks.engine import guard, import_hook
-from py_hooks.recording import forks
+from py_hooks.recording import ending, forks
 from py_hooks.refusal import Refusal
 from py_hooks.registry import GENERATIONS
 from py_hooks.script_io import exec_again, raw_streams
@@ -252,15 +252,11 @@ class _Process:
 
     def end_for_bug(self, message, hint):
         """A bug of pedl-run was met, and the run cannot continue."""
-        from py_hooks.recording import recorder
-
-        recorder.stop(self._calls() or self, self.bug_code, message, hint)
+        ending.stop(self._calls() or self, self.bug_code, message, hint)
 
     def end_with(self, error):
         """One of our errors has reached code that must not see it: ends the process with its message."""
-        from py_hooks.recording import recorder
-
-        recorder.stop_with(self._calls() or self, error)
+        ending.stop_with(self._calls() or self, error)
 
     @staticmethod
     def _calls():

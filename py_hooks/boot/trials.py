@@ -4,7 +4,7 @@ import os
 
 from py_hooks.boot import install
 from py_hooks.random_numbers.random_streams import PrivateStream
-from py_hooks.recording import entries, recorder
+from py_hooks.recording import call_kinds, entries, recorder
 from py_hooks.refusal import Refusal
 
 
@@ -123,8 +123,8 @@ class Host:
         from py_hooks.tensorflow import served_graphs
 
         state = served_graphs.GraphState(graph, record, is_training, outputs)
-        self._calls.state_providers.append((served_graphs.STATE, state))
-        self._calls.state_providers.append(("models", served_graphs.GraphModel(self._name, state.variables)))
+        self._calls.checkpoints.keep(served_graphs.STATE, state)
+        self._calls.checkpoints.keep("models", served_graphs.GraphModel(self._name, state.variables))
 
     def fix_dataflow_seed(self):
         """Called before DataFlows of tensorpack are made: their random numbers come from the trial's seed."""
@@ -164,27 +164,27 @@ class Host:
             begins: called before each.
             ended: called after each, with pairs of names and values; returns them by the names that the trial gave.
         """
-        self._calls.at_validation.append((begins, ended))
+        self._calls.lifecycle.at_validation.append((begins, ended))
 
     def validate_on(self, data):
         """Runs the plan's validations of a fit on data that the fit did not get."""
-        self._calls.validation_data = data
+        self._calls.boundary.validation_data = data
 
     def keep_batches(self):
         """Has the metrics of each batch kept, for `of_step`."""
-        self._calls.keep_batches()
+        self._calls.boundary.keep_batches()
 
     @property
     def of_step(self):
         """The metrics of each batch of the step that ended last, by the framework's names; None if they are not known."""
-        return self._calls.of_step
+        return self._calls.boundary.of_step
 
     def train(self, live, skip):
         """Trains a batch: calls `live(number)`, or `skip()` if it was trained before. Returns what `live` returned."""
         calls = self._recorder or self._calls
         if calls.replaying:
             skip()
-            value = calls.answer(recorder.TRAIN, self._training, 0)
+            value = calls.answer(call_kinds.TRAIN, self._training, 0)
             calls.trained_before()
             calls.answered()
             return value
@@ -193,17 +193,17 @@ class Host:
             value = live(calls.batches)
         finally:
             calls.depth -= 1
-        calls.record(recorder.TRAIN, self._training, 0, value)
+        calls.record(call_kinds.TRAIN, self._training, 0, value)
         calls.trained()
         return value
 
     def validate(self, live):
         """Validates the model; returns a dict of metrics."""
-        return self._calls.call(recorder.TEST, self._process.trial.intern(f"{self._name}.validate"), live)
+        return self._calls.call(call_kinds.TEST, self._process.trial.intern(f"{self._name}.validate"), live)
 
     def validated(self, scalars):
         """The model was validated: `(name, value)` of the metrics that are numbers."""
-        self._calls.validated(scalars)
+        self._calls.boundary.validated(scalars)
 
     def of_torch(self, ranks=None):
         """What else the loops of PyTorch need: `py_hooks.torch.trials.Training`.
@@ -229,7 +229,7 @@ class Host:
         found = Ranks(calls, ranks)
         found.compare({**self.described(), "random numbers drawn so far": str(calls.streams.draws)})
         found.begin()
-        calls.at_begin.append(found.compare_resumption)
+        calls.lifecycle.at_begin.append(found.compare_resumption)
         return found
 
     @contextlib.contextmanager
@@ -264,7 +264,7 @@ class Host:
             finally:
                 calls.in_composite = before
 
-        calls.at_save.append(write)
+        calls.lifecycle.at_save.append(write)
 
     def finish(self):
         """The last batch was trained: takes a checkpoint of the end.
@@ -278,9 +278,9 @@ class Host:
                 self._check_nothing_is_lost()
             # A separate call, after what the user's callbacks did after the last validation. A checkpoint of the last batch
             # is not enough, because what it holds would depend on when it was taken.
-            calls.checked(recorder.COMPOSITE, self._process.trial.intern("end"), 0)
+            calls.checked(call_kinds.COMPOSITE, self._process.trial.intern("end"), 0)
             if not was_saved:
-                calls.save(is_wanted=True)
+                calls.checkpoints.save(is_wanted=True)
             self._has_ended = True
         if calls.agreement is not None:
             calls.agreement.end()

@@ -136,7 +136,7 @@ class Items:
                 self._probe(ahead)
                 # The threads of this pass have not begun.
                 self._at_begin = None
-        recorder.CALLS.looked()
+        recorder.CALLS.exactness.looked()
 
     def begin_anew(self):
         """Items from here on are built from the data set as it is when the first of them is requested.
@@ -172,11 +172,11 @@ class Items:
 
     def _refuse(self, cause):
         self._is_refused = True
-        recorder.CALLS.refuse_exactness(cause(kind=type(self._source()).__name__))
+        recorder.CALLS.exactness.refuse(cause(kind=type(self._source()).__name__))
 
     def _refuse_exactness(self, what, is_untold=False):
         cause = causes.ITEM_MAY_CHANGE if is_untold else causes.ITEM_CHANGES
-        recorder.CALLS.refuse_exactness(cause(kind=type(self._source()).__name__, what=what))
+        recorder.CALLS.exactness.refuse(cause(kind=type(self._source()).__name__, what=what))
 
     def _probe(self, ahead):
         """Builds an item twice, and another one in between, to check whether it is a function of its key."""

@@ -311,13 +311,13 @@ def _step_ends():
 def prepare(calls):
     """Has the sums read when steps end, and their state kept in checkpoints."""
     # Keras 2 and tf.keras may both be imported.
-    if _step_ends in calls.at_step_end:
+    if _step_ends in calls.lifecycle.at_step_end:
         return
-    calls.at_step_end.append(_step_ends)
-    calls.own_values = _BATCHES
-    if calls.keeps_batches:
+    calls.lifecycle.at_step_end.append(_step_ends)
+    calls.boundary.own_values = _BATCHES
+    if calls.boundary.keeps_batches:
         _BATCHES.keep()
-    calls.state_providers.append(("step metrics", _State()))
+    calls.checkpoints.keep("step metrics", _State())
 
 
 # -- what happens to the sums ------------------------------------------------------------------------------------------

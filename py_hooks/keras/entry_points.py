@@ -14,7 +14,7 @@ from py_hooks.engine.patch import binding
 from py_hooks.keras import accumulators, plan, sources
 from py_hooks.keras.skipped_batch import SkippedBatch
 from py_hooks.keras.validation import held_by
-from py_hooks.recording import entries, fingerprint, forks, recorder
+from py_hooks.recording import call_kinds, entries, fingerprint, forks, recorder
 
 
 def _make(calls, original, model, args, kwargs, arguments):
@@ -46,7 +46,7 @@ def _entry(name, original, make=_make):
         finally:
             calls.entries.pop()
             calls.arguments, calls.epoch = outer
-            calls.looked()
+            calls.exactness.looked()
             items.close_started_since(started)
 
     return entry
@@ -83,7 +83,7 @@ def _batch_entry(name, original, attribute, keeping=None):
             result = original(model, *args, **kwargs)
         except Exception:
             # It is made in a replay too, and must raise there too.
-            arguments = calls.checksum_of(args, kwargs) | recorder.TRACED
+            arguments = calls.checksum_of(args, kwargs) | call_kinds.TRACED
             calls.record(function.kind, function.identity, arguments, None, site)
             raise
         else:
@@ -243,7 +243,7 @@ def get_weights(original, model, *args, **kwargs):
     if calls.depth or not calls.batches or not calls.recordable():
         return original(model, *args, **kwargs)
     identity = calls.trial.intern(f"get_weights of {type(model).__name__}")
-    return calls.call(recorder.READ, identity, lambda: original(model, *args, **kwargs))
+    return calls.call(call_kinds.READ, identity, lambda: original(model, *args, **kwargs))
 
 
 def save(original, model, filepath, *args, **kwargs):
@@ -256,7 +256,7 @@ def save(original, model, filepath, *args, **kwargs):
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern(f"{original.__name__} to {entries.path_text(filepath)}")
     if calls.replaying:
-        is_folder = calls.answer(recorder.COMPOSITE, identity, 0)
+        is_folder = calls.answer(call_kinds.COMPOSITE, identity, 0)
         calls.files.replace_saved(filepath, is_folder)
         calls.answered()
         return None
@@ -266,7 +266,7 @@ def save(original, model, filepath, *args, **kwargs):
         return entries.is_path(filepath) and os.path.isdir(filepath)
 
     calls.files.saving(filepath)
-    calls.call(recorder.COMPOSITE, identity, save_and_look)
+    calls.call(call_kinds.COMPOSITE, identity, save_and_look)
     _refuse_several_files(calls, filepath, kwargs)
     return None
 
@@ -274,9 +274,9 @@ def save(original, model, filepath, *args, **kwargs):
 def _refuse_several_files(calls, path, options):
     """Refuses weights in several files whose names begin with the path, because checkpoints do not hold them."""
     if options.get("max_shard_size") is not None:
-        calls.refuse_exactness(causes.SHARDS())
+        calls.exactness.refuse(causes.SHARDS())
     elif entries.is_path(path) and os.path.exists(os.fsdecode(path) + ".index"):
-        calls.refuse_exactness(causes.TENSORFLOW_FORMAT())
+        calls.exactness.refuse(causes.TENSORFLOW_FORMAT())
 
 
 def load_weights(original, model, filepath, *args, **kwargs):
@@ -289,9 +289,9 @@ def load_weights(original, model, filepath, *args, **kwargs):
     status = []
     if not calls.replaying:
         _refuse_several_files(calls, filepath, kwargs)
-        calls.call(recorder.COMPOSITE, identity, lambda: status.append(original(model, filepath, *args, **kwargs)))
+        calls.call(call_kinds.COMPOSITE, identity, lambda: status.append(original(model, filepath, *args, **kwargs)))
         return status[0]
-    calls.answer(recorder.COMPOSITE, identity, 0)
+    calls.answer(call_kinds.COMPOSITE, identity, 0)
     calls.answered()
     return _Loaded()
 
@@ -319,7 +319,7 @@ def load_model(original, filepath, *args, **kwargs):
     with calls.unrecorded():
         model = original(filepath, *args, **kwargs)
     sources.engine().loaded(model)
-    calls.checked(recorder.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
+    calls.checked(call_kinds.COMPOSITE, calls.trial.intern(f"load_model from {entries.path_text(filepath)}"), 0)
     return model
 
 

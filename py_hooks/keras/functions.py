@@ -15,9 +15,9 @@ from py_hooks import causes, places
 from py_hooks.engine import guard
 from py_hooks.keras import accumulators, packages
 from py_hooks.keras.accumulators import Accumulators
-from py_hooks.recording import forks, loops, recorder
+from py_hooks.recording import call_kinds, ending, forks, loops, recorder
 
-_NAMES = {recorder.TRAIN: "train", recorder.TEST: "test", recorder.PREDICT: "predict"}
+_NAMES = {call_kinds.TRAIN: "train", call_kinds.TEST: "test", call_kinds.PREDICT: "predict"}
 
 # Parts of a call for one batch besides computing, which the class of a model may override.
 _OVERRIDABLE = (
@@ -88,7 +88,7 @@ class ComputeFunction:
         self.answers_batches = False
         self.cleaned = None
         self.kept = [0, None]
-        if kind == recorder.TRAIN:
+        if kind == call_kinds.TRAIN:
             self.accumulators = Accumulators(self, number)
 
     def __init_subclass__(cls, **kwargs):
@@ -126,13 +126,13 @@ class ComputeFunction:
 
     def pass_by(self, calls):
         """A call that is not recorded: a part of another one, or made in a thread of the script."""
-        if self.kind == recorder.TRAIN and calls.is_child:
+        if self.kind == call_kinds.TRAIN and calls.is_child:
             forks.trains(calls.trial)
-        if self.kind != recorder.TRAIN or calls.is_child or calls.on_main_thread():
+        if self.kind != call_kinds.TRAIN or calls.is_child or calls.on_main_thread():
             return
         if not calls.begun:
             loops.tell(calls, causes.THREAD_TRAINS_MODEL(), "train in the main thread, or run it without `--exact`")
-        calls.refuse_exactness(causes.THREAD_TRAINS_MODEL())
+        calls.exactness.refuse(causes.THREAD_TRAINS_MODEL())
 
     def make(self, calls, live):
         """Makes a call. Returns `TRACED` if it built something, else 0; and the result of the call."""
@@ -149,11 +149,11 @@ class ComputeFunction:
             if calls.arguments:
                 self._failed(calls)
             raise
-        return (recorder.TRACED if calls.traces > traces else 0), result
+        return (call_kinds.TRACED if calls.traces > traces else 0), result
 
     def _failed(self, calls):
         """A call on a batch that the script passed raised. A replay makes it too, and it must raise there too."""
-        call = self.kind, self.identity, calls.arguments | recorder.TRACED, None
+        call = self.kind, self.identity, calls.arguments | call_kinds.TRACED, None
         if not calls.replaying:
             calls.record(*call)
             return
@@ -174,7 +174,7 @@ class ComputeFunction:
         """A call was made and recorded: notes what it changed, and counts its batches."""
         if self.cleaned != calls.cleaned:
             self.note_changes(calls)
-        if self.kind == recorder.TRAIN:
+        if self.kind == call_kinds.TRAIN:
             self.accumulators.trained()
             calls.trained(batches)
         else:
@@ -185,19 +185,19 @@ class ComputeFunction:
         """A call was made: notes that the sums of metrics have changed."""
         if self.accumulators is not None:
             self.accumulators.trained()
-        elif self.kind == recorder.TEST:
+        elif self.kind == call_kinds.TEST:
             accumulators.tested(self.model())
 
     def count_answered(self, calls, batches=1):
         """The same for an answered call. Ends the replay if it was the last one, and returns whether it was."""
         self.note_changes(calls)
-        if self.kind == recorder.TRAIN:
+        if self.kind == call_kinds.TRAIN:
             calls.trained_before(batches)
         return calls.answered()
 
     def must_be_made(self, calls):
         """Whether the record of the next call says that it built something, so that it is made in the replay too."""
-        return calls.next_arguments() & recorder.TRACED
+        return calls.next_arguments() & call_kinds.TRACED
 
     def recorded(self, calls, arguments, result):
         """The recorded result of a call that was made again. The new result is equal if nothing was skipped before it."""
@@ -226,7 +226,7 @@ class ComputeFunction:
 
     def _say_it_failed(self, calls):
         place = ":".join(map(str, places.user_place(2)))
-        recorder.stop(
+        ending.stop(
             calls,
             76,
             "the replay differs from the record: a call that failed does not fail now\n"

@@ -94,5 +94,5 @@ def _framework(model):
 
 def prepare(calls, key_of):
     """Has the models described in checkpoints."""
-    calls.state_providers.append(("models", ModelStates(key_of)))
+    calls.checkpoints.keep("models", ModelStates(key_of))
     MODELS.describe = describe

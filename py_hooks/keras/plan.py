@@ -19,7 +19,7 @@ from py_hooks.engine import guard
 from py_hooks.engine.patch import unguarded
 from py_hooks.keras import accumulators, sources
 from py_hooks.keras.validation import held_by
-from py_hooks.recording import loops, recorder
+from py_hooks.recording import ending, loops, recorder
 
 # The default of Keras (keras 2.2.5 to 3.15.1, `Model.fit`).
 _BATCH_SIZE = 32
@@ -95,8 +95,8 @@ def prepare(calls, validation):
     PLAN.validation = validation
     accumulators.prepare(calls)
     # Keras 2 and tf.keras may both be imported.
-    if PLAN.stop not in calls.at_last:
-        calls.at_last.append(PLAN.stop)
+    if PLAN.stop not in calls.lifecycle.at_last:
+        calls.lifecycle.at_last.append(PLAN.stop)
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
@@ -106,14 +106,14 @@ def run(calls, original, model, args, kwargs, arguments):
     """Makes a fit as long as the plan says. A fit inside another, in a callback, keeps its length, but is counted."""
     if PLAN.fits or not (calls.trial.has_plan or calls.steps is not None):
         return original(model, *args, **kwargs)
-    fit = Fit(model, arguments, calls.validation_data)
+    fit = Fit(model, arguments, calls.boundary.validation_data)
     left = calls.trial.batches_left
     if left is not None:
         _check(calls, model)
         args, kwargs = _with_epochs(original, args, kwargs, _epochs(arguments, left))
         if left == 0:
             loops.say_once(calls, f"{_place()}: all steps were trained before this call; it trains none")
-    calls.validation_due = False
+    calls.boundary.validation_due = False
     with _under_way(calls, fit):
         result = original(model, *args, **kwargs)
     _tell(calls, fit, left)
@@ -129,7 +129,7 @@ def _under_way(calls, fit):
         yield
     finally:
         PLAN.fits.pop()
-        calls.validation_due = False
+        calls.boundary.validation_due = False
         if calls.steps is not None:
             calls.steps.is_in_fit = False
 
@@ -159,7 +159,7 @@ def _place():
 def _check(calls, model):
     size = sources.engine().steps_per_execution(model)
     if size > 1:
-        recorder.stop(
+        ending.stop(
             calls,
             65,
             f"`steps_per_execution` is {size}, and the number of steps is given\n"
@@ -278,7 +278,7 @@ def epoch_end(original, callbacks, epoch, logs=None, **mode):
         metrics = PLAN.validation.of_epoch(fit, callbacks, epoch, logs)
         if metrics:
             _validated(calls, fit, metrics)
-        elif calls.validation_due:
+        elif calls.boundary.validation_due:
             _validate(calls, fit, callbacks)
         given = fit.arguments.get("steps_per_epoch")
         is_short = given and (fit.batch or 0) + 1 < int(given) and not fit.is_over and not fit.model.stop_training
@@ -301,19 +301,20 @@ def _between_batches(callbacks, batch, logs):
         return
     fit.batch, fit.logs = batch, logs or {}
     # The epoch that ends now is validated as it is.
-    if calls.validation_due and not fit.is_over and not PLAN.validation.is_last_of_epoch(fit, held_by(callbacks, "params")):
+    is_last = PLAN.validation.is_last_of_epoch
+    if calls.boundary.validation_due and not fit.is_over and not is_last(fit, held_by(callbacks, "params")):
         _validate(calls, fit, callbacks)
 
 
 def _validate(calls, fit, callbacks):
-    calls.validation_due = False
-    for begins, _ in calls.at_validation:
+    calls.boundary.validation_due = False
+    for begins, _ in calls.lifecycle.at_validation:
         begins()
     if calls.steps is not None:
         calls.steps.validation_begins()
     with calls.streams.aside(), accumulators.aside(fit.model):
         metrics = PLAN.validation.between(calls, fit, callbacks)
-    for _, ended in calls.at_validation:
+    for _, ended in calls.lifecycle.at_validation:
         metrics = ended(metrics or [])
     if metrics:
         _validated(calls, fit, metrics)
@@ -327,4 +328,4 @@ def _validate(calls, fit, callbacks):
 
 def _validated(calls, fit, metrics):
     fit.is_validated = True
-    calls.validated(metrics)
+    calls.boundary.validated(metrics)

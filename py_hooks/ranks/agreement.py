@@ -13,7 +13,7 @@ import json
 import os
 
 from py_hooks import causes
-from py_hooks.recording import recorder
+from py_hooks.recording import boundary, ending
 
 # The exit code of a process that has lost another rank: the same command may continue.
 _LOST = 75
@@ -118,7 +118,7 @@ class Ranks:
 
     def _lose(self, what):
         """Ends the process: it has lost another rank."""
-        recorder.stop(
+        ending.stop(
             self._calls,
             _LOST,
             f"rank {self.rank} of {self.size} has lost another rank\n  {what[:200]}\n"
@@ -154,7 +154,7 @@ class Ranks:
             differing = [name for name in names if told.get(name) != everyone[0].get(name)]
             if differing:
                 name = differing[0]
-                recorder.stop(
+                ending.stop(
                     self._calls,
                     65,
                     f"the ranks do not train the same: they differ in {name}\n"
@@ -167,33 +167,33 @@ class Ranks:
     def of_batch(self, due):
         """A batch ended, after which `due` is to be done by this rank. Returns what is to be done by all."""
         calls, trial = self._calls, self._calls.trial
-        is_due = self.rank == 0 and due & recorder.CHECKPOINT_DUE
-        wanted = bool(due & recorder.CHECKPOINT_WANTED)
+        is_due = self.rank == 0 and due & boundary.CHECKPOINT_DUE
+        wanted = bool(due & boundary.CHECKPOINT_WANTED)
         everyone = self._exchanged(_BATCH, trial.pending_signal, bool(is_due), wanted, trial.saving())
         signal, by_time, wanted, busy = (max(column) for column in zip(*everyone))
-        due &= ~(recorder.CHECKPOINT_DUE | recorder.CHECKPOINT_WANTED)
+        due &= ~(boundary.CHECKPOINT_DUE | boundary.CHECKPOINT_WANTED)
         if signal:
             self._signal = signal
-            due |= recorder.SIGNAL
+            due |= boundary.SIGNAL
         if wanted or (by_time and not busy):
-            due |= recorder.CHECKPOINT_DUE | (recorder.CHECKPOINT_WANTED if wanted else 0)
-        return due if calls.takes_checkpoints else due & ~recorder.CHECKPOINT_DUE
+            due |= boundary.CHECKPOINT_DUE | (boundary.CHECKPOINT_WANTED if wanted else 0)
+        return due if calls.exactness.takes_checkpoints else due & ~boundary.CHECKPOINT_DUE
 
     def heed_signal(self):
         """Ends this rank if a signal came to it or to another: all end at the same batch."""
         calls = self._calls
         with self._undisturbed():
             if not calls.trial.pending_signal and self._signal:
-                calls.save(is_wanted=True)
+                calls.checkpoints.save(is_wanted=True)
                 calls.guarded(calls.trial.wait_saved)
                 os.kill(os.getpid(), self._signal)
-            calls.heed_signal()
+            calls.preemption.heed()
 
     def may_save(self):
         """A checkpoint is to be taken: waits until all ranks have written the previous one. Returns whether all take it."""
         self._calls.guarded(self._calls.trial.wait_saved)
         self._exchanged(_SAVE)
-        return self._calls.takes_checkpoints
+        return self._calls.exactness.takes_checkpoints
 
     def end(self):
         """The trial has ended: waits for the last checkpoint of all ranks, so that none counts as over before the others."""
@@ -207,16 +207,16 @@ class Ranks:
         calls = self._calls
         common = [purpose, calls.batches, self._order_of_data()]
         with self._undisturbed():
-            everyone = self._gathered([*common, int(calls.takes_checkpoints), *map(int, told)])
+            everyone = self._gathered([*common, int(calls.exactness.takes_checkpoints), *map(int, told)])
             for place, name in enumerate(("what they do", "the batch", "the order of the training data")):
                 if any(one[place] != common[place] for one in everyone):
                     self._differ(name)
-        if calls.takes_checkpoints and not all(one[3] for one in everyone):
-            calls.refuse_exactness(causes.OTHER_RANK())
+        if calls.exactness.takes_checkpoints and not all(one[3] for one in everyone):
+            calls.exactness.refuse(causes.OTHER_RANK())
         return [one[4:] for one in everyone]
 
     def _differ(self, name):
-        recorder.stop(
+        ending.stop(
             self._calls,
             65,
             f"the ranks do not train the same: they differ in {name}\n  rank {self.rank}, batch {self._calls.batches}\n"

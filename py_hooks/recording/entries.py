@@ -4,7 +4,7 @@ import sys
 import zlib
 
 from py_hooks import places
-from py_hooks.recording import exactness, recorder
+from py_hooks.recording import call_kinds, ending, exactness
 
 # The prefix of the keys that name files of the user's code, among what is compared.
 _FILE = "file "
@@ -27,7 +27,7 @@ def announce(calls, causes, is_told=True):
         exactness.begin(calls, causes, is_told)
         return
     for cause in causes:
-        calls.refuse_exactness(cause)
+        calls.exactness.refuse(cause)
 
 
 def compare(calls, name, described):
@@ -40,12 +40,12 @@ def compare(calls, name, described):
     """
     identity = calls.trial.intern(name)
     if not calls.replaying:
-        calls.record(recorder.ENTRY, identity, 0, described)
+        calls.record(call_kinds.ENTRY, identity, 0, described)
         calls.called()
         return
-    recorded = calls.answer(recorder.ENTRY, identity, 0)
+    recorded = calls.answer(call_kinds.ENTRY, identity, 0)
     if recorded != described:
-        recorder.stop(calls, 76, *_difference(calls, name, recorded, described))
+        ending.stop(calls, 76, *_difference(calls, name, recorded, described))
     calls.answered()
 
 
@@ -97,11 +97,11 @@ class Sources:
 
     def begin(self, calls):
         """The trial has begun: compares the files that are loaded by now with their checksums in the checkpoint."""
-        recorded = calls.checkpoint_states().get("sources") or {}
+        recorded = calls.checkpoints.states().get("sources") or {}
         now = describe_sources()
         if any(recorded.get(name, checksum) != checksum for name, checksum in now.items()):
             known = {name: checksum for name, checksum in recorded.items() if name in now}
-            recorder.stop(calls, 76, *_difference(calls, None, known, {name: now[name] for name in known}))
+            ending.stop(calls, 76, *_difference(calls, None, known, {name: now[name] for name in known}))
 
     def capture(self):
         """The checksums by the name of each file: part of a checkpoint."""

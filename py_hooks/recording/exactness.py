@@ -2,8 +2,92 @@
 import json
 import platform
 import sys
+import threading
 
 from py_hooks import causes
+from py_hooks.recording import ending
+
+
+class Exactness:
+    """The causes for which a run cannot be resumed exactly, and what was logged of them.
+
+    Attributes:
+        causes: those that are known.
+        takes_checkpoints: whether checkpoints are taken: so far a checkpoint can hold everything.
+    """
+
+    def __init__(self, calls):
+        self._calls = calls
+        self.causes = []
+        self.takes_checkpoints = True
+        # The causes that were logged last, by one thread at a time; None if nothing was logged yet.
+        self._told = None
+        self._telling = threading.Lock()
+        # Whether exactness is logged as soon as items of a data set were examined.
+        self._is_looking = False
+
+    def refuse(self, cause, is_told=True):
+        """Notes a cause for which the run cannot be resumed exactly from here on.
+
+        No further checkpoint is taken, unless the table of causes says so. With `--exact` the process ends with exit
+        code 77 instead.
+
+        Args:
+            cause: one of `py_hooks/causes.py`, with its values.
+            is_told: whether it is logged now; otherwise the caller logs it, with `tell`.
+        """
+        if cause in self.causes:
+            return
+        self.causes.append(cause)
+        if not causes.takes_checkpoints(cause):
+            self.keep_nothing()
+        if self._calls.trial.exact:
+            ending.stop(
+                self._calls,
+                77,
+                f"`--exact` was given, and this run cannot be resumed exactly: {cause}\n"
+                f"  the script was stopped here{'; its last checkpoint is kept' if self._calls.begun else ', before it trained'}",
+                f"{cause.cause.cure}, or run it without `--exact`",
+            )
+        if self._calls.begun and is_told:
+            self.tell()
+
+    def keep_nothing(self):
+        """No further checkpoint is taken, and so no signal waits for one."""
+        self.takes_checkpoints = False
+        self._calls.trial.keep_nothing()
+
+    def tell(self):
+        """Logs whether the run can be resumed exactly, and notes it in the journal, unless the same was logged last."""
+        with self._telling:
+            texts = [str(cause) for cause in self.causes]
+            if texts == self._told:
+                return
+            self._told = texts
+            self._calls.trial.log(self._line(texts))
+            members = {"exact": not texts, "causes": texts, "batch": self._calls.batches}
+            self._calls.trial.event(json.dumps(dict(members, event="exactness")))
+
+    def tell_when_looked(self):
+        """As `tell`, as soon as `looked` reports that data was examined."""
+        self._is_looking = True
+
+    def looked(self):
+        """Items of a data set were examined, or an entry of the script has ended: logs what waits for that."""
+        if self._is_looking:
+            self._is_looking = False
+            self.tell()
+
+    def _line(self, texts):
+        """The log line about whether the run can be resumed exactly; if not, with the reasons and the consequence."""
+        if not texts:
+            return "exact resume: yes"
+        means = "checkpoints are taken all the same" if self.takes_checkpoints else "no checkpoints are taken"
+        return "exact resume: no: {}; {}".format("; ".join(texts), means)
+
+    def forked(self):
+        """In a forked child: another thread of the parent may have held the lock."""
+        self._telling = threading.Lock()
 
 
 def begin(calls, found, is_told=True):
@@ -12,17 +96,17 @@ def begin(calls, found, is_told=True):
     Args:
         calls: the recorder, not begun yet.
         found: the causes that are known now.
-        is_told: whether these are all; else the line is printed once items were looked at (`data.py`).
+        is_told: whether these are all; else the line is printed once items were looked at (`datasets/items.py`).
     """
     for cause in _causes_of_the_command() + list(found):
-        calls.refuse_exactness(cause)
+        calls.exactness.refuse(cause)
     calls.begin(json.dumps(facts()))
     for change in calls.trial.changes:
-        calls.refuse_exactness(causes.OTHER_VERSIONS(change=change), is_told=False)
-    if is_told or calls.causes:
-        calls.tell_exactness()
+        calls.exactness.refuse(causes.OTHER_VERSIONS(change=change), is_told=False)
+    if is_told or calls.exactness.causes:
+        calls.exactness.tell()
     else:
-        calls.tell_when_looked()
+        calls.exactness.tell_when_looked()
 
 
 def _causes_of_the_command():

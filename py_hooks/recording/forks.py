@@ -74,12 +74,12 @@ class Parent:
 
     def _end(self, number, frame):
         """A child was refused, and has reported why: the run ends. Other children, which may wait for its work, end too."""
-        from py_hooks.recording import recorder
+        from py_hooks.recording import ending, recorder
 
         children = sys.modules.get("multiprocessing.process")
         for child in children.active_children() if children is not None else ():
             child.terminate()
-        recorder.end(recorder.CALLS or self._process, _REFUSED)
+        ending.end(recorder.CALLS or self._process, _REFUSED)
 
     def refuse(self):
         """In a child: ends the parent, if it still runs."""
@@ -186,7 +186,7 @@ def watch_started(module):
 
         calls = recorder.CALLS
         if calls is not None and calls.begun and not calls.is_child:
-            calls.refuse_exactness(causes.STARTS_PROCESS(method=popen.method))
+            calls.exactness.refuse(causes.STARTS_PROCESS(method=popen.method))
         return launch(popen, process)
 
     module.Popen._launch = launched
@@ -207,11 +207,11 @@ def trains(trial):
             f"the child process {pid} trains: it is not intercepted, trains as under python, and no checkpoints of it are taken"
         )
         return
-    from py_hooks.recording import recorder
+    from py_hooks.recording import ending
 
     file, line = places.user_place(1)
     try:
-        recorder.flush_streams()
+        ending.flush_streams()
         trial.log_error(
             f"`--exact` was given, and the child process {pid}, which was forked, trains: it is not intercepted\n"
             f"  at {file}:{line}\n  the run was stopped before this call",

@@ -6,7 +6,7 @@ appears at the first step of an optimizer, not at an import: many scripts import
 A loop that is intercepted decides how long it trains: a plan (`searcher.max_steps`, `--steps`) cannot end it.
 """
 from py_hooks import places
-from py_hooks.recording import recorder
+from py_hooks.recording import ending
 
 # The messages that were printed.
 _TOLD = set()
@@ -27,7 +27,7 @@ def tell(holder, what, hint):
         holder.trial.log(f"{what}: it trains as under python, and a kill loses that")
         return
     file, line = places.user_place(1)
-    recorder.stop(
+    ending.stop(
         holder,
         77,
         f"`--exact` was given, and {what}\n  at {file}:{line}\n  the script was stopped before this step",

@@ -19,7 +19,7 @@ import json
 import os
 import sys
 
-from py_hooks.recording import recorder
+from py_hooks.recording import call_kinds, ending, recorder
 
 _FIELD = "entrypoint.callbacks"
 _EXPECTED = "  expected: `module:object`, a `pedl.callback.Callback` beside the script"
@@ -132,7 +132,7 @@ def _made(calls, name):
 
 
 def _stop(calls, message, hint):
-    recorder.stop(calls, 65, f"{message}\n  the script was stopped before it trained", hint)
+    ending.stop(calls, 65, f"{message}\n  the script was stopped before it trained", hint)
 
 
 class ScriptSteps:
@@ -152,15 +152,15 @@ class ScriptSteps:
         self._begun = self._ended = 0
         self._is_validating = False
         self.is_in_fit = False
-        calls.keep_batches()
+        calls.boundary.keep_batches()
 
     def call_begins(self, kind):
         """A call of this kind is about to be made, or answered."""
         if self._calls.in_step_callback:
             self._calls.refuse_in_callback()
-        elif kind == recorder.TRAIN and self._begun == self._ended:
+        elif kind == call_kinds.TRAIN and self._begun == self._ended:
             self._begin_step()
-        elif kind == recorder.TEST and self.is_in_fit and len(self._calls.entries) == 1:
+        elif kind == call_kinds.TEST and self.is_in_fit and len(self._calls.entries) == 1:
             self.validation_begins()
 
     def _begin_step(self):
@@ -177,7 +177,7 @@ class ScriptSteps:
             self._begin_step()
         self._ended += 1
         with self._aside():
-            self._callbacks.call("on_train_step_end", self._ended, self._calls.of_step)
+            self._callbacks.call("on_train_step_end", self._ended, self._calls.boundary.of_step)
 
     def validation_begins(self):
         """Validation of the model begins."""

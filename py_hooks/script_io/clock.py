@@ -154,7 +154,7 @@ class Clock:
         try:
             self._entropy.keep()
         except OSError as error:
-            self.calls.refuse_exactness(causes.UNKEPT_DRAWS(error=error))
+            self.calls.exactness.refuse(causes.UNKEPT_DRAWS(error=error))
 
     def _tell(self, frame, kind, live):
         """The answer for a line: a new one, which is noted, or in a replay the noted one. None if a replay has no answer."""

@@ -381,7 +381,7 @@ class Commands:
 
     def _is_as_before(self, known, digest, words, folder):
         """After the resume point: whether a command would do the same again."""
-        if known["command"] != digest or self._calls.causes:
+        if known["command"] != digest or self._calls.exactness.causes:
             return False
         return known.get("named", []) == self._named(words, folder)
 
@@ -400,12 +400,12 @@ class Commands:
         return lambda: folders.Look(self._calls.files, _paths_in(words, folder), folder)
 
     def _stop(self, at, program):
-        from py_hooks.recording import recorder
+        from py_hooks.recording import ending
 
         file, line = places.user_place(3)
         known = self._known.get(at)
         before = f"the command `{known['program']}`" if known else "no command"
-        recorder.stop(
+        ending.stop(
             self._calls,
             76,
             f"the replay differs from the record: another command is run after call {at[0]}\n"
@@ -421,7 +421,7 @@ class Commands:
             if cause in self._told:
                 return
             self._told.add(cause)
-        self._calls.refuse_exactness(cause)
+        self._calls.exactness.refuse(cause)
 
     def runs(self, command):
         """The command was started, and its end is not known."""

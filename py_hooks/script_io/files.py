@@ -21,7 +21,7 @@ import stat
 import sys
 
 from py_hooks import causes, places
-from py_hooks.recording import forks
+from py_hooks.recording import call_kinds, forks
 from py_hooks.script_io import functions_of_os
 
 # The maximum number of changes that a script may make before it trains, and still be resumed exactly.
@@ -435,7 +435,7 @@ class Files:
         """The trial has begun: waiting lines are written to the disk."""
         waiting, self._waiting = self._waiting, []
         if len(waiting) == MAX_WAITING:
-            self.calls.refuse_exactness(causes.MANY_FILES(count=MAX_WAITING))
+            self.calls.exactness.refuse(causes.MANY_FILES(count=MAX_WAITING))
         ledger = self.ledger()
         if not ledger.is_open():
             ledger.open()
@@ -444,7 +444,7 @@ class Files:
             self._kept = None
         waiting, self._causes = self._causes, []
         for cause in waiting:
-            self.calls.refuse_exactness(cause)
+            self.calls.exactness.refuse(cause)
 
     def opening(self, file, mode):
         """The script is about to open a file for writing."""
@@ -605,7 +605,7 @@ class Files:
         if self.calls is None or not self.calls.begun:
             self._causes.append(cause)
         else:
-            self.calls.refuse_exactness(cause)
+            self.calls.exactness.refuse(cause)
 
     def _keeping(self, ledger):
         if self._kept is None:
@@ -752,7 +752,7 @@ class Files:
 
     def _brings_back_moved(self, src, dst):
         """Whether a folder is moved that an answered command has made. If so, the target is restored as it was left."""
-        if not self._answered or not self._is_scripts() or (self.calls.causes and not self.calls.replaying):
+        if not self._answered or not self._is_scripts() or (self.calls.exactness.causes and not self.calls.replaying):
             return False
         source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
         if source is None or target is None or os.path.lexists(target) or not _is_folder(source):
@@ -1025,12 +1025,11 @@ class Files:
             return
         import numpy
 
-        from py_hooks.recording import recorder
 
         self._told.add(path)
         identity = self.calls.trial.intern(f"content of {places.display_path(path)}")
         is_replay = self.calls.replaying
-        content = self.calls.call(recorder.READ, identity, lambda: numpy.fromfile(path, "uint8"))
+        content = self.calls.call(call_kinds.READ, identity, lambda: numpy.fromfile(path, "uint8"))
         if is_replay:
             with io.FileIO(path, "w") as replaced:
                 replaced.write(content.tobytes())

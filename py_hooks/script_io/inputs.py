@@ -16,7 +16,7 @@ import threading
 import zlib
 
 from py_hooks import places
-from py_hooks.recording import recorder
+from py_hooks.recording import ending, recorder
 
 # Up to this size all of a file is read; of a larger one, evenly spaced blocks, including the first and the last.
 WHOLE_BYTES = 1 << 20
@@ -82,7 +82,7 @@ class Inputs:
         expected_size, expected_crc = self._expected.get(name, (size, crc))
         if (expected_size, expected_crc) == (size, crc):
             return
-        recorder.stop(
+        ending.stop(
             recorder.CALLS,
             76,
             f"the replay differs from the record: the file `{name}` has changed\n"

@@ -172,7 +172,7 @@ class Observations:
     def recorded(self, frame, function, path, at):
         """The recorded answer at that time; None if the system is to be asked."""
         calls = self._calls
-        if not calls.replaying and (calls.causes or at > self._horizon or at[0] > self._commands.last_position):
+        if not calls.replaying and (calls.exactness.causes or at > self._horizon or at[0] > self._commands.last_position):
             return None
         question = self._questions.get(_key(frame, function, path))
         return None if question is None else question.answer(at)
@@ -224,7 +224,7 @@ class Observations:
     def _say_unkept(self, cause):
         if not self._is_told:
             self._is_told = True
-            self._calls.refuse_exactness(cause)
+            self._calls.exactness.refuse(cause)
 
     def asking(self):
         """`with observations.asking()`: nothing is recorded."""

@@ -21,7 +21,7 @@ import os
 import sys
 import weakref
 
-from py_hooks.recording import recorder
+from py_hooks.recording import ending, recorder
 from py_hooks.script_io import functions_of_os, raw_streams
 
 _NAMES = ("stdout", "stderr")
@@ -100,7 +100,7 @@ class _Stream(raw_streams.RawStream):
             _write_all(self._copy, data)
         except OSError as error:
             self._copy = None
-            recorder.stop_for_file(recorder.CALLS, self._path, error)
+            ending.stop_for_file(recorder.CALLS, self._path, error)
 
     def _repeat(self, data):
         """Drops what equals the copy; from the first differing line on, prints."""
@@ -268,7 +268,7 @@ class Output:
 
     def _flush(self):
         """Flushes everything printed so far to the raw layers, also if the script put another stream above them."""
-        recorder.flush_streams()
+        ending.flush_streams()
         for text in self._texts:
             # A closed or deleted stream has nothing to flush.
             with contextlib.suppress(ValueError, OSError, RuntimeError, AttributeError):

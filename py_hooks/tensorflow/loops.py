@@ -29,9 +29,9 @@ def step_of_optimizer(is_on_tensorflow):
             if not calls.begun:
                 loops.tell(calls, causes.OUTSIDE_OF_FIT(), _HINT)
                 if is_on_tensorflow() and _is_traced():
-                    calls.refuse_exactness(causes.OUTSIDE_IN_FUNCTION())
+                    calls.exactness.refuse(causes.OUTSIDE_IN_FUNCTION())
             elif is_on_tensorflow():
-                calls.refuse_exactness(causes.OUTSIDE_OF_FIT())
+                calls.exactness.refuse(causes.OUTSIDE_OF_FIT())
             return original(optimizer, *args, **kwargs)
 
         return apply

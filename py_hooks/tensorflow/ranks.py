@@ -16,7 +16,7 @@ import signal
 import threading
 
 from py_hooks.ranks import agreement, meeting
-from py_hooks.recording import recorder
+from py_hooks.recording import ending, recorder
 
 # How long the process waits, after a collective operation failed, for news that a rank is lost (which ends it), in seconds.
 _NOTICED_SECONDS = 10
@@ -62,7 +62,7 @@ class Ranks(agreement.Ranks):
             with self._losing():
                 self._meeting = meeting.Meeting(self.rank, self.size, (host.strip("[]"), int(port)), self._lose)
         except (OSError, ValueError) as error:
-            recorder.stop(
+            ending.stop(
                 self._calls,
                 65,
                 f"`TF_CONFIG` names `{self._address}` as the address of the first worker, where the ranks do not meet\n"
@@ -76,7 +76,7 @@ class Ranks(agreement.Ranks):
         from tensorflow.python.eager import context
 
         if context.context()._context_handle is not None:
-            recorder.stop(
+            ending.stop(
                 self._calls,
                 65,
                 "TensorFlow has computed something before it was told of the other workers\n"

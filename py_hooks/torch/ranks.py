@@ -11,7 +11,7 @@ import zlib
 from time import monotonic, sleep
 
 from py_hooks.ranks import agreement
-from py_hooks.recording import recorder
+from py_hooks.recording import ending
 
 # What the environment of a rank contains besides its numbers.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
@@ -67,7 +67,7 @@ class Ranks(agreement.Ranks):
 
         if not hasattr(torch.distributed, "broadcast_object_list"):
             # torch 1.8 has it.
-            recorder.stop(
+            ending.stop(
                 self._calls,
                 65,
                 f"a trial is trained by {self.size} ranks, and torch is {torch.__version__}\n"
@@ -77,7 +77,7 @@ class Ranks(agreement.Ranks):
         self._local = told["local_rank"]
         missing = [name for name in _MEETING if not os.environ.get(name)]
         if missing:
-            recorder.stop(
+            ending.stop(
                 self._calls,
                 65,
                 f"`WORLD_SIZE` is {self.size}, and the environment variable `{missing[0]}` is not set\n"
@@ -187,7 +187,7 @@ class Ranks(agreement.Ranks):
         import torch
 
         if not wrapped.forwards:
-            recorder.stop(
+            ending.stop(
                 self._calls,
                 65,
                 "the loss of a batch was not computed by calling the model that `train_batch` was given\n"

@@ -59,7 +59,7 @@ class TrialState:
         try:
             return held.encode(state, what)
         except Unencodable as error:
-            recorder.CALLS.refuse_exactness(causes.STATE_OF_TRIAL(what=what, kind=error.kind, path=error.path))
+            recorder.CALLS.exactness.refuse(causes.STATE_OF_TRIAL(what=what, kind=error.kind, path=error.path))
             return None
 
     def _told_in_parts(self, held, state):
@@ -169,7 +169,7 @@ class _Attributes:
                 continue
             if told is None:
                 kind = f"{type(value).__module__}.{type(value).__qualname__}"
-                recorder.CALLS.refuse_exactness(causes.CHANGED_IN_TRIAL(path=path, kind=kind))
+                recorder.CALLS.exactness.refuse(causes.CHANGED_IN_TRIAL(path=path, kind=kind))
             found[path] = told
         return found
 

@@ -42,8 +42,8 @@ class Training:
         self._generator = TorchGenerator()
         self._owned = None
         self._has_gpu = torch.cuda.is_available()
-        calls.state_providers.append(("torch", self._generator))
-        calls.at_due.append(self._put_back)
+        calls.checkpoints.keep("torch", self._generator)
+        calls.lifecycle.at_due.append(self._put_back)
         self._impose_threads()
         self._key = calls.streams.new_key()
         self._draw_batches()
@@ -52,7 +52,7 @@ class Training:
         """Sets as many threads as when the checkpoint was taken, because their number changes floats."""
         import torch
 
-        known = self._calls.checkpoint_states().get(STATE) if self._calls.trial.resume else None
+        known = self._calls.checkpoints.states().get(STATE) if self._calls.trial.resume else None
         if known is not None:
             torch.set_num_threads(known["threads"])
         elif not any(map(os.environ.get, _THREAD_VARIABLES)):
@@ -74,8 +74,8 @@ class Training:
         """Called before training: checkpoints keep these objects. See `states.TrialState`."""
         self._owned = owned_generators.Rooted(owned_generators.find(trial))
         self._draw_batches()
-        self._calls.state_providers.append((STATE, TrialState(trial, model, optimizer, scheduler, others)))
-        self._calls.state_providers.append(("models", ModelState(model, STATE)))
+        self._calls.checkpoints.keep(STATE, TrialState(trial, model, optimizer, scheduler, others))
+        self._calls.checkpoints.keep("models", ModelState(model, STATE))
 
     def alone(self, *key):
         """Within it, all draws are of streams of the key."""

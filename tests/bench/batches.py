@@ -241,7 +241,7 @@ def _backend():
 
 def record(count):
     """Seconds of recording calls: noting them, converting their results, and appending these to the log."""
-    from py_hooks.recording import recorder
+    from py_hooks.recording import call_kinds, recorder
 
     model = build()
     train_on_batch_loop(model, *data(WARM_UP_BATCHES))
@@ -251,7 +251,7 @@ def record(count):
     results = [_result(number) for number in range(count)]
     begun = time.perf_counter()
     for result in results:
-        calls.record(recorder.TRAIN, identity, 0, result)
+        calls.record(call_kinds.TRAIN, identity, 0, result)
     calls.append_pending()
     return {"recording": [(time.perf_counter() - begun) / count]}
 

@@ -122,7 +122,7 @@ def measure_saves(folder, model, x):
 
     for _ in range(TIMES + 1):
         train(model, x)
-        measure("checkpoint", lambda: calls.save(is_wanted=True))
+        measure("checkpoint", lambda: calls.checkpoints.save(is_wanted=True))
         calls.trial.wait_saved()
         calls.depth += 1
         settle()

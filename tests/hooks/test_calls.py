@@ -36,7 +36,7 @@ def test_a_thread_that_is_not_recorded_leaves_the_main_threads_calls_recordable(
 
 def test_what_a_thread_finds_while_it_is_said_that_a_run_is_exact_is_said_after_it_and_once():
     cause = causes.THREAD_TRAINS()
-    found = threading.Thread(target=lambda: calls.refuse_exactness(cause))
+    found = threading.Thread(target=lambda: calls.exactness.refuse(cause))
     said = []
 
     class Trial:
@@ -56,7 +56,7 @@ def test_what_a_thread_finds_while_it_is_said_that_a_run_is_exact_is_said_after_
 
     calls = Calls(Trial(), None, ValueError)
     calls.begun = True
-    calls.tell_exactness()
+    calls.exactness.tell()
     found.join(30)
-    calls.tell_exactness()
+    calls.exactness.tell()
     assert said == ["exact resume: yes", [], f"exact resume: no: {cause}", [cause]]

@@ -205,7 +205,7 @@ def test_a_trial_of_an_earlier_version_is_told_what_it_has_noted(asked, tmp_path
 def test_a_key_that_cannot_be_kept_is_a_cause(asked, tmp_path):
     said, clock = [], clock_of(tmp_path / "missing")
     clock.calls = calls(0)
-    clock.calls.refuse_exactness = said.append
+    clock.calls.exactness = types.SimpleNamespace(refuse=said.append)
     asked(clock)
     assert said[0].startswith("what the script draws from the operating system cannot be kept: ")
 

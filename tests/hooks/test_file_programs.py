@@ -323,7 +323,8 @@ def start_of_trial(folder, directory, program, begin, dies):
         if is_resumed:
             files.withdraw()
         files.install(InPlace)
-        calls = types.SimpleNamespace(in_composite=False, begun=True, refuse_exactness=refused.add, replaying=False)
+        exactness = types.SimpleNamespace(refuse=refused.add, causes=[])
+        calls = types.SimpleNamespace(in_composite=False, begun=True, exactness=exactness, replaying=False)
         files.attach(calls)
         seen = []
         own_begin = files.begin

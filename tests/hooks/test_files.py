@@ -42,7 +42,7 @@ files.install(in_place)
 # As `boot` does.
 atexit.register(files.note_seen)
 said = []
-calls = types.SimpleNamespace(in_composite=False, begun=False, refuse_exactness=said.append)
+calls = types.SimpleNamespace(in_composite=False, begun=False, exactness=types.SimpleNamespace(refuse=said.append, causes=[]))
 files.attach(calls)
 {before}
 if {begins}:
@@ -316,7 +316,8 @@ def test_a_database_that_was_there_is_let_alone_and_named(start, tmp_path):
 import sqlite3
 files.watch_sqlite(sqlite3, in_place)
 said = []
-files.calls = types.SimpleNamespace(in_composite=False, begun=True, refuse_exactness=said.append)
+exactness = types.SimpleNamespace(refuse=said.append, causes=[])
+files.calls = types.SimpleNamespace(in_composite=False, begun=True, exactness=exactness)
 sqlite3.connect("file:old.db?mode=ro", uri=True)
 assert said == []
 for _ in range(2):

@@ -13,7 +13,7 @@ from py_hooks.script_io.inputs import Inputs
 def stops(monkeypatch):
     """The ends of the process that were asked for: `(exit code, message)`."""
     stops = []
-    monkeypatch.setattr(inputs.recorder, "stop", lambda calls, code, message, hint: stops.append((code, message)))
+    monkeypatch.setattr(inputs.ending, "stop", lambda calls, code, message, hint: stops.append((code, message)))
     return stops
 
 

@@ -40,11 +40,10 @@ def causes(monkeypatch, native):
             exact=False, waited=lambda seconds, workers: None, thread_tasks=native.Trial.thread_tasks
         ),
         replaying=False,
-        refuse_exactness=found.append,
+        exactness=types.SimpleNamespace(refuse=found.append, looked=lambda: None),
         position=lambda: 0,
         depth=0,
         recordable=lambda: True,
-        looked=lambda: None,
         streams=types.SimpleNamespace(drawn_elsewhere=0),
     )
     monkeypatch.setattr(recorder, "CALLS", calls)

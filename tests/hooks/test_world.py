@@ -21,8 +21,14 @@ native = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(native)
 in_place = native.InPlace
 
+class Exactness:
+    causes = []
+
+    def refuse(self, cause):
+        self.causes.append(str(cause))
+
 class Calls:
-    begun, batches, depth, entries, in_composite, causes = True, 1, 0, (), False, []
+    begun, batches, depth, entries, in_composite, exactness = True, 1, 0, (), False, Exactness()
     main_thread = threading.main_thread().ident
     at_stop = ()
     resume_at, count = {resume_at}, 0
@@ -36,9 +42,6 @@ class Calls:
 
     def recordable(self):
         return True
-
-    def refuse_exactness(self, cause):
-        self.causes.append(str(cause))
 
 def call():
     calls.count += 1
@@ -382,7 +385,7 @@ try:
     with open("current/loss", "w") as file:
         file.write("1")
 except OSError:
-    print("no link", calls.causes, flush=True)
+    print("no link", calls.exactness.causes, flush=True)
 call()
 """
     starts.run(script + DIES, code=9)
@@ -459,7 +462,7 @@ if hasattr(handler, "rolloverAt"):
 call()
 for number in range(2):
     handler.emit(logging.makeLogRecord(dict(msg="a line of the log")))
-print(calls.causes)
+print(calls.exactness.causes)
 """
     cause = "`logging` names log files by the clock, and a replay writes others"
     expected = [cause] if handler.startswith("Timed") else []
@@ -493,7 +496,7 @@ with open("fifo", "w") as file:
 child.wait()
 """
     os.mkfifo(str(starts.directory / "fifo"))
-    dies = "journal.capture(); print(calls.causes, flush=True); child.kill(); os._exit(9)"
+    dies = "journal.capture(); print(calls.exactness.causes, flush=True); child.kill(); os._exit(9)"
     (causes,) = starts.run(script.format(capture=dies), code=9)
     assert causes == "['`read`, which the script started, runs while a checkpoint is taken; a resume starts it again']"
     starts.run(script.format(capture=""), resume_at=2)
@@ -506,7 +509,7 @@ call()
 thread = threading.Thread(target=lambda: subprocess.run("echo ran >> log", shell=True))
 thread.start()
 thread.join()
-print(calls.causes, flush=True)
+print(calls.exactness.causes, flush=True)
 call()
 """
     (causes,) = starts.run(script + DIES, code=9)
@@ -615,10 +618,10 @@ open(b"/dev/urandom", "rb", 0).close()
 io.open("/dev/random", mode="rb").close()
 pathlib.Path("/proc/sys/kernel/random/uuid").read_text()
 open("/dev/null").close()
-print([path for path, _ in opened], opened[0][1] == __import__("os").path.abspath("script.py"), calls.causes)
+print([path for path, _ in opened], opened[0][1] == __import__("os").path.abspath("script.py"), calls.exactness.causes)
 os.close(os.open("/dev/urandom", os.O_RDONLY))
 calls.begun or made.begin()
-print(calls.causes)
+print(calls.exactness.causes)
 """
     paths = ["/dev/urandom", "/dev/random", "/proc/sys/kernel/random/uuid"]
     cause = "the script reads random numbers of the kernel, which are others in a replay: `/dev/urandom` by `os.open`"
@@ -662,7 +665,7 @@ print(answers, flush=True)
 
 
 def test_a_large_file_that_is_newer_than_the_trial_is_a_cause(starts):
-    script = 'call()\nopen("large", "rb").close()\nopen("small", "rb").close()\nprint(calls.causes)\n'
+    script = 'call()\nopen("large", "rb").close()\nopen("small", "rb").close()\nprint(calls.exactness.causes)\n'
     (starts.directory / "large").write_bytes(bytes(1 << 17))
     (starts.directory / "small").write_bytes(b"1")
     (causes,) = starts.run(script)
@@ -672,7 +675,7 @@ def test_a_large_file_that_is_newer_than_the_trial_is_a_cause(starts):
 def test_a_large_file_of_before_is_no_cause(starts):
     (starts.directory / "large").write_bytes(bytes(1 << 17))
     os.utime(str(starts.directory / "large"), (1e9, 1e9))
-    assert starts.run('call()\nopen("large", "rb").close()\nprint(calls.causes)\n') == ["[]"]
+    assert starts.run('call()\nopen("large", "rb").close()\nprint(calls.exactness.causes)\n') == ["[]"]
 
 
 def test_many_equal_answers_take_one_line(starts):

@@ -18,10 +18,10 @@ import keras
 import numpy as np
 
 try:
-    from py_hooks.recording import recorder
+    from py_hooks.recording import checkpoints
 except ImportError:
     # Plain Python.
-    recorder = None
+    checkpoints = None
 
 IS_KERAS2 = keras.__version__.startswith("2.")
 Sequence = keras.utils.Sequence if IS_KERAS2 else keras.utils.PyDataset
@@ -85,16 +85,16 @@ class Planted:
 
 def plant(what, batches):
     """Has the next resume go wrong."""
-    resume = recorder.Calls.resume
+    restore = checkpoints.Checkpoints.restore
 
-    def resume_wrong(calls):
-        providers = calls.state_providers
-        calls.state_providers = [(name, Planted(name, provider, what)) for name, provider in providers]
-        resume(calls)
-        calls.state_providers = providers
+    def restore_wrong(kept):
+        providers = kept._providers
+        kept._providers = [(name, Planted(name, provider, what)) for name, provider in providers]
+        restore(kept)
+        kept._providers = providers
         batches.repeats += [what] * (what == "sample")
 
-    recorder.Calls.resume = resume_wrong
+    checkpoints.Checkpoints.restore = restore_wrong
 
 
 parser = argparse.ArgumentParser()
@@ -109,7 +109,7 @@ np.random.seed(5)
 if not IS_KERAS2:
     keras.utils.set_random_seed(5)
 batches = Batches()
-if arguments.plant != "nothing" and recorder is not None:
+if arguments.plant != "nothing" and checkpoints is not None:
     plant(arguments.plant, batches)
 model = keras.Sequential(
     [

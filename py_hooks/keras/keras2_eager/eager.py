@@ -15,7 +15,7 @@ from py_hooks.keras import models, plan, sources
 from py_hooks.keras.functions import MODELS, ComputeFunction
 from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
 from py_hooks.keras.validation import EagerValidation
-from py_hooks.recording import forks, recorder
+from py_hooks.recording import call_kinds, ending, forks, recorder
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
 _MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
@@ -78,9 +78,9 @@ def _maker(name, attribute, kind):
     return advice
 
 
-make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
-make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
-make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
+make_train_function = _maker("make_train_function", "train_function", call_kinds.TRAIN)
+make_test_function = _maker("make_test_function", "test_function", call_kinds.TEST)
+make_predict_function = _maker("make_predict_function", "predict_function", call_kinds.PREDICT)
 
 
 class EagerFunction(TensorFlowFunction):
@@ -117,7 +117,7 @@ def metrics_result(original, model, logs):
     if not calls.begun or not calls.recordable():
         return original(model, logs)
     identity = calls.trial.intern(f"metrics of model {MODELS.number(model)}")
-    return calls.call(recorder.METRICS, identity, lambda: original(model, logs))
+    return calls.call(call_kinds.METRICS, identity, lambda: original(model, logs))
 
 
 def graph_mode(original, model, *args, **kwargs):
@@ -125,7 +125,7 @@ def graph_mode(original, model, *args, **kwargs):
     if recorder.CALLS.is_child:
         forks.trains(recorder.CALLS.trial)
         return original(model, *args, **kwargs)
-    return recorder.stop(
+    return ending.stop(
         recorder.CALLS,
         69,
         "Keras in the graph mode of TensorFlow 1 is not something pedl-run can intercept on TensorFlow 2\n"
@@ -176,7 +176,7 @@ class ResourceWeights:
         """Causes in the devices, and in the way the model computes, why it cannot be resumed exactly."""
         found = []
         # Checked late: TensorFlow may import Keras before it is completely imported, and intercepted, itself.
-        if RESOURCE_VARIABLES not in [provider for _, provider in recorder.CALLS.state_providers]:
+        if not recorder.CALLS.checkpoints.keeps(RESOURCE_VARIABLES):
             found.append(table.NO_HOOKS_VARIABLES())
         found.extend(sources.distribution_causes(model.distribute_strategy))
         found.extend(sources.tensorflow_device_causes())

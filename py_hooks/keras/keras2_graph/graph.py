@@ -21,7 +21,7 @@ from py_hooks.keras.functions import ComputeFunction, runs_user_code
 from py_hooks.keras.keras2_graph import enqueuers
 from py_hooks.keras.keras2_graph.batch_sizes import SIZE
 from py_hooks.keras.validation import GraphValidation
-from py_hooks.recording import fingerprint, recorder
+from py_hooks.recording import call_kinds, ending, fingerprint, recorder
 from py_hooks.tensorflow.graphs import graphs, op_kinds
 from py_hooks.tensorflow.sessions import session_causes, sessions
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
@@ -34,7 +34,7 @@ def _maker(name, attribute, kind):
     @binding
     def advice(original):
         def make(model):
-            if kind != recorder.TRAIN or isinstance(getattr(model, attribute, None), GraphFunction):
+            if kind != call_kinds.TRAIN or isinstance(getattr(model, attribute, None), GraphFunction):
                 # A function that tf.keras makes anew needs no order: its optimizers count batches after their other updates.
                 _make(original, model, attribute, kind)
             else:
@@ -61,11 +61,11 @@ def _make(original, model, attribute, kind):
         setattr(model, attribute, GraphFunction(model, kind, function))
 
 
-make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
-make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
-make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
-make_fit_function = _maker("make_fit_function", "_fit_function", recorder.TRAIN)
-make_eval_function = _maker("make_eval_function", "_eval_function", recorder.TEST)
+make_train_function = _maker("make_train_function", "train_function", call_kinds.TRAIN)
+make_test_function = _maker("make_test_function", "test_function", call_kinds.TEST)
+make_predict_function = _maker("make_predict_function", "predict_function", call_kinds.PREDICT)
+make_fit_function = _maker("make_fit_function", "_fit_function", call_kinds.TRAIN)
+make_eval_function = _maker("make_eval_function", "_eval_function", call_kinds.TEST)
 
 
 class GraphFunction(ComputeFunction):
@@ -82,10 +82,10 @@ class GraphFunction(ComputeFunction):
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         self._is_new = True
         self._running, self._fetched = frozenset(), None
-        if kind == recorder.TRAIN:
+        if kind == call_kinds.TRAIN:
             self._find_sums(list(model.metrics_names))
             self.accumulators.begin_with_epoch(model)
-        if kind != recorder.PREDICT:
+        if kind != call_kinds.PREDICT:
             recorder.CALLS.trial.metric_names(self.identity, list(model.metrics_names))
 
     def __getattr__(self, name):
@@ -164,9 +164,9 @@ class GraphFunction(ComputeFunction):
         effects = self._graph.effects(tensors, [])
         for kind in effects.takes_data + effects.hidden_streams:
             if not op_kinds.is_iterator(kind):
-                calls.refuse_exactness(table.TENSORS_FROM(kind=kind))
+                calls.exactness.refuse(table.TENSORS_FROM(kind=kind))
         if any(not name.startswith("pedl_random/") for name in effects.writes):
-            calls.refuse_exactness(table.TENSORS_WRITE())
+            calls.exactness.refuse(table.TENSORS_WRITE())
 
     def _pull(self, calls, tensors):
         """Takes the next elements of the iterators behind tensors, as the call would.
@@ -186,7 +186,7 @@ class GraphFunction(ComputeFunction):
         """Notes which variables a call changes."""
         if self._effects is None:
             self._effects = self._find_effects(calls)
-        note = self._graph.changed_by_training if self.kind == recorder.TRAIN else self._graph.changed
+        note = self._graph.changed_by_training if self.kind == call_kinds.TRAIN else self._graph.changed
         note(self._effects.writes)
 
     def _find_effects(self, calls):
@@ -194,9 +194,9 @@ class GraphFunction(ComputeFunction):
         fetches = list(function.outputs) + [function.updates_op] + list(function.fetches)
         effects = self._graph.effects(fetches, list(function.inputs))
         for kind in effects.hidden_streams:
-            calls.refuse_exactness(table.HIDDEN_STATE(kind=kind, place="a model"))
+            calls.exactness.refuse(table.HIDDEN_STATE(kind=kind, place="a model"))
         if effects.takes_data:
-            calls.refuse_exactness(table.TAKES_DATA())
+            calls.exactness.refuse(table.TAKES_DATA())
         return effects
 
 
@@ -422,7 +422,7 @@ WEIGHTS = GraphWeights()
 def _eager_cause(calls):
     """The cause for training in eager mode. Ends the process if a number of steps is given, which would have no effect."""
     if calls.trial.has_plan:
-        recorder.stop(
+        ending.stop(
             calls,
             65,
             "the number of steps is given, and `tf.keras` trains in eager mode of TensorFlow 1\n"
@@ -435,8 +435,8 @@ def _eager_cause(calls):
 
 def prepare(calls):
     """Has the entry points look at weights and devices, and fits validate, as TensorFlow 1 requires."""
-    if RESOURCE_VARIABLES in [provider for _, provider in calls.state_providers]:
-        recorder.stop(
+    if calls.checkpoints.keeps(RESOURCE_VARIABLES):
+        ending.stop(
             calls,
             69,
             "keras 2.2.0 - 2.3.1 on TensorFlow 2 is not something pedl-run can intercept\n"
@@ -446,8 +446,8 @@ def prepare(calls):
         )
     sources.use(WEIGHTS)
     plan.prepare(calls, GraphValidation())
-    calls.state_providers.append(("empty items", enqueuers.EMPTY_ITEMS))
-    calls.at_begin.append(lambda: enqueuers.EMPTY_ITEMS.begin(calls.checkpoint_states().get("empty items", [])))
+    calls.checkpoints.keep("empty items", enqueuers.EMPTY_ITEMS)
+    calls.lifecycle.at_begin.append(lambda: enqueuers.EMPTY_ITEMS.begin(calls.checkpoints.states().get("empty items", [])))
     models.prepare(calls, sessions.SESSIONS.key_of)
-    if sessions.SESSIONS.capture not in [provider.capture for _, provider in calls.state_providers]:
-        calls.refuse_exactness(table.NO_HOOKS_SESSIONS())
+    if not calls.checkpoints.keeps(sessions.SESSIONS):
+        calls.exactness.refuse(table.NO_HOOKS_SESSIONS())

@@ -11,7 +11,7 @@ from py_hooks.engine.patch import binding
 from py_hooks.keras import packages, sources
 from py_hooks.keras.functions import MODELS, ComputeFunction, runs_user_code
 from py_hooks.keras.keras3.variables import VARIABLES, view_of
-from py_hooks.recording import recorder
+from py_hooks.recording import call_kinds, recorder
 
 
 def is_mean(metric):
@@ -55,14 +55,14 @@ class VariableFunction(ComputeFunction):
 
     def changed(self, calls):
         """Notes which variables a call changes."""
-        if self.kind != recorder.PREDICT:
+        if self.kind != call_kinds.PREDICT:
             VARIABLES.mark_stale(self._changed())
 
     def _changed(self):
         """The variables that the call changes: all but the learning rate, which only Python writes."""
         model = self.model()
         variables = list(model.non_trainable_variables) + list(model.metrics_variables)
-        if self.kind == recorder.TRAIN:
+        if self.kind == call_kinds.TRAIN:
             variables += model.trainable_variables
             if model.optimizer is not None:
                 rate = getattr(model.optimizer, "_learning_rate", None)
@@ -200,7 +200,7 @@ def metrics_result(original, model, logs):
     if not calls.begun or not calls.recordable():
         return original(model, logs)
     identity = calls.trial.intern(f"metrics of model {MODELS.number(model)}")
-    return calls.call(recorder.METRICS, identity, lambda: dict(original(model, logs)))
+    return calls.call(call_kinds.METRICS, identity, lambda: dict(original(model, logs)))
 
 
 @binding

@@ -7,7 +7,7 @@ from threading import get_ident
 from py_hooks.datasets.items import Counted
 from py_hooks.keras.keras3.compute import VariableFunction
 from py_hooks.keras.keras3.variables import VARIABLES
-from py_hooks.recording import recorder
+from py_hooks.recording import call_kinds, recorder
 
 
 class JaxFunction(VariableFunction):
@@ -71,9 +71,9 @@ class JaxFunction(VariableFunction):
         """The model's variables in the order of the lists in the state."""
         model = self.model()
         groups = [model.trainable_variables, model.non_trainable_variables]
-        if self.kind == recorder.TRAIN:
+        if self.kind == call_kinds.TRAIN:
             groups.append(model.optimizer.variables)
-        if self.kind != recorder.PREDICT:
+        if self.kind != call_kinds.PREDICT:
             groups.append(model.metrics_variables)
         return groups
 

@@ -7,7 +7,7 @@ from py_hooks.keras.functions import ComputeFunction
 from py_hooks.keras.keras3.jax import JaxFunction
 from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
 from py_hooks.keras.keras3.torch import TorchFunction
-from py_hooks.recording import recorder
+from py_hooks.recording import call_kinds
 
 _FUNCTIONS = {"jax": JaxFunction, "tensorflow": TensorFlowFunction, "torch": TorchFunction}
 
@@ -39,6 +39,6 @@ def _wrapped(model, attribute, kind):
     return function
 
 
-make_train_function = _maker("make_train_function", "train_function", recorder.TRAIN)
-make_test_function = _maker("make_test_function", "test_function", recorder.TEST)
-make_predict_function = _maker("make_predict_function", "predict_function", recorder.PREDICT)
+make_train_function = _maker("make_train_function", "train_function", call_kinds.TRAIN)
+make_test_function = _maker("make_test_function", "test_function", call_kinds.TEST)
+make_predict_function = _maker("make_predict_function", "predict_function", call_kinds.PREDICT)

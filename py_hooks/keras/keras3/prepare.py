@@ -15,7 +15,7 @@ def prepare(calls):
     """Has the variables kept in checkpoints, and makes fits follow the trial's plan."""
     from keras.src import backend
 
-    calls.state_providers.append(("keras", VARIABLES))
+    calls.checkpoints.keep("keras", VARIABLES)
     RESOURCE_VARIABLES.wrapped_by(VARIABLES)
     sources.use(Weights())
     models.prepare(calls, VARIABLES.key_of)

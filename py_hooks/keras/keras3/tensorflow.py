@@ -7,7 +7,7 @@ from threading import get_ident
 from py_hooks.keras.keras3.compute import VariableFunction
 from py_hooks.keras.keras3.passes import DatasetPass, Skipped
 from py_hooks.keras.keras3.variables import VARIABLES
-from py_hooks.recording import recorder
+from py_hooks.recording import call_kinds, recorder
 from py_hooks.tensorflow.variables.functions import FUNCTIONS
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
@@ -75,7 +75,7 @@ class TensorFlowFunction(VariableFunction):
     def answer(self, calls, arguments):
         """The result. For predict it is tensors, on which Keras calls `.numpy()`; others are only converted to floats."""
         tensor = None
-        if self.kind == recorder.PREDICT:
+        if self.kind == call_kinds.PREDICT:
             from keras.src.backend import convert_to_tensor as tensor
         return calls.answer(self.kind, self.identity, arguments, tensor)
 

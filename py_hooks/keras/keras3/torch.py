@@ -22,7 +22,7 @@ from py_hooks.keras.keras3 import passes
 from py_hooks.keras.keras3.compute import VariableFunction
 from py_hooks.keras.keras3.variables import VARIABLES, own_copy
 from py_hooks.random_numbers.watched_generators import WatchedGenerators
-from py_hooks.recording import recorder
+from py_hooks.recording import call_kinds, recorder
 from py_hooks.torch.generator import TorchGenerator
 
 GENERATOR = TorchGenerator()
@@ -32,7 +32,7 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 def prepare(calls):
     """Has the generator kept in checkpoints."""
-    calls.state_providers.append(("torch", GENERATOR))
+    calls.checkpoints.keep("torch", GENERATOR)
 
 
 def causes_of(model):
@@ -82,7 +82,7 @@ class TorchFunction(VariableFunction):
         with GENERATOR.own_state(watched.found):
             result = self.function(data)
         if watched.look():
-            recorder.CALLS.refuse_exactness(causes.GENERATOR_IN_LAYER())
+            recorder.CALLS.exactness.refuse(causes.GENERATOR_IN_LAYER())
         return result
 
     def _stacked(self, values):
@@ -137,7 +137,7 @@ def _make_true(calls, variable):
         return
     identity = calls.trial.intern(f"read variable {VARIABLES.numbers.get(id(variable))} {variable.path}")
     replaying = calls.replaying
-    value = calls.call(recorder.READ, identity, lambda: convert_to_numpy(variable._value))
+    value = calls.call(call_kinds.READ, identity, lambda: convert_to_numpy(variable._value))
     if replaying:
         with calls.unrecorded():
             variable._direct_assign(own_copy(variable, value))
@@ -154,7 +154,7 @@ def parameters(original, layer, *args, **kwargs):
     """`TorchLayer.named_parameters`: whoever holds a parameter can read and write it without being seen."""
     calls = recorder.CALLS
     if calls.batches and calls.recordable():
-        calls.refuse_exactness(causes.PARAMETERS())
+        calls.exactness.refuse(causes.PARAMETERS())
     return original(layer, *args, **kwargs)
 
 

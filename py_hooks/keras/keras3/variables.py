@@ -13,7 +13,7 @@ from threading import get_ident
 from py_hooks import causes
 from py_hooks.engine.patch import binding, shortcut
 from py_hooks.own_account import on_own_account
-from py_hooks.recording import fingerprint, recorder
+from py_hooks.recording import call_kinds, fingerprint, recorder
 from py_hooks.recording.variable_differs import VariableDiffers
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
@@ -101,7 +101,7 @@ class Variables:
         for number, variable in self._kept():
             value = in_flight.get(id(variable), getattr(variable, "_value", None))
             if value is None and getattr(variable, "_initializer", None) is None:
-                recorder.CALLS.refuse_exactness(causes.NESTED_TRAINING())
+                recorder.CALLS.exactness.refuse(causes.NESTED_TRAINING())
             if value is not None:
                 tensors.append((str(number), view_of(value)))
                 paths[str(number)] = variable.path
@@ -198,7 +198,7 @@ def read(original):
             calls.read_in_thread()
             return original(variable)
         return calls.call(
-            recorder.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
+            call_kinds.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
         )
 
     return value
@@ -229,7 +229,7 @@ def _written(calls, original, variable, value):
     with calls.unrecorded():
         result = original(variable, value)
     VARIABLES.written(variable)
-    calls.checked(recorder.WRITE, _identity(calls, "write", variable), _checksum(value))
+    calls.checked(call_kinds.WRITE, _identity(calls, "write", variable), _checksum(value))
     return result
 
 

@@ -19,7 +19,7 @@ import os
 from py_hooks import causes
 from py_hooks.datasets.generators import GeneratorSource
 from py_hooks.random_numbers.random_streams import PrivateStream
-from py_hooks.recording import recorder
+from py_hooks.recording import call_kinds, recorder
 from py_hooks.tensorflow.graphs import graphs, op_kinds
 from py_hooks.tensorflow.random_ops import random_ops, random_states
 from py_hooks.tensorflow.variables import resource_variables
@@ -37,7 +37,7 @@ def seed(original, seed):
         elif calls.begun and not calls.depth and not context.executing_eagerly():
             # With a global seed, the operation's seed is the number of operations so far. A replay may have made fewer.
             count = graphs.of(ops.get_default_graph()).count
-            calls.checked(recorder.WRITE, calls.trial.intern(_SEED_OF_OPERATIONS), count)
+            calls.checked(call_kinds.WRITE, calls.trial.intern(_SEED_OF_OPERATIONS), count)
     return original(seed)
 
 
@@ -90,7 +90,7 @@ def cached(original, dataset, filename="", *args, **kwargs):
     if name:
         recorder.CALLS.files.caching(name)
     elif name is None:
-        recorder.CALLS.refuse_exactness(causes.PIPELINE_CACHE())
+        recorder.CALLS.exactness.refuse(causes.PIPELINE_CACHE())
     return original(dataset, filename, *args, **kwargs)
 
 
@@ -98,7 +98,7 @@ def stored(original, dataset, path, *args, **kwargs):
     """`Dataset.snapshot`, `Dataset.save`: a folder that C++ code writes."""
     name = _text_of(path)
     if name is None or os.path.lexists(name):
-        recorder.CALLS.refuse_exactness(causes.PIPELINE_FOLDER())
+        recorder.CALLS.exactness.refuse(causes.PIPELINE_FOLDER())
     else:
         recorder.CALLS.files.entering(name)
     return original(dataset, path, *args, **kwargs)
@@ -186,14 +186,14 @@ def _leave_out_of_checkpoints(function):
     written = [handle for handle in handles if _SEED_STATE in resource_variables.RESOURCE_VARIABLES.name_of(handle)]
     resource_variables.RESOURCE_VARIABLES.rebuilt_by_pipelines(written)
     if len(written) < len(handles):
-        recorder.CALLS.refuse_exactness(causes.PIPELINE_WRITES())
+        recorder.CALLS.exactness.refuse(causes.PIPELINE_WRITES())
 
 
 def _refuse(cause):
     calls = recorder.CALLS
     if not calls.depth:
         # What was computed with the data is recorded and continues from the same state; only the data are drawn again.
-        calls.refuse_exactness(cause)
+        calls.exactness.refuse(cause)
 
 
 def from_generator(original, generator, *args, **kwargs):
@@ -223,7 +223,7 @@ def python_function(original, func, *args, **kwargs):
         with PrivateStream("a Python function", *key, next(numbers)) as stream:
             result = func(*values)
         if stream.is_drawn_from:
-            recorder.CALLS.refuse_exactness(causes.PIPELINE_PYTHON())
+            recorder.CALLS.exactness.refuse(causes.PIPELINE_PYTHON())
         return result
 
     return original(watched, *args, **kwargs)

@@ -52,9 +52,9 @@ class EventFiles:
             # The files of a forked child are left alone.
             return True
         if not self._calls.on_main_thread():
-            self._calls.refuse_exactness(causes.THREAD_WRITES_EVENTS())
+            self._calls.exactness.refuse(causes.THREAD_WRITES_EVENTS())
         elif "://" in directory:
-            self._calls.refuse_exactness(causes.EVENTS_ELSEWHERE(directory=directory))
+            self._calls.exactness.refuse(causes.EVENTS_ELSEWHERE(directory=directory))
         else:
             return False
         return True
@@ -146,8 +146,8 @@ def prepare(calls):
     """Has the lengths of event files kept in checkpoints."""
     global EVENT_FILES  # noqa: PLW0603 - made once, when TensorFlow is intercepted
     EVENT_FILES = EventFiles(calls)
-    calls.state_providers.append(("event_files", EVENT_FILES))
-    calls.at_begin.append(EVENT_FILES.begin)
+    calls.checkpoints.keep("event_files", EVENT_FILES)
+    calls.lifecycle.at_begin.append(EVENT_FILES.begin)
 
 
 def _files_in(directory):
@@ -209,7 +209,7 @@ def create(original, writer, logdir, max_queue, flush_millis, filename_suffix, n
     calls = recorder.CALLS
     settings = max_queue, flush_millis, filename_suffix, name
     if not context.executing_eagerly():
-        calls.refuse_exactness(causes.EVENTS_IN_GRAPH())
+        calls.exactness.refuse(causes.EVENTS_IN_GRAPH())
         return original(writer, logdir, *settings)
     directory = _text(logdir)
     if EVENT_FILES.refuses(directory):

@@ -77,5 +77,5 @@ def checkpoint(original, saver, *args, **kwargs):
     """`TrackableSaver.save`, `restore`: of `tf.train.Checkpoint` and its manager."""
     calls = recorder.CALLS
     if calls.begun and not calls.depth:
-        calls.refuse_exactness(causes.CHECKPOINT_OF_TENSORFLOW())
+        calls.exactness.refuse(causes.CHECKPOINT_OF_TENSORFLOW())
     return original(saver, *args, **kwargs)

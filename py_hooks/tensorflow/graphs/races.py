@@ -72,7 +72,7 @@ class _NotLookedAt:
     def look(self, calls, effects, values, can_order=True):
         """As in `Races`."""
         effects.races = None
-        calls.refuse_exactness(causes.ORDER_UNKNOWN(error=self._error))
+        calls.exactness.refuse(causes.ORDER_UNKNOWN(error=self._error))
 
 
 def find(nodes, feeds):
@@ -447,13 +447,13 @@ class Races:
         if not self.waiting:
             effects.races = None
         if not calls.trial.exact:
-            calls.refuse_exactness(cause_of(pairs))
+            calls.exactness.refuse(cause_of(pairs))
             return
         why_not = "the run is made in a thread of the script, or in parts"
         if can_order and calls.on_main_thread():
             why_not = self._impose(calls, effects, pairs)
         if why_not is not None:
-            calls.refuse_exactness(cause_of(pairs, why_not))
+            calls.exactness.refuse(cause_of(pairs, why_not))
             return
         self._tell(calls, pairs)
 

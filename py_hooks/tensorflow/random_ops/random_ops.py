@@ -44,7 +44,7 @@ def pipeline_function(original, wrapper, *args, **kwargs):
         _Pipelines.tracing -= 1
     for node in op_kinds.nodes_of(wrapper.function):
         if not calls.in_composite and _has_no_seed(node):
-            calls.refuse_exactness(causes.PIPELINE_NO_SEED(kind=node.op))
+            calls.exactness.refuse(causes.PIPELINE_NO_SEED(kind=node.op))
 
 
 def _has_no_seed(node):
@@ -267,7 +267,7 @@ def place_of_state(seed, seed2):
         return None
     graph = ops.get_default_graph()
     if graph.building_function:
-        calls.refuse_exactness(causes.RANDOM_IN_FUNCTION())
+        calls.exactness.refuse(causes.RANDOM_IN_FUNCTION())
         return None
     seed, seed2 = seed or 0, seed2 or 0
     if not seed and not seed2:

@@ -162,7 +162,7 @@ STATES = RandomStates()
 
 def prepare(calls):
     """Has the states kept in checkpoints, and ops made with them."""
-    calls.state_providers.append(("tensorflow-random", STATES))
+    calls.checkpoints.keep("tensorflow-random", STATES)
     random_ops.make_states_by(_new_state)
 
 
@@ -226,7 +226,7 @@ def pipeline_function(original, wrapper, *args, **kwargs):
     if not recorder.CALLS.on_main_thread():
         return
     if any(STATES.of_handle(tensor) is not None for tensor in wrapper.function.captured_inputs):
-        recorder.CALLS.refuse_exactness(causes.PIPELINE_FUNCTION())
+        recorder.CALLS.exactness.refuse(causes.PIPELINE_FUNCTION())
 
 
 def cleared(original, *args, **kwargs):

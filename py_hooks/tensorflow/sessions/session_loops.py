@@ -15,7 +15,7 @@ import json
 import math
 
 from py_hooks import causes
-from py_hooks.recording import entries, loops, recorder
+from py_hooks.recording import call_kinds, entries, loops, recorder
 from py_hooks.tensorflow.sessions import session_causes
 
 # The fed values have no names except those of their tensors, and these are in the identity of the record.
@@ -32,7 +32,7 @@ class TrainingRun:
         cleaned: the recorder's `cleaned` when the changes were last noted; None before the first run.
     """
 
-    kind = recorder.TRAIN
+    kind = call_kinds.TRAIN
 
     def __init__(self, known, effects, fetches):
         self._known = known
@@ -136,9 +136,9 @@ EVALUATION = Evaluation()
 
 def prepare(calls):
     """Has the last evaluation written when the script ends, and reports if a plan does not end a loop."""
-    calls.at_settle.append(lambda: EVALUATION.tell(calls))
+    calls.lifecycle.at_settle.append(lambda: EVALUATION.tell(calls))
     # Within an entry the loop belongs to a framework.
-    calls.at_last.append(lambda: calls.entries or loops.goes_on(calls))
+    calls.lifecycle.at_last.append(lambda: calls.entries or loops.goes_on(calls))
 
 
 def causes_of(effects):
@@ -231,7 +231,7 @@ def prefixes_of(effects, feeds):
     for tensor in merged or [op.inputs[0] for op in effects.writers]:
         value = _value_of(tensor, feeds)
         if value is None:
-            recorder.CALLS.refuse_exactness(causes.COMPUTED_NAMES(tensor=tensor.name))
+            recorder.CALLS.exactness.refuse(causes.COMPUTED_NAMES(tensor=tensor.name))
         else:
             found.append(value)
     return sorted(set(found))
@@ -275,4 +275,4 @@ def in_a_thread(calls):
     """The script makes a run that trains in another thread than the main thread."""
     if not calls.begun:
         loops.tell(calls, causes.THREAD_TRAINS(), "train in the main thread, or run it without `--exact`")
-    calls.refuse_exactness(causes.THREAD_TRAINS())
+    calls.exactness.refuse(causes.THREAD_TRAINS())

@@ -22,7 +22,7 @@ from threading import get_ident
 
 from py_hooks import causes, places
 from py_hooks.engine.patch import binding
-from py_hooks.recording import fingerprint, forks, recorder
+from py_hooks.recording import call_kinds, fingerprint, forks, recorder
 from py_hooks.refusal import Refusal
 from py_hooks.tensorflow.files import event_files
 from py_hooks.tensorflow.graphs import graphs, op_kinds
@@ -177,7 +177,7 @@ def _with_value(session):
     known = graphs.of(session.graph)
     readers = [(op.name,) + known.reader(op) for op in known.variables() if op.get_attr("dtype") != dtypes.string]
     if len(readers) < len(known.variables()):
-        recorder.CALLS.refuse_exactness(causes.STRINGS())
+        recorder.CALLS.exactness.refuse(causes.STRINGS())
     if not readers:
         return []
     have_value = _run(session, [initialized for _, _, initialized in readers])
@@ -230,7 +230,7 @@ def provide(calls, provider="tensorflow"):
     """Has the variables of sessions kept in checkpoints, under this name."""
     SESSIONS.provider = provider
     session_loops.prepare(calls)
-    calls.state_providers.append((provider, SESSIONS))
+    calls.checkpoints.keep(provider, SESSIONS)
     calls.lost.append(SESSIONS.lost)
 
 
@@ -367,7 +367,7 @@ def _passes(calls, session, handle, effects):
     if effects.trains:
         say_not_intercepted("training by `partial_run`")
     elif calls.begun and not session._pedl_known.stale.isdisjoint(effects.reads):
-        calls.refuse_exactness(causes.PARTIAL_RUN())
+        calls.exactness.refuse(causes.PARTIAL_RUN())
     return True
 
 
@@ -486,7 +486,7 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
         if unknown:
-            calls.refuse_exactness(causes.READ_IN_A_THREAD())
+            calls.exactness.refuse(causes.READ_IN_A_THREAD())
         return live()
     if unknown:
         known.changed(effects.writes)
@@ -496,18 +496,18 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
     result = live()
     known.written(effects.writes)
     if effects.writes and feeds and _is_the_scripts():
-        calls.checked(recorder.WRITE, _identity(calls, effects), fingerprint.quick(feeds))
+        calls.checked(call_kinds.WRITE, _identity(calls, effects), fingerprint.quick(feeds))
     return result
 
 
 def _answerable(calls, effects, fetches, live, pull):
     """A run that reads what training changed: recorded, and answered in a replay."""
     if any(not op_kinds.is_iterator(kind) for kind in effects.takes_data):
-        calls.refuse_exactness(causes.READS_AND_TAKES())
+        calls.exactness.refuse(causes.READS_AND_TAKES())
     was_replaying = calls.replaying
     if effects.takers and was_replaying:
         pull(effects.takers)
-    values = calls.call(recorder.READ, _identity(calls, effects), live, raises=session_loops.end_of_data())
+    values = calls.call(call_kinds.READ, _identity(calls, effects), live, raises=session_loops.end_of_data())
     if not was_replaying:
         EVALUATION.add(fetches, values)
         for name, size in session_loops.large(fetches, values):
@@ -531,7 +531,7 @@ def _save(calls, session, effects, feeds, live):
     else:
         known.changed(effects.writes)
         was_replaying = calls.replaying
-        result, written = calls.call(recorder.COMPOSITE, _identity(calls, effects), write)
+        result, written = calls.call(call_kinds.COMPOSITE, _identity(calls, effects), write)
         if was_replaying:
             for path in written:
                 files.replace_saved(path)
@@ -591,8 +591,8 @@ def say_not_intercepted(what):
     """Reports once that the script trains in a way that has no checkpoints; not inside a recorded call of Keras."""
     calls = recorder.CALLS
     cause = not_intercepted(what)
-    if calls.depth or cause in calls.causes:
+    if calls.depth or cause in calls.exactness.causes:
         return
     if not calls.begun:
         calls.trial.log(f"no checkpoints: {cause}")
-    calls.refuse_exactness(cause)
+    calls.exactness.refuse(cause)

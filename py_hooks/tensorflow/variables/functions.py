@@ -109,15 +109,15 @@ def _refuse_what_is_left_out(calls, function):
     drawing = {node.op for node in nodes if "seed" in node.attr and "seed2" in node.attr}
     # Keras's recurrent layers include one for GPUs, which no CPU runs.
     for kind in sorted(kind for kind in drawing if not kind.startswith("Cudnn")):
-        calls.refuse_exactness(causes.HIDDEN_STATE(kind=kind, place="a model"))
+        calls.exactness.refuse(causes.HIDDEN_STATE(kind=kind, place="a model"))
     if any(node.op in _PYTHON for node in nodes):
-        calls.refuse_exactness(causes.CALLS_PYTHON())
+        calls.exactness.refuse(causes.CALLS_PYTHON())
     captured = function.captured_inputs
     for handle, inside in zip(captured, function.inputs[len(function.inputs) - len(captured):]):
         if RESOURCE_VARIABLES.of_handle(handle) is None:
             for kind in sorted(set(_users(definition.node, inside.op.name, library, set()))):
                 if kind.startswith(_MOVES):
-                    calls.refuse_exactness(causes.MOVES_SOMETHING(kind=kind))
+                    calls.exactness.refuse(causes.MOVES_SOMETHING(kind=kind))
 
 
 def _users(nodes, name, library, seen):

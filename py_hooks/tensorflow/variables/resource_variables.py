@@ -20,7 +20,7 @@ from threading import get_ident
 from py_hooks import causes
 from py_hooks.engine.patch import binding, shortcut
 from py_hooks.own_account import own_account
-from py_hooks.recording import fingerprint, recorder
+from py_hooks.recording import call_kinds, fingerprint, recorder
 from py_hooks.recording.variable_differs import VariableDiffers
 from py_hooks.tensorflow.files import event_files
 from py_hooks.tensorflow.random_ops import random_ops, random_states
@@ -93,7 +93,7 @@ class ResourceVariables:
         """A weak reference to the variable, or state of a random op, whose handle this is; None for other handles."""
         variable = self._unnumbered.get(id(handle))
         if variable is not None and _handle_of(variable) is handle:
-            recorder.CALLS.refuse_exactness(causes.MADE_WHILE_LOADED(name=variable.name))
+            recorder.CALLS.exactness.refuse(causes.MADE_WHILE_LOADED(name=variable.name))
         return self._by_handle.get(id(handle)) or random_states.STATES.of_handle(handle)
 
     # -- staleness -------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class ResourceVariables:
         tensors = []
         for number, variable in self._unwrapped():
             if variable.dtype == dtypes.string:
-                recorder.CALLS.refuse_exactness(causes.STRINGS())
+                recorder.CALLS.exactness.refuse(causes.STRINGS())
             elif variable.dtype.is_numpy_compatible:
                 try:
                     tensors.append((number, variable.numpy()))
@@ -201,7 +201,7 @@ def prepare(calls):
     from tensorflow.python.ops import resource_variable_ops
 
     resource_variable_ops.BaseResourceVariable._handle = Handle()
-    calls.state_providers.append(("tensorflow", RESOURCE_VARIABLES))
+    calls.checkpoints.keep("tensorflow", RESOURCE_VARIABLES)
     sessions.provide(calls, "tensorflow-sessions")
     random_states.prepare(calls)
     calls.streams.at_pass.append(_PassNumber.set)
@@ -324,7 +324,7 @@ def _written(calls, original, variable, value, args, kwargs):
     with calls.unrecorded():
         result = original(variable, value, *args, **kwargs)
     RESOURCE_VARIABLES.known(variable)
-    calls.checked(recorder.WRITE, calls.trial.intern(f"write variable {variable.name}"), checksum)
+    calls.checked(call_kinds.WRITE, calls.trial.intern(f"write variable {variable.name}"), checksum)
     return result
 
 
@@ -338,7 +338,7 @@ def make_true(calls, variable):
         return
     identity = calls.trial.intern(f"read variable {variable.name}")
     replaying = calls.replaying
-    value = calls.call(recorder.READ, identity, variable.numpy)
+    value = calls.call(call_kinds.READ, identity, variable.numpy)
     if replaying:
         with calls.unrecorded():
             variable.assign(value)

@@ -1,0 +1,50 @@
+"""When what happens in the life of a recorder: functions that libraries and the files of a script hand in, to be called then.
+
+    Calls(...)             the first library is intercepted
+      at_begin             the trial has begun, and is known: before anything is recorded or answered
+      when_begun           the same, after all of `at_begin`: what may itself make calls, or end the script
+    a call is recorded
+      at_step_end          it ended a step, which is not in the journal yet
+      at_due               something is due: callbacks of a step, the handler of a signal, a checkpoint
+      at_save              a checkpoint is about to be taken
+      at_last              the plan of the trial has no more batches
+    the process ends
+      at_settle            the script has ended: what still waits is written
+      at_stop              an error of ours ends the process: files of the script are put back
+
+Functions of one moment are called in the order in which they were handed in.
+"""
+
+
+class Lifecycle:
+    """The functions for each moment, in lists.
+
+    Attributes:
+        at_begin: the trial has begun.
+        when_begun: all of `at_begin` were called.
+        at_due: something is due after a call that was made.
+        at_save: called before each checkpoint, to make files that belong to it.
+        at_step_end: a step has ended, and is not in the journal yet.
+        at_last: called after each batch behind which the plan has no more batches.
+        at_validation: pairs of functions. The first is called before a validation of the plan. The second is called after it
+            with its metrics, and returns them by the names under which they are reported.
+        at_settle: the script has ended.
+        at_stop: an error of ours ends the process.
+    """
+
+    def __init__(self):
+        self.at_begin = []
+        self.when_begun = []
+        self.at_due = []
+        self.at_save = []
+        self.at_step_end = []
+        self.at_last = []
+        self.at_validation = []
+        self.at_settle = []
+        self.at_stop = []
+
+
+def call(steps):
+    """Calls the functions of one moment."""
+    for step in steps:
+        step()
