@@ -26,7 +26,7 @@ The life of a process, from the first line of Python to the last:
     first intercepted call         `Trial.begin`: the trial directory appears, a checkpoint is looked for
     replay, if there is one        the script runs again from its first line; calls that were made are
                                    answered from `calls.log` (`recording/recorder.py`)
-    resume point                   the state of the checkpoint is restored (`Calls.resume`)
+    resume point                   the state of the checkpoint is restored (`Checkpoints.restore`)
     live                           every call is computed and recorded
 
 No module here imports a framework at its top: a patch file is imported after its library.

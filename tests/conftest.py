@@ -19,8 +19,12 @@ import random
 import subprocess
 import sys
 
+import gate
 import pytest
 import support
+
+# The key of the number of tests that `--gate` has left out.
+LEFT_OUT = "left to --all"
 
 # CPython's tests are for `cargo dev conformance`.
 collect_ignore = ["conformance"]
@@ -28,16 +32,32 @@ collect_ignore = ["conformance"]
 
 def pytest_addoption(parser):
     parser.addoption("--renew", action="store_true", help="write the files of tests/messages/snapshots anew, and compare nothing")
+    parser.addoption("--gate", action="store_true", help="leave out what tests/gate.py names for this stack")
+
+
+def pytest_report_header(config):
+    """Where the tests are that `--gate` leaves out."""
+    return "gate: without what tests/gate.py leaves to `cargo dev test --all`" if config.getoption("--gate") else None
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out the tests of other stacks. They are not reported as skipped, because nobody asked for them here."""
+    """Leaves out the tests of other stacks. They are not reported as skipped, because nobody asked for them here.
+
+    With `--gate`, the tests that other stacks have too are left out as well, and their number is printed.
+    """
     here = {os.environ.get("PEDL_STACK", "plain")} | set(os.environ.get("PEDL_STACK_TAGS", "").split())
     chosen, others = [], []
     for item in items:
         mark = item.get_closest_marker("stack")
         wanted = mark.args if mark else ("plain",)
         (chosen if here.intersection(wanted) else others).append(item)
+    if config.getoption("--gate"):
+        left = gate.LEFT.get(os.environ.get("PEDL_STACK"), ())
+        repeated = [item for item in chosen if item.location[0][len("tests/") :] in left]
+        chosen = [item for item in chosen if item not in repeated]
+        others += repeated
+        # With pytest-xdist, the processes that run the tests collect them, and tell the one that prints.
+        getattr(config, "workeroutput", config.stash)[LEFT_OUT] = len(repeated)
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = chosen
@@ -45,6 +65,21 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if _stays_with_its_file(item):
                 item.add_marker(pytest.mark.xdist_group(item.location[0]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """A process of pytest-xdist has ended: notes how many tests it has left out."""
+    left = getattr(node, "workeroutput", {}).get(LEFT_OUT)
+    if left is not None:
+        node.config.stash[LEFT_OUT] = left
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Prints how many tests `--gate` has left out."""
+    left = config.stash.get(LEFT_OUT, None)
+    if left is not None:
+        terminalreporter.write_line(f"gate: {left} tests are left to `cargo dev test --all`")
 
 
 def _stays_with_its_file(item):

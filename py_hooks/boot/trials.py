@@ -62,7 +62,7 @@ class Host:
     @property
     def is_validation_due(self):
         """Whether the model is to be validated before the next batch."""
-        return (self._recorder or self._calls).validation_due
+        return (self._recorder or self._calls).boundary.validation_due
 
     def refuse(self, message, hint=None):
         """Ends the process for a mistake in the model definition."""

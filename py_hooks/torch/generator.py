@@ -56,7 +56,7 @@ class BatchDrawing(PrivateStream):
 
     Setting torch's global generator, or taking its state, takes longer than all the rest. So `compute` sets it once the data
     of the batch has been taken: data draws from seeds of its place in a pass. It is not restored from one batch to the next;
-    `put_back` is called before anything else draws from it. In the loop of a `PyTorchTrial`, `Calls.at_due` and
+    `put_back` is called before anything else draws from it. In the loop of a `PyTorchTrial`, `Lifecycle.at_due` and
     `Training.alone` do that.
 
     Args:
@@ -71,7 +71,7 @@ class BatchDrawing(PrivateStream):
     """
 
     __slots__ = (
-        "_generator", "_state", "_is_running", "_seed", "_first_seed", "_of_batches", "_of_rank", "_generators", "_owned",
+        "_generator", "_state", "_is_running", "_torch_seed", "_first_seed", "_of_batches", "_of_rank", "_generators", "_owned",
         "_has_gpu",
     )
 
@@ -85,7 +85,7 @@ class BatchDrawing(PrivateStream):
         # The state of the generator before the first batch since it was last restored.
         self._state = None
         self._is_running = False
-        self._seed = self._first_seed = first_seed
+        self._torch_seed = self._first_seed = first_seed
         self._of_batches = key
         self._of_rank = key_of_rank
         self._generators = owned
@@ -94,7 +94,7 @@ class BatchDrawing(PrivateStream):
 
     def of(self, number):
         """The next batch has this number."""
-        self._seed = in_row(self._first_seed, number) >> 1
+        self._torch_seed = in_row(self._first_seed, number) >> 1
         self.begin((*self._of_batches, number, *self._of_rank))
         return self
 
@@ -121,14 +121,14 @@ class BatchDrawing(PrivateStream):
     def compute(self):
         """The data of the batch has been taken: from here on the batch draws from torch's global generator."""
         BatchDrawing.of_data = None
-        self._generator.manual_seed(self._seed)
+        self._generator.manual_seed(self._torch_seed)
         if self._has_gpu:
             self._seed_gpus()
 
     def _seed_gpus(self):
         import torch
 
-        torch.cuda.manual_seed_all(self._seed)
+        torch.cuda.manual_seed_all(self._torch_seed)
 
     def __exit__(self, kind, *exception):
         THREAD.stream = self._outer

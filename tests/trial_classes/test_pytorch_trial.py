@@ -72,6 +72,7 @@ WAYS = {
     "manual": {"trial": "batches", "scheduler": "manual"},
     "own": {"trial": "batches", "optimizer": "own", "scheduler": "none"},
     "stream": {"trial": "batches", "dataset": "stream", "scheduler": "epoch"},
+    "draws": {"trial": "batches", "draws": "globally"},
 }
 
 
