@@ -230,7 +230,11 @@ fn help() -> String {
             ~/.cache/pedl-dev.\n"
 }
 
-/// The options of a command: `--NAME VALUE` or `--NAME=VALUE` each, and the arguments after `--`.
+/// Options without a value.
+const FLAGS: [&str; 1] = ["all"];
+
+/// The options of a command: `--NAME VALUE` or `--NAME=VALUE` each, [`FLAGS`], and the arguments
+/// after `--`.
 struct Options {
     values: Vec<(&'static str, String)>,
     rest: Vec<OsString>,
@@ -254,6 +258,10 @@ impl Options {
                 .iter()
                 .find(|known| name.strip_prefix("--") == Some(known))
                 .ok_or_else(|| Failure::usage(format!("there is no option `{text}` here")))?;
+            if FLAGS.contains(name) {
+                values.push((*name, String::new()));
+                continue;
+            }
             let value = value
                 .or_else(|| {
                     arguments

@@ -2,13 +2,15 @@
 //!
 //! First the executable is built, optimised, as it is released. Then come the Rust tests, the gate
 //! of `cargo dev conformance`, and the Python tests once for each stack of `tests/matrix.toml`,
-//! with this executable. A stack without an interpreter is named and skipped. The last line adds up
+//! with this executable; tests that only repeat what another stack proves are left to `--all`
+//! (`tests/gate.py`). A stack without an interpreter is named and skipped. The last line adds up
 //! all parts in pytest's words.
 //!
 //! Environments that are missing are made in the background, in the order of the stacks, while the
 //! executable is built and the Rust tests run.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::Options;
 use crate::conformance;
 use crate::environment::Environment;
-use crate::failure::Result;
+use crate::failure::{At as _, Result};
 use crate::interpreter::Interpreter;
 use crate::matrix::{Matrix, Stack};
 use crate::process::{Ended, Output, Running};
@@ -41,7 +43,10 @@ const STACK_LIMIT: Duration = Duration::from_secs(40 * 60);
 const TOTAL_LIMIT: Duration = Duration::from_secs(85 * 60);
 
 /// How many of the slowest tests of a stack are printed.
-const SLOWEST: &str = "10";
+const SLOWEST: &str = "20";
+
+/// The record of the last run of all tests, in the repository.
+const LAST_FULL_RUN: &str = "tests/last_full_run.txt";
 
 /// pytest's exit code if it found no test to run.
 const NOTHING_COLLECTED: i32 = 5;
@@ -59,13 +64,17 @@ struct Part {
 struct Session {
     repository: Repository,
     pytest_arguments: Vec<OsString>,
+    /// Whether tests that repeat a mechanism on several stacks are left out.
+    is_gate: bool,
     started: Instant,
 }
 
-/// Runs the tests; `--stack NAME` (which may be repeated) runs only those, `rust` the Rust tests
-/// and `conformance` those of CPython.
+/// Runs the tests. `--stack NAME` (which may be repeated) runs only those, `rust` the Rust tests
+/// and `conformance` those of CPython. Without it, the tests that `tests/gate.py` names are left to
+/// `--all`.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    let options = Options::parse(arguments, &["stack"])?;
+    let options = Options::parse(arguments, &["stack", "all"])?;
+    let is_all = options.all("all").next().is_some();
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
     let chosen: Vec<&str> = options.all("stack").collect();
@@ -86,6 +95,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let session = Session {
         repository,
         pytest_arguments: options.rest.clone(),
+        is_gate: chosen.is_empty() && !is_all,
         started: Instant::now(),
     };
 
@@ -134,7 +144,38 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             );
         }
     }
-    Ok(report(&parts, session.started.elapsed()))
+    let last = session.repository.root().join(LAST_FULL_RUN);
+    if session.is_gate {
+        println!("{}", last_full_run(&last));
+    }
+    let is_good = report(&parts, session.started.elapsed());
+    if is_good && is_all && chosen.is_empty() && session.pytest_arguments.is_empty() {
+        note_full_run(&session.repository, &last, &parts)?;
+    }
+    Ok(is_good)
+}
+
+/// Who ran all tests last, as [`note_full_run`] has noted it.
+fn last_full_run(path: &Path) -> String {
+    match fs::read_to_string(path) {
+        Ok(text) => format!("\nlast `cargo dev test --all`: {}", text.trim()),
+        Err(_) => "\nno run of `cargo dev test --all` is on record".to_owned(),
+    }
+}
+
+/// Notes that all tests passed: of which commit, and how many.
+fn note_full_run(repository: &Repository, path: &Path, parts: &[Part]) -> Result<()> {
+    let mut sum = Counts::default();
+    for part in parts {
+        sum += part.counts;
+    }
+    let output = Command::new("git")
+        .args(["log", "-1", "--format=%h of %as by %an"])
+        .current_dir(repository.root())
+        .output()
+        .at("run", Path::new("git"))?;
+    let commit = String::from_utf8_lossy(&output.stdout);
+    fs::write(path, format!("{}: {sum}\n", commit.trim())).at("write", path)
 }
 
 /// Makes the environments of some stacks in a thread. [`Environment::of`] waits for one that is
@@ -210,6 +251,7 @@ impl Session {
         }
         pytest
             .args(["--durations", SLOWEST, "--durations-min", "5"])
+            .args(self.is_gate.then_some("--gate"))
             .args(&self.pytest_arguments)
             .env("PEDL_STACK_TAGS", stack.tags.join(" "));
         let (ended, output) = self.watch(pytest, STACK_LIMIT)?;

@@ -481,7 +481,7 @@ def _parents():
 
 def _is_server(pid):
     """Whether the process starts worker processes."""
-    return b"boot.serve()" in _read_bytes(f"/proc/{pid}/cmdline")
+    return b"process.serve()" in _read_bytes(f"/proc/{pid}/cmdline")
 
 
 def _is_worker(pid):
