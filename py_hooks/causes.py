@@ -8,13 +8,13 @@ checkpoint is taken from there on. With `--exact` either ends the run with 77, a
 
 `docs/reference/causes.md` is made from this table (`page`); a test compares the two, and lets no other text be a cause.
 """
-
+from __future__ import annotations
 
 # `(title, rows)` in the order of the page.
-_SECTIONS = []
+_SECTIONS: list[tuple[str, list[Cause]]] = []
 
 
-def _section(title):
+def _section(title: str) -> None:
     """What follows belongs to it."""
     _SECTIONS.append((title, []))
 
@@ -26,7 +26,7 @@ class Told(str):
         cause: its row.
     """
 
-    cause = None
+    cause: Cause | None = None
 
 
 class Cause:
@@ -39,21 +39,21 @@ class Cause:
         takes_checkpoints: whether checkpoints are taken all the same.
     """
 
-    def __init__(self, text, why, cure, takes_checkpoints=False):
+    def __init__(self, text: str, why: str, cure: str, takes_checkpoints: bool = False) -> None:
         self.text = text
         self.why = why
         self.cure = cure
         self.takes_checkpoints = takes_checkpoints
         _SECTIONS[-1][1].append(self)
 
-    def __call__(self, **values):
+    def __call__(self, **values: object) -> Told:
         """The cause with its values."""
         told = Told(self.text.format(**values))
         told.cause = self
         return told
 
 
-def takes_checkpoints(told):
+def takes_checkpoints(told: Told) -> bool:
     """Whether checkpoints are taken all the same."""
     return told.cause.takes_checkpoints
 
@@ -592,7 +592,7 @@ DATAFLOW = Cause(
 )
 
 
-def page():
+def page() -> str:
     """The page of the documentation."""
     text = (
         "# Causes\n\n<!-- Made from `py_hooks/causes.py`; a test compares the two. -->\n\n"

@@ -12,8 +12,18 @@ a `catch_warnings` meanwhile, `warnings.filters` is another list: then the scrip
 
 Source: CPython 3.7 to 3.13, Python/_warnings.c, `get_filter` and `check_matched`; an ignored warning is noted nowhere.
 """
+from __future__ import annotations
+
 import _thread
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ParamSpec, TypeVar
+
+    _Parameters = ParamSpec("_Parameters")
+    _Result = TypeVar("_Result")
 
 
 class _Looking(_thread._local):
@@ -33,7 +43,7 @@ class _OwnAccount:
 
     __slots__ = ("_filters",)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         held = _LOOKING.__dict__
         if "match" in held:
             # Nested in another one.
@@ -43,7 +53,7 @@ class _OwnAccount:
         self._filters.insert(0, _FILTER)
         held["match"] = _ANY_TEXT
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         if self._filters is None:
             return
         del _LOOKING.__dict__["match"]
@@ -59,43 +69,43 @@ class _ScriptsAccount:
 
     __slots__ = ("_held",)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._held = _LOOKING.__dict__.pop("match", None)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         if self._held is not None:
             _LOOKING.__dict__["match"] = self._held
 
 
-def own_account():
+def own_account() -> _OwnAccount:
     """A context manager: what this thread calls in it gives no warnings."""
     return _OwnAccount()
 
 
-def scripts_account():
+def scripts_account() -> _ScriptsAccount:
     """A context manager within `own_account`: the filters of the script apply again."""
     return _ScriptsAccount()
 
 
-def is_ours(entry):
+def is_ours(entry: object) -> bool:
     """Whether an entry of `warnings.filters` is the filter of this module."""
     return entry is _FILTER
 
 
-def on_own_account(function):
+def on_own_account(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Wraps one of our functions that calls nothing on behalf of the script."""
     # Not imported at the top: the boot does not need it.
     import functools
 
     @functools.wraps(function)
-    def called(*args, **kwargs):
+    def called(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         with _OwnAccount():
             return function(*args, **kwargs)
 
     return called
 
 
-def _filters():
+def _filters() -> list[Any]:
     """The active filters. Without `warnings`, which is not imported for this, they are those of its C part."""
     module = sys.modules.get("warnings")
     filters = getattr(module, "filters", None)

@@ -1,4 +1,5 @@
 """The base of every error with which these hooks end a process."""
+from __future__ import annotations
 
 
 class Refusal(Exception):
@@ -11,6 +12,6 @@ class Refusal(Exception):
 
     exit_code = 70
 
-    def __init__(self, message, hint):
+    def __init__(self, message: str, hint: str | None) -> None:
         Exception.__init__(self, message)
         self.hint = hint

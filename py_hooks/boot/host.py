@@ -5,14 +5,20 @@ from `sitecustomize`. Nothing of the script has run yet, so a failure here ends 
 exit code and the message of the one error, and never as an exception in the user's program.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # The exit code of a process if the fault is in pedl itself (EX_SOFTWARE of sysexits.h).
 EXIT_BUG = 70
 
 
-def start(launch):
+def start(launch: str) -> None:
     """Starts the interceptions with the launch message of the host, a JSON text."""
     # At the end of the path, so that none of our names hides a name of the script; with `-E` it is the same.
     library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -27,7 +33,7 @@ def start(launch):
         _end(error)
 
 
-def _interrupt():
+def _interrupt() -> None:
     """Ctrl-C before the script has begun: ends as Python does if nothing handles it."""
     import signal
 
@@ -35,7 +41,7 @@ def _interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _end(error):
+def _end(error: Exception) -> NoReturn:
     exit_code = getattr(error, "exit_code", None)
     lines = []
     if exit_code is None:

@@ -1,4 +1,6 @@
 """Intercepts a library when it is imported: version, generation, patches, and what must be ready before its first use."""
+from __future__ import annotations
+
 import atexit
 import importlib
 import os
@@ -10,6 +12,15 @@ from py_hooks.recording import entries, forks, recorder, step_callbacks
 from py_hooks.registry import GENERATIONS
 from py_hooks.script_io.given_warnings import GivenWarnings
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from _pedl import Trial
+
+    from py_hooks.boot.process import _Process
+    from py_hooks.script_io.output import Output
+
 # Environment variables with which the frameworks size their pools of maths threads. The size of a pool changes floats
 # (it decides how a sum is split), so a resume uses the recorded one.
 _THREAD_VARIABLES = {
@@ -19,7 +30,7 @@ _THREAD_VARIABLES = {
 }
 
 
-def intercept(process, module):
+def intercept(process: _Process, module: ModuleType) -> None:
     """Patches a library that was just imported. Ends the process if it cannot be intercepted.
 
     Args:
@@ -47,7 +58,7 @@ def intercept(process, module):
             generation.prepare(calls)
 
 
-def _generations(trial, distribution, module):
+def _generations(trial: Trial, distribution: str, module: ModuleType) -> list[patch.Generation]:
     """The generations of a distribution and of its parts."""
     found = version.of(module, GENERATIONS)
     names = [version.choose(distribution, found, GENERATIONS, version.place(module))]
@@ -55,7 +66,7 @@ def _generations(trial, distribution, module):
     return [importlib.import_module("py_hooks." + name).GENERATION for name in names]
 
 
-def begin(process):
+def begin(process: _Process) -> recorder.Calls:
     """Called for the first library that is intercepted: makes the recorder, and what it keeps for every library."""
     trial, streams, output, files = process.trial, process.streams(), process.output(), process.files()
     calls = recorder.start(trial, streams, process.native_error)
@@ -99,7 +110,7 @@ def begin(process):
     return calls
 
 
-def _watch_outside(process, calls):
+def _watch_outside(process: _Process, calls: recorder.Calls) -> None:
     """Watches what the script changes outside of it, and what it reads from there, while it trains."""
     from py_hooks.script_io import commands, observations
 
@@ -112,7 +123,7 @@ def _watch_outside(process, calls):
     calls.lifecycle.at_begin.append(lambda: observed.begin(process.trial.directory))
 
 
-def _begin_output(trial, output, replaying):
+def _begin_output(trial: Trial, output: Output, replaying: bool) -> None:
     if not trial.is_live:
         output.begin(trial.directory, replaying)
         return
@@ -120,7 +131,7 @@ def _begin_output(trial, output, replaying):
     atexit.register(trial.end_live)
 
 
-def _tell_repeated_end(trial, output):
+def _tell_repeated_end(trial: Trial, output: Output) -> None:
     """Reports a script that ends by the same exception as the start before it, which would otherwise print nothing."""
     error = getattr(sys, "last_value", None)
     if error is not None and output.only_repeats("stderr"):
@@ -129,7 +140,7 @@ def _tell_repeated_end(trial, output):
         trial.log(f"the script ended as before, by {what}\n  its traceback is in `{place}`")
 
 
-def backend(generation):
+def backend(generation: patch.Generation) -> str | None:
     """The backend that a library uses, for libraries that have several.
 
     Raises:
@@ -155,7 +166,7 @@ def backend(generation):
     return name
 
 
-def fix_thread_pools(distribution, threads):
+def fix_thread_pools(distribution: str, threads: int) -> None:
     """Sets the sizes of the maths pools that a library reads from the environment, unless the script's user did."""
     for name in _THREAD_VARIABLES.get(distribution, ()):
         os.environ.setdefault(name, str(threads))

@@ -5,6 +5,8 @@ output, which does nothing at first. It does nothing more: a script that imports
 If a trial is started again, the files that it made are withdrawn. If there is a checkpoint to resume, the script's output is
 dropped from here on until the resume point.
 """
+from __future__ import annotations
+
 import os
 import sys
 
@@ -16,35 +18,53 @@ from py_hooks.refusal import Refusal
 from py_hooks.registry import GENERATIONS
 from py_hooks.script_io import exec_again, raw_streams
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+    from typing import Any, NoReturn
+
+    from pedl._callbacks import Callbacks
+
+    from py_hooks.boot.trials import Host
+    from py_hooks.datasets.item_epochs import ItemEpochs
+    from py_hooks.options import Offer
+    from py_hooks.random_numbers.random_streams import Streams
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.script_io.clock import Clock
+    from py_hooks.script_io.files import Files
+    from py_hooks.script_io.output import Output
+    from py_hooks.script_io.python_children import Children
+
 
 class _Process:
     """What this process knows of its trial. Everything heavier is imported when a library needs it."""
 
     bug_code = Refusal.exit_code
 
-    def __init__(self, trial, native_error):
+    def __init__(self, trial: _pedl.Trial, native_error: type[_pedl.Error]) -> None:
         self.trial = trial
         self.native_error = native_error
-        self._streams = None
-        self._output = None
-        self._files = None
-        self._offer = None
+        self._streams: Streams | None = None
+        self._output: Output | None = None
+        self._files: Files | None = None
+        self._offer: Offer | None = None
         # Python processes that the script has started before it trained.
-        self._children = None
-        self.clock = None
+        self._children: Children | None = None
+        self.clock: Clock | None = None
         self._urandom = os.urandom
         # The callbacks of the script, in their order; None if there are none.
-        self.callbacks = None
+        self.callbacks: Callbacks | None = None
         # Called before an error ends the process, if nothing was intercepted yet.
-        self.at_stop = [self._put_back]
+        self.at_stop: list[Callable[[], object]] = [self._put_back]
         # A bug of pedl-run was met: the recorder was abandoned, and nothing more is intercepted.
         self.is_aside = False
         # Errors that end the process with their message; see `engine/guard.py`.
-        self.errors = (native_error, Refusal)
+        self.errors: tuple[type[_pedl.Error] | type[Refusal], ...] = (native_error, Refusal)
         self.in_place = _pedl.InPlace
         self.forks = forks.Forks()
 
-    def streams(self):
+    def streams(self) -> Streams:
         """The random streams of this process, made when the first generator is imported."""
         if self._streams is None:
             from py_hooks.random_numbers.random_streams import Streams
@@ -52,7 +72,7 @@ class _Process:
             self._streams = Streams(self.trial.seed, self.forks)
         return self._streams
 
-    def output(self):
+    def output(self) -> Output:
         """The script's stdout and stderr, with our layer below them."""
         if self._output is None:
             # Importing it has the output given back at the end, if the script has not imported it yet.
@@ -64,21 +84,21 @@ class _Process:
             self._output.watch_descriptors(self.in_place)
         return self._output
 
-    def come_last(self, module):
+    def come_last(self, module: ModuleType) -> None:
         """`atexit` was imported: our handlers, registered before all handlers of the script, run after them."""
         module.register(self._give_output_back)
         module.register(self._note_seen_files)
 
-    def _note_seen_files(self):
+    def _note_seen_files(self) -> None:
         if self._files is not None:
             self._files.note_seen()
 
-    def _give_output_back(self):
+    def _give_output_back(self) -> None:
         """The process is over: what is printed after this, by destructors of the script's objects, prints as under python."""
         if self._output is not None:
             self._output.give_back()
 
-    def files(self):
+    def files(self) -> Files:
         """The files of the script."""
         if self._files is None:
             from py_hooks.script_io.files import Files
@@ -86,28 +106,28 @@ class _Process:
             self._files = Files(self.trial)
         return self._files
 
-    def seed_python(self, module):
+    def seed_python(self, module: ModuleType) -> None:
         self.streams().seed_python(module)
 
-    def seed_numpy(self, module):
+    def seed_numpy(self, module: ModuleType) -> None:
         self.streams().seed_numpy(module)
 
-    def fix_thread_pools(self, name):
+    def fix_thread_pools(self, name: str) -> None:
         from py_hooks.boot import install
 
         install.fix_thread_pools(name, self.trial.threads)
 
-    def tell_time(self, module):
+    def tell_time(self, module: ModuleType) -> None:
         """A module that returns the time was imported: it now reads the trial's clock."""
         from py_hooks.script_io import clock
 
         clock.install(self._clock(), module, _pedl.InPlace, _pedl.type_modified)
 
-    def watch_entropy(self):
+    def watch_entropy(self) -> None:
         """Entropy that the script takes from the operating system comes from the trial's clock, made at the first request."""
         original, draw = os.urandom, None
 
-        def before(*args, **kwargs):
+        def before(*args: Any, **kwargs: Any) -> Any:
             nonlocal draw
             if draw is None:
                 from py_hooks.script_io import clock
@@ -119,12 +139,12 @@ class _Process:
         self.files().drawn = self._open_drawn
         os.urandom = _pedl.InPlace(original, "os", before)
 
-    def _open_drawn(self, *opened):
+    def _open_drawn(self, *opened: Any) -> Any:
         from py_hooks.script_io import drawn_files
 
         return drawn_files.opened(self._clock(), *opened)
 
-    def _clock(self):
+    def _clock(self) -> Clock:
         # The import makes the clock, before anything that uses it.
         import time  # noqa: F401
 
@@ -140,7 +160,7 @@ class _Process:
                 self.stop(error)
         return self.clock
 
-    def _recorded_times(self):
+    def _recorded_times(self) -> dict[str, Any] | None:
         """The times in the checkpoint that will be resumed; None if there is none."""
         state = self.trial.checkpoint_state() if self.trial.resume else None
         if state is None:
@@ -149,18 +169,18 @@ class _Process:
 
         return json.loads(state).get("clock", {})
 
-    def watch_commands(self, module):
+    def watch_commands(self, module: ModuleType) -> None:
         """`subprocess` was imported: commands that the script runs while it trains are run once."""
         from py_hooks.script_io import commands
 
         commands.watch_subprocess(module, self)
 
-    def has_begun(self):
+    def has_begun(self) -> bool:
         """Whether a call was recorded, or answered."""
         recorder = sys.modules.get("py_hooks.recording.recorder")
         return recorder is not None and recorder.CALLS is not None and recorder.CALLS.begun
 
-    def environment_of_child(self, command, environment):
+    def environment_of_child(self, command: str, environment: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
         """The environment for a python that the script runs before it trains, or None for the default one.
 
         The child reports whether it imports a framework. If nothing is trained here, a message at the end says so.
@@ -180,7 +200,7 @@ class _Process:
             atexit.register(self._tell_of_children, os.getpid())
         return self._children.environment_of(command, os.environ if environment is None else environment)
 
-    def _tell_of_children(self, pid):
+    def _tell_of_children(self, pid: int) -> None:
         if os.getpid() != pid:
             return
         command = self._children.end()
@@ -193,10 +213,10 @@ class _Process:
             os._exit(77)
         self.trial.log(f"{what}\n  {hint}")
 
-    def watch_sqlite(self, module):
+    def watch_sqlite(self, module: ModuleType) -> None:
         self.files().watch_sqlite(module, _pedl.InPlace)
 
-    def offer_hyperparameters(self, module):
+    def offer_hyperparameters(self, module: ModuleType) -> None:
         """A library that reads command lines was imported: its options take hyperparameters as defaults."""
         from py_hooks import options
 
@@ -204,14 +224,14 @@ class _Process:
             self._offer = options.Offer(self.trial, self.stop)
         options.intercept(module.__name__, self._offer)
 
-    def _put_back(self):
+    def _put_back(self) -> None:
         """Before the process is ended: restores the script's files, and keeps what it printed."""
         if self._files is not None:
             self._files.put_back()
         if self._output is not None:
             self._output.end(self.trial.directory)
 
-    def stop(self, error):
+    def stop(self, error: _pedl.Error | Refusal) -> NoReturn:
         """Ends the process for one of our errors: message, hint and exit code, no traceback, no handlers of the script."""
         import contextlib
 
@@ -227,7 +247,7 @@ class _Process:
             os._exit(error.exit_code)
 
     @property
-    def cannot_step_aside(self):
+    def cannot_step_aside(self) -> str | None:
         """Why a bug of pedl-run ends the run; None if the script may continue without us."""
         calls = self._calls()
         if self.trial.exact and not self.trial.is_child:
@@ -238,7 +258,7 @@ class _Process:
             return "it is a trial class, whose loop is that of pedl-run"
         return None
 
-    def step_aside(self, text):
+    def step_aside(self, text: str) -> None:
         """A bug of pedl-run was met: reports it, and leaves the script to python."""
         from py_hooks.recording import recorder
 
@@ -250,31 +270,31 @@ class _Process:
         self.trial.log(text)
         calls.step_aside(text, self.at_stop)
 
-    def end_for_bug(self, message, hint):
+    def end_for_bug(self, message: str, hint: str) -> NoReturn:
         """A bug of pedl-run was met, and the run cannot continue."""
         ending.stop(self._calls() or self, self.bug_code, message, hint)
 
-    def end_with(self, error):
+    def end_with(self, error: _pedl.Error | Refusal) -> NoReturn:
         """One of our errors has reached code that must not see it: ends the process with its message."""
         ending.stop_with(self._calls() or self, error)
 
     @staticmethod
-    def _calls():
+    def _calls() -> Calls | None:
         return getattr(sys.modules.get("py_hooks.recording.recorder"), "CALLS", None)
 
-    def tell_hyperparameters(self):
+    def tell_hyperparameters(self) -> None:
         """Reports which options took hyperparameters, once training begins."""
         if self._offer is not None:
             self._offer.tell()
 
-    def watch_unasked(self):
+    def watch_unasked(self) -> None:
         """Training begins: at its end hyperparameters are reported that nothing has asked for."""
         if self.trial.hyperparameters != "{}":
             from py_hooks.options import unasked
 
             unasked.watch(self.trial, lambda: self._offer)
 
-    def watch_signals(self, module):
+    def watch_signals(self, module: Any) -> None:
         """Watches signals in a replay from its beginning: a script that a signal ends there makes fewer calls than before.
 
         Args:
@@ -286,7 +306,7 @@ class _Process:
         original, trial = module.signal, self.trial
 
         @functools.wraps(original)
-        def install(signalnum, handler):
+        def install(signalnum: int, handler: Any) -> Any:
             previous = original(signalnum, handler)
             trial.watch_signals()
             return previous
@@ -294,43 +314,43 @@ class _Process:
         module.signal = install
         trial.watch_signals()
 
-    def prefer_own_pedl(self, name):
+    def prefer_own_pedl(self, name: str) -> None:
         """`pedl` is about to be imported: another program has the same name."""
         from py_hooks import own_package
 
         own_package.prefer(name, self.trial.log)
 
-    def serve_batches(self, module):
+    def serve_batches(self, module: Any) -> None:
         """`pedl` was imported: its `KerasDataAdapter` gets here what builds its batches."""
 
-        def start_batches(adapter, offset, is_validation):
+        def start_batches(adapter: Any, offset: int, is_validation: bool) -> ItemEpochs:
             from py_hooks.datasets import data_adapter
 
             return data_adapter.start(adapter, offset, is_validation)
 
         module.start_batches = start_batches
 
-    def take_callbacks(self, module):
+    def take_callbacks(self, module: Any) -> None:
         """`pedl` was imported: callbacks of steps are registered with this process, which trains."""
 
-        def register(callbacks):
+        def register(callbacks: Callbacks) -> None:
             from py_hooks.recording import step_callbacks
 
             step_callbacks.register(self, callbacks)
 
         module.register = register
 
-    def host_trials(self, module):
+    def host_trials(self, module: Any) -> None:
         """A trial class is to be run: its loop uses the recorder."""
 
-        def hosted(name):
+        def hosted(name: str) -> Host:
             from py_hooks.boot import trials
 
             return trials.Host(self, name)
 
         module.hosted = hosted
 
-    def seed_torch(self, module):
+    def seed_torch(self, module: Any) -> None:
         """`torch` was imported: seeds it from the trial; for a trial class with the trial's seed itself."""
         from py_hooks.script_io import clock
 
@@ -339,34 +359,34 @@ class _Process:
         seed = streams.seeding_from_trial(module.Generator.seed)
         clock.set_attribute(module.Generator, "seed", seed, _pedl.type_modified)
 
-    def watch_torch(self, module):
+    def watch_torch(self, module: Any) -> None:
         from py_hooks.torch import optimizers
 
         optimizers.watch(self, module)
 
-    def watch_tf_keras(self, module):
+    def watch_tf_keras(self, module: Any) -> None:
         from py_hooks.tf_keras import models
 
         models.watch(self, module)
 
-    def intercept(self, module):
+    def intercept(self, module: ModuleType) -> None:
         from py_hooks.boot import install
 
         if not self.is_aside:
             install.intercept(self, module)
 
 
-_TRIAL = None
+_TRIAL: _pedl.Trial | None = None
 
 
-def serve():
+def serve() -> None:
     """The program of a worker server, after `start`. Does not return."""
     from py_hooks.boot import worker_server
 
     worker_server.main(_TRIAL)
 
 
-def start(launch_text):
+def start(launch_text: str) -> None:
     """Prepares this process for the script.
 
     Args:
@@ -424,7 +444,7 @@ def start(launch_text):
             finder.when_imported(library, process.offer_hyperparameters)
 
 
-def _hide_hash_seed():
+def _hide_hash_seed() -> None:
     """Restores the user's value of the variable that gave this process its hash seed, for the script and its children."""
     user = os.environ.pop("PEDL_USER_HASH_SEED", None)
     if user is None:
@@ -435,7 +455,7 @@ def _hide_hash_seed():
         os.environ["PYTHONHASHSEED"] = user
 
 
-def _expect_callbacks(process):
+def _expect_callbacks(process: _Process) -> None:
     """Has callbacks reported that the configuration names and that are never called."""
     if '"callbacks"' not in os.environ.get("PEDL_CONTEXT", ""):
         return
@@ -445,7 +465,7 @@ def _expect_callbacks(process):
         step_callbacks.tell_if_uncalled(process)
 
 
-def _go_on(process, finder):
+def _go_on(process: _Process, finder: import_hook.PostImportFinder) -> None:
     """The trial had begun before: this process takes it over, and sets its files and output aside."""
     import atexit
 
@@ -464,7 +484,7 @@ def _go_on(process, finder):
     atexit.register(process.files().put_back)
 
 
-def _cannot_begin(directory, error):
+def _cannot_begin(directory: str, error: OSError) -> Refusal:
     """The error for a trial directory in which the files of the trial cannot be set aside."""
     from py_hooks.refusal import Refusal
 
@@ -476,7 +496,7 @@ def _cannot_begin(directory, error):
     return refusal
 
 
-def _end(process, pid):
+def _end(process: _Process, pid: int) -> None:
     """The script has ended. If it is still in its replay, it made fewer calls than the first time, which is reported.
 
     Runs after the handlers that the script registered. If an exception ended it, its traceback says why.

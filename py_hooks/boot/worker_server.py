@@ -14,6 +14,8 @@ child of the script. They end with the trial process: by the end of their socket
 A pool process reports the marks of the data set that it read to the trial process, which compares them
 (`served_workers.py`).
 """
+from __future__ import annotations
+
 import contextlib
 import os
 import pickle
@@ -26,20 +28,30 @@ from py_hooks.recording import recorder
 from py_hooks.workers.transfer import dataset_state, marks, settings
 from py_hooks.workers.worker_messages import Connection, address
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import Any, NoReturn
+
+    from _pedl import PoolWorker, Trial
+
+    from py_hooks.workers.worker_processes import WorkerProcess
+
 # Signals for the script, which do not end the server: it ends with the trial process.
 _OF_SCRIPT = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT,
     signal.SIGWINCH,
 )
 # The `_pedl.Trial` of this process, which is a server.
-_TRIAL = None
+_TRIAL: Trial | None = None
 
 
-def _do_nothing(_number, _frame):
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
     pass
 
 
-def main(trial):
+def main(trial: Trial) -> None:
     """The server: starts a pool process for each request, until the trial process has ended.
 
     Args:
@@ -69,22 +81,22 @@ def main(trial):
 class _Silence:
     """`with`: discards what is printed, because the trial process has printed it."""
 
-    def __enter__(self):
+    def __enter__(self) -> _Silence:
         self._saved = [os.dup(1), os.dup(2)]
         nothing = os.open(os.devnull, os.O_WRONLY)
         self._redirect([nothing, nothing])
         os.close(nothing)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._redirect(self._saved)
 
-    def end(self):
+    def end(self) -> None:
         """In a worker: output goes to the script's streams again."""
         self._redirect(self._saved)
 
     @staticmethod
-    def _redirect(files):
+    def _redirect(files: Sequence[int]) -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, ValueError, OSError):
                 stream.flush()
@@ -92,8 +104,8 @@ class _Silence:
             os.dup2(file, number)
 
 
-def _serve(connection, silence):
-    pools = []
+def _serve(connection: Connection, silence: _Silence) -> NoReturn:
+    pools: list[int] = []
     while True:
         _await(connection)
         pools = [pid for pid in pools if os.waitpid(pid, os.WNOHANG) == (0, 0)]
@@ -111,7 +123,7 @@ def _serve(connection, silence):
             os.close(descriptor)
 
 
-def _await(connection):
+def _await(connection: Connection) -> None:
     """Waits for a message, or for the end of the trial process, which the socket may not show."""
     waiting = select.poll()
     waiting.register(connection, select.POLLIN)
@@ -129,16 +141,16 @@ def _await(connection):
 
 
 # The process descriptor of the trial process.
-_PIDFD = None
+_PIDFD: int | None = None
 
 
-def _open_pidfd():
+def _open_pidfd() -> int:
     global _PIDFD  # noqa: PLW0603 - forked children have it, too
     _PIDFD = os.pidfd_open(_TRIAL.serves)
     return _PIDFD
 
 
-def _prepare(request):
+def _prepare(request: dict[str, Any]) -> None:
     """Gives this process the environment, directory, path and arguments of the trial process, and imports the libraries."""
     import importlib
 
@@ -156,15 +168,15 @@ def _prepare(request):
 class _Pool:
     """A pool process."""
 
-    def __init__(self, connection, request, descriptors, silence):
+    def __init__(self, connection: Connection, request: dict[str, Any], descriptors: list[int], silence: _Silence) -> None:
         self._connection = connection
         self._request = request
         self._memory = descriptors[0]
         self._update = dataset_state.Update(os.fdopen(descriptors[1], "r+b", buffering=0))
         self._silence = silence
-        self._workers = {}
+        self._workers: dict[int, WorkerProcess] = {}
 
-    def serve(self):
+    def serve(self) -> None:
         """Answers the requests of the trial process, until that is gone."""
         from py_hooks.workers.worker_processes import end_process
 
@@ -181,7 +193,7 @@ class _Pool:
         finally:
             end_process()
 
-    def _open(self):
+    def _open(self) -> str | tuple[dict[str, Any], dict[str, Any]]:
         """Reads the data set. Returns its marks and the settings, or why it cannot be used."""
         import importlib
 
@@ -202,7 +214,7 @@ class _Pool:
             return f"it cannot be read in another process ({type(error).__name__}: {error})"
         return found
 
-    def _answer(self, number, what):
+    def _answer(self, number: int, what: str) -> Any:
         if what == "start":
             return self._start(number)
         worker = self._workers[number]
@@ -210,13 +222,13 @@ class _Pool:
             del self._workers[number]
         return getattr(worker, what)()
 
-    def _start(self, number):
+    def _start(self, number: int) -> int:
         from py_hooks.workers.worker_processes import WorkerProcess
 
         worker = self._workers[number] = WorkerProcess(self._items, self, number, self._update)
         return worker.pid
 
-    def worker(self, number, parent):
+    def worker(self, number: int, parent: int) -> PoolWorker:
         """In a worker: the worker's side of the pool."""
         from py_hooks.workers.worker_processes import dumps, loads
 

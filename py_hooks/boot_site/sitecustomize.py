@@ -11,11 +11,13 @@ The host puts this directory first on PYTHONPATH, so `site` imports this file be
 (A python that the script starts imports it too, only so that pedl-run sees what it imports.)
 """
 
+from __future__ import annotations
+
 import os
 import sys
 
 
-def _leave(directory):
+def _leave(directory: str) -> None:
     """Takes the directory out of where this process and its children import from."""
     sys.path[:] = [entry for entry in sys.path if entry != directory]
     sys.path_importer_cache.pop(directory, None)
@@ -25,7 +27,7 @@ def _leave(directory):
         os.environ["PYTHONPATH"] = os.pathsep.join(entries)
 
 
-def _boot():
+def _boot() -> None:
     _leave(os.path.dirname(__file__))
     launch = os.environ.pop("PEDL_LAUNCH", None)
     if launch is not None:

@@ -8,9 +8,58 @@ made twice: whether the original was entered is counted, and what it returned is
 Three cases cannot continue, and end with exit code 70: `--exact` was given; calls of a replay were answered, so that the
 models do not hold what they should; or the mistake has ended the library's loop, as one in an iterator of pedl-run does.
 """
+from __future__ import annotations
+
 import os
 
 from py_hooks.own_account import own_account
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, TracebackType
+    from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple, Unpack
+
+    from _pedl import Error, Trial
+
+    from py_hooks.refusal import Refusal
+
+    _Result = TypeVar("_Result")
+    _Arguments = TypeVarTuple("_Arguments")
+
+    # How often an original was entered, and what it returned last: `[int, Any]`.
+    _Kept = list[Any]
+
+    class Process(Protocol):
+        """What this module needs of the process (`boot/process.py`)."""
+
+        trial: Trial
+        is_aside: bool
+
+        @property
+        def errors(self) -> tuple[type[Error] | type[Refusal], ...]:
+            """Errors that end the process with their message."""
+
+        @property
+        def cannot_step_aside(self) -> str | None:
+            """Why a bug ends the run; None if the script may continue without us."""
+
+        def step_aside(self, text: str) -> None:
+            """Reports the bug, and leaves the script to python."""
+
+        def end_for_bug(self, message: str, hint: str) -> NoReturn:
+            """Ends the process for a bug."""
+
+        def end_with(self, error: Any) -> NoReturn:
+            """Ends the process with the message of one of `errors`."""
+
+    class _Computes(Protocol):
+        """A compute function, which does the work of `watched` itself."""
+
+        kept: _Kept
+
+        def result_of_made(self, made: Any) -> Any:
+            """What a call returns if the advice failed after the original has returned."""
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -36,15 +85,15 @@ _LINES_OF_RAISE = 6
 UNFINISHED = object()
 
 # What `boot` knows of this process; None if nothing was booted.
-PROCESS = None
+PROCESS: Process | None = None
 
 PASSES = object()
 
 # The id of the exception that was let through last: the guards around do not check it again.
-_PASSED = None
+_PASSED: int | None = None
 
 
-def caught():
+def caught() -> tuple[type[BaseException], ...]:
     """What guards catch: exceptions, and a panic of the extension module, which is not an `Exception`."""
     try:
         from _pedl import Panic
@@ -56,7 +105,7 @@ def caught():
 CAUGHT = caught()
 
 
-def watched(original, kept):
+def watched(original: Callable[..., Any], kept: _Kept) -> Callable[..., Any]:
     """Replaces an original, and keeps how often it was entered and what it returned last.
 
     Args:
@@ -64,7 +113,7 @@ def watched(original, kept):
         kept: a list of these two values.
     """
 
-    def called(*args, **kwargs):
+    def called(*args: Any, **kwargs: Any) -> Any:
         kept[0] += 1
         kept[1] = UNFINISHED
         result = kept[1] = original(*args, **kwargs)
@@ -76,7 +125,7 @@ def watched(original, kept):
 _WATCHED = watched(None, []).__code__
 
 
-def outcome(error, entered, kept, again, original):
+def outcome(error: BaseException, entered: int, kept: _Kept, again: Callable[[], Any], original: Callable[[], Any]) -> Any:
     """The result of a call whose advice has raised: `PASSES`, if the exception is to be raised again, or the call's result.
 
     Args:
@@ -106,12 +155,12 @@ def outcome(error, entered, kept, again, original):
     return original()
 
 
-def method(call):
+def method(call: Callable[..., Any]) -> Callable[..., Any]:
     """Guards `__call__` of a compute function, which does the work of `watched` itself; see `ComputeFunction`."""
     import functools
 
     @functools.wraps(call)
-    def guarded(self, *args, **kwargs):
+    def guarded(self: _Computes, *args: Any, **kwargs: Any) -> Any:
         kept = self.kept
         entered = kept[0]
         try:
@@ -129,12 +178,12 @@ def method(call):
     return guarded
 
 
-def guarded(function):
+def guarded(function: Callable[[Unpack[_Arguments]], _Result]) -> Callable[[Unpack[_Arguments]], _Result | None]:
     """Guards one of our functions that may call the script; if the function fails by mistake, it does nothing."""
     import functools
 
     @functools.wraps(function)
-    def called(*args):
+    def called(*args: Unpack[_Arguments]) -> _Result | None:
         kept = [0, None]
         try:
             return function(*args)
@@ -147,7 +196,7 @@ def guarded(function):
     return called
 
 
-def run(function, *args):
+def run(function: Callable[[Unpack[_Arguments]], _Result], *args: Unpack[_Arguments]) -> _Result | None:
     """Calls one of our functions that does not call the script; steps aside for whatever it raises."""
     try:
         with own_account():
@@ -159,7 +208,7 @@ def run(function, *args):
         return None
 
 
-def is_ours(error):
+def is_ours(error: BaseException) -> bool:
     """Whether an exception comes from a mistake of pedl-run, and not from the script or from a library that it called."""
     if isinstance(error, _PASS):
         return False
@@ -188,12 +237,12 @@ def is_ours(error):
     return not any(_is_users(code) or _handles_signals(code) for code in below)
 
 
-def _is_of_process(error):
+def _is_of_process(error: BaseException) -> bool:
     """Whether the exception ends the process with one of our messages."""
     return PROCESS is not None and isinstance(error, tuple(PROCESS.errors))
 
 
-def _is_raised(filename, number):
+def _is_raised(filename: str, number: int) -> bool:
     """Whether a line is part of a statement that raises."""
     if _line(filename, number).lstrip().startswith(_RAISES):
         return True
@@ -206,14 +255,14 @@ def _is_raised(filename, number):
     return False
 
 
-def _line(filename, number):
+def _line(filename: str, number: int) -> str:
     # Not imported at the top: with its own imports it takes longer than all the rest of the boot.
     import linecache
 
     return linecache.getline(filename, number)
 
 
-def looked(error):
+def looked(error: BaseException) -> bool:
     """Whether our check of a builtin's arguments, which runs before the builtin, failed by mistake; steps aside then."""
     if PROCESS is None or not isinstance(error, CAUGHT) or not is_ours(error):
         return False
@@ -221,7 +270,7 @@ def looked(error):
     return True
 
 
-def _frames(error):
+def _frames(error: BaseException) -> list[tuple[CodeType, int]]:
     trace, frames = error.__traceback__, []
     while trace is not None:
         frames.append((trace.tb_frame.f_code, trace.tb_lineno))
@@ -229,7 +278,7 @@ def _frames(error):
     return frames
 
 
-def _leave_out_guards(trace):
+def _leave_out_guards(trace: TracebackType) -> None:
     """Takes the frames of this module out of a traceback that the script will see."""
     while trace.tb_next is not None:
         if trace.tb_next.tb_frame.f_code is _WATCHED:
@@ -238,11 +287,11 @@ def _leave_out_guards(trace):
             trace = trace.tb_next
 
 
-def _is_of_us(code):
+def _is_of_us(code: CodeType) -> bool:
     return code.co_filename.startswith(_OURS) and not code.co_filename.startswith(_ENGINE)
 
 
-def _is_users(code):
+def _is_users(code: CodeType) -> bool:
     """Whether a code object belongs to the script: its file is not ours, nor of a package or the standard library."""
     name = code.co_filename
     if name.startswith(("<frozen", _OURS, _STANDARD)):
@@ -250,7 +299,7 @@ def _is_users(code):
     return not any(f"{os.sep}{folder}{os.sep}" in name for folder in ("site-packages", "dist-packages"))
 
 
-def _handles_signals(code):
+def _handles_signals(code: CodeType) -> bool:
     """Whether a code object is that of one of the script's signal handlers, which run wherever python is."""
     import signal
 
@@ -258,7 +307,7 @@ def _handles_signals(code):
     return any(getattr(getattr(handler, "__func__", handler), "__code__", None) is code for handler in handlers)
 
 
-def what(error):
+def what(error: BaseException) -> str:
     """The exception and its place in our code, in one line."""
     ours = [frame for frame in _frames(error) if _is_of_us(frame[0])]
     said = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -268,7 +317,7 @@ def what(error):
     return f"{said} at py_hooks/{code.co_filename[len(_OURS):]}:{number}"
 
 
-def step_aside(error):
+def step_aside(error: BaseException) -> None:
     """Abandons the recorder: what follows runs as under python. Ends the process if that is impossible.
 
     Args:
@@ -286,7 +335,7 @@ def step_aside(error):
     )
 
 
-def stop(error, why):
+def stop(error: BaseException, why: str) -> NoReturn:
     """Ends the process for a mistake of pedl-run."""
     PROCESS.end_for_bug(
         f"a bug of pedl-run: {what(error)}\n  the script cannot run on as under python: {why}\n"

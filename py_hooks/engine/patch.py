@@ -4,11 +4,24 @@ A target is named by its module and its path in it (`"Model.fit"`). The attribut
 callers instantiate, along its MRO, and the wrapper is set on that class itself, because methods move to base classes
 between releases. Functions, methods, class and static methods and properties can be wrapped.
 """
+from __future__ import annotations
+
 import functools
 import importlib
 
 from py_hooks.engine import guard
 from py_hooks.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
+
+    from py_hooks.recording.recorder import Calls
+
+    _Function = Callable[..., Any]
+    _Advice = TypeVar("_Advice", bound=_Function)
+    _BindingAdvice = TypeVar("_BindingAdvice", bound=Callable[[_Function], _Function])
 
 
 class PatchTargetMissing(Refusal):
@@ -17,26 +30,26 @@ class PatchTargetMissing(Refusal):
     exit_code = 69
 
 
-def binding(advice):
+def binding(advice: _BindingAdvice) -> _BindingAdvice:
     """Marks advice that is called once, with the original alone, and returns the function that replaces the target.
 
     This saves one Python call each time, for targets that are called several times per batch. The replacement finds its
     caller two frames above, as other advice does.
     """
-    advice.is_binding = True
+    advice.is_binding = True  # type: ignore[attr-defined]  # functions have any attributes
     return advice
 
 
-def unguarded(advice):
+def unguarded(advice: _BindingAdvice) -> _BindingAdvice:
     """Marks advice of the same kind that is called for each batch and nearly always does nothing.
 
     No guard is around it, so it must guard what it does itself (`guard.guarded`).
     """
-    advice.is_unguarded = True
+    advice.is_unguarded = True  # type: ignore[attr-defined]  # as above
     return binding(advice)
 
 
-def shortcut(make):
+def shortcut(make: Callable[[_Function, _Function], _Function]) -> Callable[[_Advice], _Advice]:
     """Marks advice that seldom does anything at a target that is called many times per batch.
 
     Args:
@@ -44,8 +57,8 @@ def shortcut(make):
             nothing to do, and otherwise `intercepted`, which enters the advice through its guard. It does nothing that can fail.
     """
 
-    def mark(advice):
-        advice.shortcut = make
+    def mark(advice: _Advice) -> _Advice:
+        advice.shortcut = make  # type: ignore[attr-defined]  # as above
         return advice
 
     return mark
@@ -62,13 +75,13 @@ class Patch:
         why: what it is for, in a few words; `pedl-run hooks` and errors print it.
     """
 
-    def __init__(self, module, attribute, advice, why):
+    def __init__(self, module: str, attribute: str, advice: _Function, why: str) -> None:
         self.module = module
         self.attribute = attribute
         self.advice = advice
         self.why = why
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.module}:{self.attribute}"
 
 
@@ -83,7 +96,16 @@ class Generation:
         prepare: `prepare(calls)`, called after the patches were installed.
     """
 
-    def __init__(self, distribution, first, last, facts, patches, backends=None, prepare=None):
+    def __init__(
+        self,
+        distribution: str,
+        first: str,
+        last: str,
+        facts: Any,
+        patches: tuple[Patch, ...],
+        backends: Mapping[str, tuple[Patch, ...]] | None = None,
+        prepare: Callable[[Calls], object] | None = None,
+    ) -> None:
         self.distribution = distribution
         self.first = first
         self.last = last
@@ -96,20 +118,20 @@ class Generation:
 class _Installed:
     """What was at a target before: enough to put the very same object back."""
 
-    def __init__(self, owner, name, was_own, before):
+    def __init__(self, owner: Any, name: str, was_own: bool, before: Any) -> None:
         self.owner = owner
         self.name = name
         self.was_own = was_own
         self.before = before
 
-    def undo(self):
+    def undo(self) -> None:
         if self.was_own:
             setattr(self.owner, self.name, self.before)
         else:
             delattr(self.owner, self.name)
 
 
-def install(generation, backend=None):
+def install(generation: Generation, backend: str | None = None) -> Callable[[], None]:
     """Patches every target of the generation, and those of its backend.
 
     If the generation of another library has already installed the same advice at a target, it is kept (Keras 2 and tf.keras
@@ -129,22 +151,22 @@ def install(generation, backend=None):
     resolved = [_resolve(generation, patch) + (patch.advice,) for patch in patches]
     new = [step for step in resolved if _advice_at(step[2]) is not step[3]]
     wrapped = [(owner, name, _wrap(raw, advice)) for owner, name, raw, advice in new]
-    installed = []
+    installed: list[_Installed] = []
     for owner, name, wrapper in wrapped:
         own = vars(owner)
         installed.append(_Installed(owner, name, name in own, own.get(name)))
         setattr(owner, name, wrapper)
 
-    def uninstall():
+    def uninstall() -> None:
         for step in reversed(installed):
             step.undo()
 
     return uninstall
 
 
-def targets(generation, backend=None):
+def targets(generation: Generation, backend: str | None = None) -> list[tuple[Patch, BaseException | None]]:
     """`(row, error)` for every row of a generation; the error is None if the target exists."""
-    found = []
+    found: list[tuple[Patch, BaseException | None]] = []
     for patch in _rows(generation, backend):
         try:
             _resolve(generation, patch)
@@ -154,11 +176,11 @@ def targets(generation, backend=None):
     return found
 
 
-def _rows(generation, backend):
+def _rows(generation: Generation, backend: str | None) -> tuple[Patch, ...]:
     return generation.patches + (generation.backends[backend] if generation.backends else ())
 
 
-def _resolve(generation, patch):
+def _resolve(generation: Generation, patch: Patch) -> tuple[Any, str, Any]:
     """The object that holds the target, its name there, and the raw attribute (descriptors not called)."""
     path = patch.attribute.split(".")
     try:
@@ -170,7 +192,7 @@ def _resolve(generation, patch):
         raise missing(generation, repr(patch), patch.why, error) from error
 
 
-def missing(generation, target, why, error):
+def missing(generation: Generation, target: str, why: str, error: BaseException) -> PatchTargetMissing:
     """The `PatchTargetMissing` for something that a generation needs, and the library does not have.
 
     Args:
@@ -188,14 +210,14 @@ def missing(generation, target, why, error):
     )
 
 
-def _raw_attribute(owner, name):
+def _raw_attribute(owner: Any, name: str) -> Any:
     for cls in getattr(owner, "__mro__", (owner,)):
         if name in vars(cls):
             return vars(cls)[name]
     raise AttributeError("{!r} has no attribute {!r}".format(getattr(owner, "__name__", owner), name))
 
 
-def _wrap(raw, advice):
+def _wrap(raw: Any, advice: _Function) -> Any:
     if isinstance(raw, property):
         return property(_wrapper(raw.fget, advice), raw.fset, raw.fdel, raw.__doc__)
     if isinstance(raw, (staticmethod, classmethod)):
@@ -203,20 +225,20 @@ def _wrap(raw, advice):
     return _wrapper(raw, advice)
 
 
-def _advice_at(raw):
+def _advice_at(raw: Any) -> object:
     """The advice that a target is wrapped with, or None."""
     function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
     return getattr(function, "_pedl_advice", None)
 
 
-def _wrapper(original, advice):
+def _wrapper(original: _Function, advice: _Function) -> Any:
     if getattr(advice, "is_unguarded", False):
         return _named(advice(original), original, advice)
-    kept = [0, None]
+    kept: list[Any] = [0, None]
     known = functools.update_wrapper(guard.watched(original, kept), original)
     bound = advice(known) if getattr(advice, "is_binding", False) else functools.partial(advice, known)
 
-    def intercepted(*args, **kwargs):
+    def intercepted(*args: Any, **kwargs: Any) -> Any:
         entered = kept[0]
         try:
             result = bound(*args, **kwargs)
@@ -232,7 +254,7 @@ def _wrapper(original, advice):
     return _named(intercepted if make is None else make(original, intercepted), original, advice)
 
 
-def _named(wrapper, original, advice):
+def _named(wrapper: Any, original: _Function, advice: _Function) -> Any:
     functools.update_wrapper(wrapper, original)
     wrapper._pedl_original = original
     wrapper._pedl_advice = advice

@@ -3,10 +3,20 @@
 The registry's ranges are closed at both ends; a last version of `on` is open. A version in no range is refused before
 training: without the interception, training would look healthy but take no checkpoints.
 """
+from __future__ import annotations
+
 import os
 import re
 
 from py_hooks.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+
+    # The registry's rows: library, first version, last version or `on`, module of the generation.
+    _Rows = Iterable[tuple[str, str, str, str]]
 
 
 class UnsupportedVersion(Refusal):
@@ -15,7 +25,7 @@ class UnsupportedVersion(Refusal):
     exit_code = 69
 
 
-def numbers(version):
+def numbers(version: str) -> tuple[int, ...]:
     """The release numbers of a version text: "2.3.1rc0" and "2.3.1" are both (2, 3, 1), "1.15.0" and "1.15" (1, 15)."""
     release = re.match(r"\d+(\.\d+)*", version)
     found = [int(part) for part in release.group(0).split(".")] if release else []
@@ -24,26 +34,26 @@ def numbers(version):
     return tuple(found)
 
 
-def is_prerelease(version):
+def is_prerelease(version: str) -> bool:
     """Whether the version text has a suffix such as `rc0`, `b1` or `.dev3`; `.post1` and `+local` are releases."""
     return re.match(r"\d+(\.\d+)*(\.post\d+)?(\+.*)?$", version) is None
 
 
-def covers(first, last, version):
+def covers(first: str, last: str, version: str) -> bool:
     """Whether the closed range `first` to `last` (or `on`) holds the version."""
     found = numbers(version)
     return numbers(first) <= found and (last == "on" or found <= numbers(last))
 
 
-def place(module):
+def place(module: ModuleType) -> str:
     """Where a module was found, for messages: its folder, or those of a package without an `__init__.py`."""
-    file = getattr(module, "__file__", None)
+    file: str | None = getattr(module, "__file__", None)
     if file is None:
         return ", ".join(getattr(module, "__path__", ["?"]))
     return os.path.dirname(file) if os.path.basename(file).startswith("__init__.") else file
 
 
-def of(module, generations):
+def of(module: ModuleType, generations: _Rows) -> str:
     """The version text of a library, as the library itself states it.
 
     Raises:
@@ -63,18 +73,18 @@ def of(module, generations):
     )
 
 
-def range_text(first, last):
+def range_text(first: str, last: str) -> str:
     """A range of versions in words."""
     if last == "on":
         return f"{first} and later"
     return first if first == last else f"{first} - {last}"
 
 
-def _known(distribution, generations):
+def _known(distribution: str, generations: _Rows) -> str:
     return ", ".join(range_text(first, last) for name, first, last, _ in generations if name == distribution)
 
 
-def parts(distribution, version, generations):
+def parts(distribution: str, version: str, generations: _Rows) -> list[tuple[str, str]]:
     """Names the generations of those parts of a distribution that are intercepted in this version.
 
     If there is none, the part is another library by itself (from TensorFlow 2.16 on `tensorflow.keras` is Keras 3).
@@ -89,7 +99,7 @@ def parts(distribution, version, generations):
     ]
 
 
-def choose(distribution, version, generations, found_at):
+def choose(distribution: str, version: str, generations: _Rows, found_at: str) -> str:
     """Names the generation module for a library's version.
 
     Args:

@@ -16,20 +16,34 @@ or do not give the reported value.
 Callbacks of steps get the metrics of each batch. For them a copy of the sums is kept for each batch, on its device, and read
 when the step ends. The result is recorded with the step, 4 bytes a value, because a replay has no sums.
 """
+from __future__ import annotations
+
 import contextlib
 import weakref
 
 from py_hooks.engine.patch import binding
 from py_hooks.recording import recorder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from py_hooks.keras.functions import ComputeFunction
+    from py_hooks.keras.keras2_graph.graph import Fetched
+    from py_hooks.recording.recorder import Calls
+
+    # Totals and counts, by the names of metrics.
+    Sums = dict[str, tuple[float, float]]
+
 # How near the reported value of a mean must be to the quotient of its sums, which may have 32 bits.
 _NEAR = 1e-5
 
 # The `Accumulators` by the identities of the training calls.
-_HELD = {}
+_HELD: dict[int, Accumulators] = {}
 
 # Models whose sums were set to 0 before they had a function that trains them, and were not changed since.
-_RESET = weakref.WeakSet()
+_RESET: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Accumulators:
@@ -44,30 +58,30 @@ class Accumulators:
         has_own_values: each call of the running step reports values of its batch alone.
     """
 
-    def __init__(self, function, number):
+    def __init__(self, function: ComputeFunction, number: int) -> None:
         self.number = number
         # The sums after the last batch, for a function that has them fetched; they outlive the function.
-        self.fetched = None
+        self.fetched: Fetched | None = None
         self._function = weakref.ref(function)
         self.is_open = False
         self.has_own_values = False
         self._is_aside = False
         # Sums at the last point, by the names of metrics; sums that are missing are 0. None: unknown.
-        self._base = None
+        self._base: Sums | None = None
         # Sums of the closed pieces of the step.
-        self._pieces = {}
+        self._pieces: dict[str, list[float]] = {}
         self._is_known = True
         # For each batch of the step: the sums before it, as a dict or as `snapshot` of the function returned, and after it.
-        self._batches = []
-        self._previous = None
+        self._batches: list[tuple[Any, Any]] = []
+        self._previous: Any = None
         # For the batches of the step before these: what `_own` returned.
-        self._known_batches = []
+        self._known_batches: list[dict[str, float]] = []
         before = _HELD.get(function.identity)
         if before is not None:
             before._hand_over(self)
         _HELD[function.identity] = self
 
-    def _hand_over(self, successor):
+    def _hand_over(self, successor: Accumulators) -> None:
         """The model has another function from now on: `tf.keras` makes one anew when sample weights appear."""
         if self.fetched is not None:
             self._close(recorder.CALLS)
@@ -77,22 +91,22 @@ class Accumulators:
         successor._is_known = self._is_known and not self.is_open
         successor._known_batches = self._own()
 
-    def is_in_use(self):
+    def is_in_use(self) -> bool:
         """Whether the model still exists."""
         return self._function() is not None
 
-    def begin(self):
+    def begin(self) -> None:
         """The function was made: the current sums are the base."""
         calls = recorder.CALLS
         if not calls.replaying:
             self._base = self._sums(calls)
 
-    def begin_with_epoch(self, model):
+    def begin_with_epoch(self, model: Any) -> None:
         """The function was made, perhaps with the first batch of an epoch, at whose beginning the sums were set to 0."""
         if model in _RESET:
             self._base = {}
 
-    def _sums(self, calls):
+    def _sums(self, calls: Calls) -> Sums | None:
         """The current sums, as `{name: (total, count)}`; None if they are unknown."""
         if self.fetched is not None:
             return self.fetched.accumulated()
@@ -102,7 +116,7 @@ class Accumulators:
         with calls.unrecorded():
             return function.accumulated()
 
-    def trained(self):
+    def trained(self) -> None:
         """A batch was trained."""
         self.is_open = True
         if _BATCHES.are_kept:
@@ -113,7 +127,7 @@ class Accumulators:
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 
-    def reset(self):
+    def reset(self) -> None:
         """The sums are about to be set to 0."""
         calls = recorder.CALLS
         if self._is_aside or calls.replaying:
@@ -125,7 +139,7 @@ class Accumulators:
         self._close(calls)
         self._base, self._previous = {}, None
 
-    def tested(self):
+    def tested(self) -> None:
         """Something other than training has changed the sums, or is about to."""
         is_noted = self._base is None and not self.is_open
         if is_noted or self._is_aside or recorder.CALLS.replaying:
@@ -137,7 +151,7 @@ class Accumulators:
         self.is_open = False
         self._base = self._previous = None
 
-    def _close(self, calls):
+    def _close(self, calls: Calls) -> None:
         """A piece of the step ends."""
         if not self.is_open:
             return
@@ -155,7 +169,7 @@ class Accumulators:
 
     # -- a step ----------------------------------------------------------------------------------------------------
 
-    def step_ends(self, calls, identity, reported):
+    def step_ends(self, calls: Calls, identity: int, reported: dict[str, float]) -> None:
         """Passes the metrics of the step to the trial.
 
         Args:
@@ -177,7 +191,7 @@ class Accumulators:
         self.is_open = self.has_own_values = False
         self._pieces, self._is_known = {}, True
 
-    def _mean(self, name, reported, now):
+    def _mean(self, name: str, reported: float, now: Sums | None) -> float | None:
         """The mean of a metric over the step; None if it is unknown, or the metric is no mean."""
         total, count = self._pieces.get(name, (0.0, 0.0))
         if not self._is_known or not count > 0 or name not in (now or ()):
@@ -190,7 +204,7 @@ class Accumulators:
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def _own(self):
+    def _own(self) -> list[dict[str, float]]:
         """The separate values of each batch of the step so far, as far as they are known: `{name: value}`."""
         held = self._function() if self.fetched is None else self.fetched
         known = list(self._known_batches)
@@ -198,7 +212,7 @@ class Accumulators:
             known.append(_difference(held.sums_of(before), held.sums_of(now)))
         return known
 
-    def take_own(self):
+    def take_own(self) -> list[dict[str, float]]:
         """The same for the whole step, which has ended."""
         own = self._own()
         self._known_batches, self._batches = [], []
@@ -206,7 +220,7 @@ class Accumulators:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """The state in a checkpoint, for JSON."""
         function = self._function()
         return {
@@ -220,7 +234,7 @@ class Accumulators:
             "last": None if self.fetched is None else _packed(self.fetched.accumulated()),
         }
 
-    def restore(self, state):
+    def restore(self, state: dict[str, Any] | None) -> None:
         """Restores the state of a checkpoint; None if the checkpoint has none."""
         if state is None:
             self._base, self._is_known = None, False
@@ -237,21 +251,21 @@ class Accumulators:
         if state["last"] is not None:
             self.fetched.put(_unpacked(state["last"]))
 
-    def aside(self, is_aside):
+    def aside(self, is_aside: bool) -> None:
         """Sets whether changes of the sums are undone afterwards."""
         self._is_aside = is_aside
 
 
-def _packed(sums):
+def _packed(sums: Mapping[str, Iterable[float]] | None) -> dict[str, list[str]] | None:
     # As texts: JSON has no `nan`, and every digit counts.
     return None if sums is None else {name: [float(value).hex() for value in pair] for name, pair in sums.items()}
 
 
-def _unpacked(sums):
+def _unpacked(sums: dict[str, list[str]] | None) -> dict[str, Any] | None:
     return None if sums is None else {name: tuple(map(float.fromhex, pair)) for name, pair in sums.items()}
 
 
-def _difference(before, now):
+def _difference(before: Sums | None, now: Sums | None) -> dict[str, float]:
     """Values of one batch, from the sums before and after it."""
     found = {}
     for name, (total, count) in (now or {}).items():
@@ -268,11 +282,11 @@ class _Batches:
 
     are_kept = False
 
-    def keep(self):
+    def keep(self) -> None:
         """Keeps them from now on."""
         self.are_kept = True
 
-    def own_values(self, reported):
+    def own_values(self, reported: list[tuple[int, dict[str, float]]]) -> list[float] | None:
         """The separate values of the batches of a step, in place of what they report.
 
         Args:
@@ -281,11 +295,12 @@ class _Batches:
         Returns:
             A list of numbers in the same order, NaN for those that are as reported; None if all are.
         """
-        calls_of = {}
+        calls_of: dict[int, int] = {}
         for identity, _ in reported:
             calls_of[identity] = calls_of.get(identity, 0) + 1
-        own = {identity: _HELD[identity].take_own() for identity in calls_of if identity in _HELD}
+        own: dict[int, Any] = {identity: _HELD[identity].take_own() for identity in calls_of if identity in _HELD}
         own = {identity: iter(values) for identity, values in own.items() if len(values) == calls_of[identity]}
+        found: list[float]
         found, is_any = [], False
         for identity, values in reported:
             of_call = next(own[identity]) if identity in own else {}
@@ -297,10 +312,10 @@ class _Batches:
 _BATCHES = _Batches()
 
 
-def _step_ends():
+def _step_ends() -> None:
     """The last batch of a step was trained: passes the metrics of each model to the trial."""
     calls = recorder.CALLS
-    reported = {}
+    reported: dict[int, dict[str, float]] = {}
     for identity, name, value in calls.trial.last_values():
         if identity in _HELD:
             reported.setdefault(identity, {})[name] = value
@@ -308,7 +323,7 @@ def _step_ends():
         _HELD[identity].step_ends(calls, identity, values)
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """Has the sums read when steps end, and their state kept in checkpoints."""
     # Keras 2 and tf.keras may both be imported.
     if _step_ends in calls.lifecycle.at_step_end:
@@ -325,14 +340,14 @@ def prepare(calls):
 _TRAIN_FUNCTIONS = ("train_function", "_fit_function")
 
 
-def of(model):
+def of(model: Any) -> list[Accumulators]:
     """The accumulators of a model, one for each function that trains it."""
     functions = [getattr(model, name, None) for name in _TRAIN_FUNCTIONS]
     held = [getattr(function, "accumulators", None) for function in functions]
     return [one for one in held if one is not None]
 
 
-def epoch_begins(model):
+def epoch_begins(model: Any) -> None:
     """An epoch of training begins, so the sums are 0; called if the reset itself is not seen."""
     found = of(model)
     for held in found:
@@ -341,7 +356,7 @@ def epoch_begins(model):
         _RESET.add(model)
 
 
-def tested(model):
+def tested(model: Any) -> None:
     """A test call of the model was made."""
     _RESET.discard(model)
     for held in of(model):
@@ -349,10 +364,10 @@ def tested(model):
 
 
 @binding
-def reset_metrics(original):
+def reset_metrics(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.reset_metrics`: a piece ends. The framework's writes are not those of the script: nothing is recorded."""
 
-    def reset(model, *args, **kwargs):
+    def reset(model: Any, *args: Any, **kwargs: Any) -> Any:
         for held in of(model):
             held.reset()
         calls = recorder.CALLS
@@ -365,7 +380,7 @@ def reset_metrics(original):
 
 
 @contextlib.contextmanager
-def aside(model):
+def aside(model: Any) -> Iterator[None]:
     """Within it, changes of a model's sums are undone at the end."""
     found = of(model)
     for held in found:
@@ -380,11 +395,11 @@ def aside(model):
 class _State:
     """The state provider of all accumulators, by the numbers of their models."""
 
-    def capture(self):
+    def capture(self) -> tuple[list[Any], dict[str, dict[str, Any]]]:
         """No tensors; and the state of the running steps."""
         return [], {str(held.number): held.state() for held in _HELD.values() if held.is_in_use()}
 
-    def restore(self, _tensors, state):
+    def restore(self, _tensors: object, state: dict[str, Any] | None) -> None:
         """Restores that state."""
         for held in _HELD.values():
             held.restore((state or {}).get(str(held.number)))

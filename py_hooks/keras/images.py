@@ -3,12 +3,19 @@
 Source: keras_preprocessing 1.1.2, keras_preprocessing/image/iterator.py; keras 3.15.1,
 keras/src/legacy/preprocessing/image.py.
 """
+from __future__ import annotations
+
 from py_hooks.datasets.items import item_being_built
 from py_hooks.random_numbers.random_streams import PrivateStream
 from py_hooks.recording import recorder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-def made(original, iterator, *args, **kwargs):
+
+def made(original: Callable[..., Any], iterator: Any, *args: Any, **kwargs: Any) -> None:
     """`Iterator.__init__`: gives it a stream for its first order; iterators with the same seed share this stream."""
     original(iterator, *args, **kwargs)
     roots, number = recorder.CALLS.streams.new_key()
@@ -18,7 +25,7 @@ def made(original, iterator, *args, **kwargs):
     iterator._pedl_keyed = ("index_array",)
 
 
-def item(original, iterator, index):
+def item(original: Callable[..., Any], iterator: Any, index: int) -> Any:
     """`Iterator.__getitem__`: seeds by the number of the item; Keras seeds by the number of items built so far.
 
     The order of its images, which is drawn when it is first used, comes from a separate stream. So it does not depend on

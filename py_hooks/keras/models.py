@@ -7,12 +7,21 @@ restores nothing of this: the script makes its models itself. `py_hooks/verbs/ex
 Source: keras 3.15.1, keras/src/models/model.py, `Model.to_json`; keras 2.3.1, keras/engine/network.py,
 `Network.to_json`.
 """
+from __future__ import annotations
+
 import json
 import sys
 
 from py_hooks.keras import sources
 from py_hooks.keras.functions import MODELS
 from py_hooks.recording import recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
 
 
 class ModelStates:
@@ -22,37 +31,37 @@ class ModelStates:
         key_of: returns the name of a weight in a checkpoint, or None if it has none.
     """
 
-    def __init__(self, key_of):
+    def __init__(self, key_of: Callable[[Any], str | None]) -> None:
         self._key_of = key_of
 
-    def capture(self):
+    def capture(self) -> tuple[list[Any], list[dict[str, Any]]]:
         """No tensors; for each model in use, its description and the names of its weights."""
         models = MODELS.in_use()
         return [], [dict(_description(model), number=number, weights=self._weights(model)) for number, model in models]
 
-    def _weights(self, model):
+    def _weights(self, model: Any) -> list[list[str | None]] | None:
         """`[name, name in the checkpoint]` of each weight; None if a class of the script cannot list them."""
         try:
             return [[_name_of(weight), self._key_of(weight)] for weight in model.weights if sources.is_variable(weight)]
         except Exception:  # noqa: BLE001 - a property that the script may have overridden
             return None
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: object, state: object) -> None:
         """Does nothing: the script makes its models itself."""
 
 
-def _name_of(weight):
+def _name_of(weight: Any) -> str:
     return getattr(weight, "path", None) or weight.name
 
 
-def _description(model):
+def _description(model: Any) -> dict[str, Any]:
     known = MODELS.descriptions.get(model)
     if known is None:
         known = MODELS.descriptions[model] = describe(model)
     return known
 
 
-def describe(model):
+def describe(model: Any) -> dict[str, Any]:
     """Framework, class and architecture of a model, the latter as JSON text; or why there is none, in words."""
     framework = _framework(model)
     description = {
@@ -81,7 +90,7 @@ def describe(model):
     return description
 
 
-def _framework(model):
+def _framework(model: Any) -> Any:
     """The package of a model's class, however the script has imported it."""
     for kind in type(model).__mro__:
         package = kind.__module__.partition(".")[0]
@@ -92,7 +101,7 @@ def _framework(model):
     raise TypeError(f"no model of Keras: {type(model).__mro__}")
 
 
-def prepare(calls, key_of):
+def prepare(calls: Calls, key_of: Callable[[Any], str | None]) -> None:
     """Has the models described in checkpoints."""
     calls.checkpoints.keep("models", ModelStates(key_of))
     MODELS.describe = describe

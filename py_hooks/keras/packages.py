@@ -3,16 +3,23 @@
 Both have the same modules under the same names, as far as they are used here. The package of a model decides in which
 of them a module is looked up, because a script may import both.
 """
+from __future__ import annotations
+
 import importlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
 _CLASS_MODULE = ".engine.training"
 
 PACKAGES = ("keras", "tensorflow.python.keras")
 
-_packages = {}
+_packages: dict[type, str] = {}
 
 
-def of(model):
+def of(model: Any) -> str:
     """The package of a model: one of `PACKAGES`."""
     kind = type(model)
     found = _packages.get(kind)
@@ -22,11 +29,11 @@ def of(model):
     return found
 
 
-def module(model, name):
+def module(model: Any, name: str) -> ModuleType:
     """A module of a model's package, such as `engine.training_utils`."""
     return importlib.import_module(f"{of(model)}.{name}")
 
 
-def is_frameworks(module_name):
+def is_frameworks(module_name: str) -> bool:
     """Whether a module belongs to a framework, and not to the script."""
     return module_name.partition(".")[0] in ("keras", "tensorflow", "tensorflow_core", "builtins")

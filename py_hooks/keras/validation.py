@@ -4,12 +4,25 @@ The framework's functions evaluate the model on the fit's validation data, and t
 Meanwhile the metrics that the epoch has gathered in variables are saved without being recorded: in a replay these
 variables hold no true values, before and after.
 """
+from __future__ import annotations
+
 from py_hooks.keras import packages
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from py_hooks.keras.plan import Fit
+    from py_hooks.recording.recorder import Calls
+
+    # Names and values.
+    Metrics = list[tuple[str, float]]
 
 _PREFIX = "val_"
 
 
-def _numbers(named):
+def _numbers(named: Iterable[tuple[str, Any]]) -> Metrics:
     """Metrics that are single numbers, as `(name, value)`; a list with a value for each class is left out."""
     found = []
     for name, value in named:
@@ -20,19 +33,19 @@ def _numbers(named):
     return found
 
 
-def held_by(callbacks, name):
+def held_by(callbacks: Any, name: str) -> Any:
     """The `model` or the `params` of a list of callbacks. Before Keras 2.2.5 only the callbacks in it hold them."""
     if hasattr(callbacks, name) or not callbacks.callbacks:
         return getattr(callbacks, name, None)
     return getattr(callbacks.callbacks[0], name, None)
 
 
-def _named(names, values):
+def _named(names: Iterable[str], values: Any) -> Metrics:
     values = values if isinstance(values, (list, tuple)) else [values]
     return _numbers((_PREFIX + name, value) for name, value in zip(names, values))
 
 
-def _in_logs(fit, logs):
+def _in_logs(fit: Fit, logs: dict[str, Any]) -> Metrics:
     """The metrics of the epoch's validation. Metrics of batches may have such names: alone they are not of a validation."""
     found = {name: value for name, value in logs.items() if name.startswith(_PREFIX)}
     if all(name in fit.logs for name in found):
@@ -45,16 +58,16 @@ def _in_logs(fit, logs):
 class EagerValidation:
     """Validation in Keras 3."""
 
-    def of_epoch(self, fit, callbacks, epoch, logs):
+    def of_epoch(self, fit: Fit, callbacks: Any, epoch: int, logs: dict[str, Any]) -> Metrics:
         """The metrics of the validation at the end of the epoch; empty if there was none."""
         return _in_logs(fit, logs)
 
-    def is_last_of_epoch(self, fit, params):
+    def is_last_of_epoch(self, fit: Fit, params: dict[str, Any] | None) -> bool:
         """Whether the batch was the last of its epoch, as far as the loop knows how many there are."""
         steps = (params or {}).get("steps")
         return steps is not None and fit.batch + 1 >= steps
 
-    def between(self, calls, fit, callbacks):
+    def between(self, calls: Calls, fit: Fit, callbacks: Any) -> Metrics | None:
         """Validates now. None if the fit has no validation data, or a generator that would be used up."""
         import numpy
 
@@ -80,15 +93,15 @@ class EagerValidation:
                 variable.assign(value)
         return _numbers((_PREFIX + name, value) for name, value in logs.items())
 
-    def _metric_variables(self, model):
+    def _metric_variables(self, model: Any) -> list[Any]:
         return model.metrics_variables
 
-    def _value(self, variable):
+    def _value(self, variable: Any) -> Any:
         from keras.src import backend
 
         return backend.convert_to_numpy(variable.value)
 
-    def _given(self, given):
+    def _given(self, given: dict[str, Any]) -> tuple[Any, Any, Any] | None:
         """`(x, y, sample_weight)` of the fit's validation. Source: keras 3.15.1, `Model.fit` of each backend."""
         from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
@@ -105,7 +118,7 @@ class EagerValidation:
 class GraphValidation:
     """Validation in Keras 2, and in the Keras within TensorFlow 1: each fit as its package does it."""
 
-    def of_epoch(self, fit, callbacks, epoch, logs):
+    def of_epoch(self, fit: Fit, callbacks: Any, epoch: int, logs: dict[str, Any]) -> Metrics:
         """The metrics of the epoch's validation; it is made now if the plan's end cut the epoch short."""
         if not held_by(callbacks, "params").get("do_validation"):
             return []
@@ -117,7 +130,7 @@ class GraphValidation:
                 return []
         return self._of(fit).of_epoch(fit, callbacks, logs)
 
-    def between(self, calls, fit, callbacks):
+    def between(self, calls: Calls, fit: Fit, callbacks: Any) -> Metrics | None:
         """Validates now. None if the fit has no validation data, or a generator that would be used up."""
         if not fit.validates and not held_by(callbacks, "params").get("do_validation"):
             return None
@@ -130,21 +143,21 @@ class GraphValidation:
             backend.batch_set_value(list(zip(variables, kept)))
         return metrics
 
-    def is_last_of_epoch(self, fit, params):
+    def is_last_of_epoch(self, fit: Fit, params: dict[str, Any]) -> bool:
         """Whether the batch was the last of its epoch."""
         return _is_last_of_epoch(fit, params)
 
     @staticmethod
-    def _of(fit):
+    def _of(fit: Fit) -> type[Keras2Validation | TensorFlowKerasValidation]:
         return Keras2Validation if packages.of(fit.model) == "keras" else TensorFlowKerasValidation
 
 
-def _is_last_of_epoch(fit, params):
+def _is_last_of_epoch(fit: Fit, params: dict[str, Any]) -> bool:
     steps = params.get("steps") or -(-params["samples"] // params["batch_size"])
     return fit.batch + 1 >= steps
 
 
-def _metric_variables(model):
+def _metric_variables(model: Any) -> list[Any]:
     metrics = list(getattr(model, "stateful_metric_functions", ()))
     if hasattr(model, "_get_training_eval_metrics"):
         metrics += model._get_training_eval_metrics()
@@ -153,7 +166,7 @@ def _metric_variables(model):
     return [weight for metric in metrics for weight in getattr(metric, "weights", ())]
 
 
-def _evaluated_in_fit(fit, values_of):
+def _evaluated_in_fit(fit: Fit, values_of: Callable[[], Any]) -> Metrics | None:
     """What `values_of()` returns, with names; None for None. `stop_training` is the same before and after."""
     # Evaluating resets it (keras 2.3.1, keras/engine/training_arrays.py, `test_loop`).
     stopped = [(model, model.stop_training) for model in fit.models()]
@@ -173,7 +186,7 @@ class TensorFlowKerasValidation:
     """
 
     @classmethod
-    def of_epoch(cls, fit, callbacks, logs):
+    def of_epoch(cls, fit: Fit, callbacks: Any, logs: dict[str, Any]) -> Metrics:
         """See `GraphValidation`."""
         if not fit.is_over:
             return _in_logs(fit, logs)
@@ -182,12 +195,12 @@ class TensorFlowKerasValidation:
         return metrics
 
     @classmethod
-    def evaluate(cls, fit, callbacks):
+    def evaluate(cls, fit: Fit, callbacks: Any) -> Metrics | None:
         """Evaluates the model on the fit's validation data; None for a generator, which would be used up."""
         return _evaluated_in_fit(fit, lambda: cls._evaluated(fit))
 
     @staticmethod
-    def _evaluated(fit):
+    def _evaluated(fit: Fit) -> Any:
         given, model = fit.arguments, fit.model
         data, steps = given.get("validation_data"), given.get("validation_steps")
         if hasattr(data, "__getitem__") and not isinstance(data, (list, tuple)):
@@ -203,14 +216,14 @@ class TensorFlowKerasValidation:
         return model.evaluate(data[0], data[1], batch_size=size, sample_weight=weights, steps=steps, verbose=0)
 
 
-def _is_pipeline(data):
+def _is_pipeline(data: Any) -> bool:
     """Whether this is a `tf.data.Dataset`, which begins anew each time; an iterator of one continues at its position."""
     from tensorflow.python.data.ops import dataset_ops
 
     return isinstance(data, dataset_ops.DatasetV2)
 
 
-def _split_off(given):
+def _split_off(given: dict[str, Any]) -> Any:
     """`(x, y, sample_weight)` that `validation_split` takes away.
 
     Source: tensorflow 1.15.5, tensorflow/python/keras/engine/training_utils.py,
@@ -231,7 +244,7 @@ class Keras2Validation:
     """
 
     @classmethod
-    def of_epoch(cls, fit, callbacks, logs):
+    def of_epoch(cls, fit: Fit, callbacks: Any, logs: dict[str, Any]) -> Metrics:
         """See `GraphValidation`."""
         params = held_by(callbacks, "params")
         # Arrays in steps are validated even if the loop was left.
@@ -243,12 +256,12 @@ class Keras2Validation:
         return metrics
 
     @classmethod
-    def evaluate(cls, fit, callbacks):
+    def evaluate(cls, fit: Fit, callbacks: Any) -> Metrics | None:
         """Evaluates the model on the fit's validation data; None for a generator, which would be used up."""
         return _evaluated_in_fit(fit, lambda: cls._evaluated(fit, callbacks))
 
     @staticmethod
-    def _evaluated(fit, callbacks):
+    def _evaluated(fit: Fit, callbacks: Any) -> Any:
         from keras.engine.training_arrays import test_loop
 
         given, model = fit.arguments, fit.model
@@ -266,19 +279,19 @@ class Keras2Validation:
         return test_loop(model, model.test_function, arrays, batch_size=None if steps else size, steps=steps)
 
 
-def _is_of_arrays(params):
+def _is_of_arrays(params: dict[str, Any]) -> bool:
     """Whether callbacks got the parameters of `fit`: those of `fit_generator` have no samples."""
     return "samples" in params
 
 
-def _items(model, sequence):
+def _items(model: Any, sequence: Any) -> Any:
     """A sequence of the same items. Iterating over an image iterator continues at its position, and shuffles it."""
 
-    class Items(packages.module(model, "utils").Sequence):
-        def __len__(self):
+    class Items(packages.module(model, "utils").Sequence):  # type: ignore[misc]  # known at run time
+        def __len__(self) -> int:
             return len(sequence)
 
-        def __getitem__(self, index):
+        def __getitem__(self, index: int) -> Any:
             return sequence[index]
 
     return Items()

@@ -7,6 +7,8 @@ A hyperparameter named like an option (`lr` or `learning_rate` for `--lr`, `--le
 default; a value on the command line wins. Only parsers of the script itself count, not those of libraries. Nothing
 of this is installed in a run without hyperparameters.
 """
+from __future__ import annotations
+
 import importlib
 
 from py_hooks.options.offer import Offer
@@ -21,6 +23,6 @@ _MODULES = {
 __all__ = ["Offer", "intercept"]
 
 
-def intercept(library, offer):
+def intercept(library: str, offer: Offer) -> None:
     """Has a library that reads command lines take its defaults from an offer."""
     importlib.import_module(_MODULES[library]).intercept(offer)

@@ -2,18 +2,29 @@
 
 Source: Lib/argparse.py of CPython 3.7 to 3.13: `parse_args` and the parsers of subcommands call `parse_known_args`.
 """
+from __future__ import annotations
+
 import argparse
 
 from py_hooks.engine.patch import Generation, Patch, binding, install
 from py_hooks.options.offer import as_text, called_by_the_script
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
-def intercept(offer):
+    from py_hooks.options.offer import Offer
+
+
+def intercept(offer: Offer) -> None:
     """Has the parsers of the script take their defaults from an offer."""
 
     @binding
-    def parse(original):
-        def parse_with_hyperparameters(parser, args=None, namespace=None):
+    def parse(original: Callable[..., Any]) -> Callable[..., Any]:
+        def parse_with_hyperparameters(
+            parser: argparse.ArgumentParser, args: Sequence[str] | None = None, namespace: Any = None
+        ) -> Any:
             if called_by_the_script("argparse"):
                 offer.make(_set_defaults, parser)
             return original(parser, args, namespace)
@@ -25,7 +36,8 @@ def intercept(offer):
     )))
 
 
-def _set_defaults(offer, parser):
+def _set_defaults(offer: Offer, parser: argparse.ArgumentParser) -> None:
+    options: list[tuple[str, list[str]]]
     actions, options, destinations = {}, [], set()
     for action in parser._actions:
         if not action.option_strings or action.dest in ("help", "version", "==SUPPRESS=="):
@@ -45,7 +57,7 @@ def _set_defaults(offer, parser):
         offer.took(hyperparameter, option)
 
 
-def _default(offer, parser, action, option, hyperparameter):
+def _default(offer: Offer, parser: argparse.ArgumentParser, action: argparse.Action, option: str, hyperparameter: str) -> Any:
     """A value as the default of an action: the result of parsing it."""
     value = offer.values[hyperparameter]
     if action.nargs == 0:
@@ -66,7 +78,7 @@ def _default(offer, parser, action, option, hyperparameter):
     return as_text(value)
 
 
-def _switched(offer, action, option, hyperparameter):
+def _switched(offer: Offer, action: argparse.Action, option: str, hyperparameter: str) -> Any:
     """The default of an option that takes no value."""
     value = offer.values[hyperparameter]
     if isinstance(value, bool) and type(action).__name__ == "BooleanOptionalAction":
@@ -81,7 +93,9 @@ def _switched(offer, action, option, hyperparameter):
     raise offer.unfit(hyperparameter, option, "true or false")
 
 
-def _converted(offer, parser, action, option, hyperparameter, value):
+def _converted(
+    offer: Offer, parser: argparse.ArgumentParser, action: argparse.Action, option: str, hyperparameter: str, value: Any
+) -> Any:
     if action.type is None:
         # A script that converts nothing expects text, or the type of its default.
         converted = value if type(value) is type(action.default) else as_text(value)

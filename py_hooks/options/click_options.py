@@ -5,16 +5,25 @@ click converts these values as it converts what is typed, and reports a value th
 Source: click 8.1, src/click/core.py: `Parameter.consume_value` asks the command line, the environment, then
 `Context.lookup_default`.
 """
+from __future__ import annotations
+
 from py_hooks.engine.patch import Generation, Patch, binding, install
 from py_hooks.options.offer import is_the_scripts
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-def intercept(offer):
+    from py_hooks.options.offer import Offer
+
+
+def intercept(offer: Offer) -> None:
     """Has the options of the script's commands look up an offer."""
 
     @binding
-    def lookup_default(original):
-        def lookup_hyperparameter(context, name, *args, **kwargs):
+    def lookup_default(original: Callable[..., Any]) -> Callable[..., Any]:
+        def lookup_hyperparameter(context: Any, name: str, *args: Any, **kwargs: Any) -> Any:
             option, hyperparameter = offer.make(_named, context, name)
             if hyperparameter is not None:
                 offer.took(hyperparameter, option)
@@ -28,7 +37,7 @@ def intercept(offer):
     )))
 
 
-def _named(offer, context, name):
+def _named(offer: Offer, context: Any, name: str) -> tuple[str | None, str | None]:
     """The option of a parameter, and the hyperparameter that names it; None if there is none."""
     import click
 

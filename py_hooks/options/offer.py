@@ -1,9 +1,21 @@
 """The hyperparameters of this trial, offered to the parsers of the script."""
+from __future__ import annotations
+
 import json
 import sys
 
 from py_hooks import places
 from py_hooks.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+    from _pedl import Trial
+
+    _Result = TypeVar("_Result")
+    _Arguments = TypeVarTuple("_Arguments")
 
 
 class AmbiguousOption(Refusal):
@@ -26,14 +38,14 @@ class Offer:
         stop: `stop(error)` ends the process for one of our errors.
     """
 
-    def __init__(self, trial, stop):
-        self.values = json.loads(trial.hyperparameters)
+    def __init__(self, trial: Trial, stop: Callable[[Refusal], NoReturn]) -> None:
+        self.values: dict[str, Any] = json.loads(trial.hyperparameters)
         self._trial = trial
         self._stop = stop
-        self._taken = {}
+        self._taken: dict[str, str] = {}
         self._is_told = False
 
-    def match(self, options):
+    def match(self, options: list[tuple[str, list[str]]]) -> Iterator[tuple[str, str]]:
         """Which options are named by a hyperparameter.
 
         Args:
@@ -47,7 +59,7 @@ class Offer:
             AmbiguousOption: more than one pair is possible.
         """
         options = [(key, [_plain(name) for name in names]) for key, names in options]
-        taken = {}
+        taken: dict[str, str] = {}
         for hyperparameter in sorted(self.values):
             key = self._option_of(hyperparameter, options)
             if key is None:
@@ -61,7 +73,7 @@ class Offer:
             taken[key] = hyperparameter
         yield from taken.items()
 
-    def _option_of(self, hyperparameter, options):
+    def _option_of(self, hyperparameter: str, options: list[tuple[str, list[str]]]) -> str | None:
         wanted = _plain(hyperparameter)
         most = max((len(names) for _, names in options), default=0)
         for rank in range(most):
@@ -77,7 +89,7 @@ class Offer:
                 return found[0]
         return None
 
-    def took(self, hyperparameter, option):
+    def took(self, hyperparameter: str, option: str) -> None:
         """An option has its default from a hyperparameter: reported with the first lines of the run, or now."""
         if self._taken.get(hyperparameter) == option:
             return
@@ -85,21 +97,21 @@ class Offer:
         if self._is_told:
             self._say(hyperparameter, option)
 
-    def taken(self):
+    def taken(self) -> set[str]:
         """The hyperparameters that options have taken."""
         return set(self._taken)
 
-    def tell(self):
+    def tell(self) -> None:
         """Reports what was taken so far. A script that trains nothing gets no report."""
         self._is_told = True
         for hyperparameter, option in self._taken.items():
             self._say(hyperparameter, option)
 
-    def _say(self, hyperparameter, option):
+    def _say(self, hyperparameter: str, option: str) -> None:
         value = json.dumps(self.values[hyperparameter])
         self._trial.log(f"hyperparameter {hyperparameter}={value} is the default of the option `{option}`")
 
-    def unfit(self, hyperparameter, option, expected):
+    def unfit(self, hyperparameter: str, option: str, expected: str) -> UnfitValue:
         """The error for a value that an option cannot take."""
         value = json.dumps(self.values[hyperparameter])
         return UnfitValue(
@@ -109,7 +121,7 @@ class Offer:
             f"give another value, as in `--hp {hyperparameter}=VALUE`, or rename the hyperparameter",
         )
 
-    def make(self, function, *arguments):
+    def make(self, function: Callable[[Offer, Unpack[_Arguments]], _Result], *arguments: Unpack[_Arguments]) -> _Result:
         """What `function(self, *arguments)` returns. Ends the process for one of our errors, without a traceback."""
         try:
             return function(self, *arguments)
@@ -117,7 +129,7 @@ class Offer:
             return self._stop(error)
 
 
-def called_by_the_script(library):
+def called_by_the_script(library: str) -> bool:
     """Whether a function of a library was called by the script, and not by another library.
 
     Args:
@@ -129,15 +141,15 @@ def called_by_the_script(library):
     return frame is not None and is_the_scripts(frame.f_globals.get("__name__"), frame.f_code.co_filename)
 
 
-def is_the_scripts(module, filename):
+def is_the_scripts(module: str | None, filename: str | None) -> bool:
     """Whether a module is the script, or one that the user wrote for it."""
     return module == "__main__" or (filename is not None and places.is_user_file(filename))
 
 
-def as_text(value):
+def as_text(value: object) -> str:
     """A value as it would be typed."""
     return value if isinstance(value, str) else repr(value)
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     return name.lstrip("-").replace("-", "_")

@@ -1,11 +1,21 @@
 """Reports hyperparameters that nothing has asked for: a misspelt `--hp` would silently train with the default."""
+from __future__ import annotations
+
 import atexit
 import json
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def watch(trial, offer):
+    from _pedl import Trial
+
+    from py_hooks.options.offer import Offer
+
+
+def watch(trial: Trial, offer: Callable[[], Offer | None]) -> None:
     """Has them reported at the end of this process.
 
     Args:
@@ -19,7 +29,7 @@ def watch(trial, offer):
         atexit.register(_tell, trial, offer, os.getpid())
 
 
-def _tell(trial, offer, pid):
+def _tell(trial: Trial, offer: Callable[[], Offer | None], pid: int) -> None:
     if os.getpid() != pid:
         return
     module = sys.modules.get("pedl.hyperparameters")

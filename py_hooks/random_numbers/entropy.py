@@ -9,9 +9,15 @@ directory, which only its owner may read, and is durable before the first checkp
 Checkpoints hold a name of the key, which reveals nothing else about it. A resume without that very key is refused, because
 it would continue with other numbers.
 """
+from __future__ import annotations
+
 import os
 
 from py_hooks.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FILE_NAME = "entropy.key"
 
@@ -36,15 +42,15 @@ class Entropy:
         has_drawn: whether the key was used, in this start or before the checkpoint that is resumed.
     """
 
-    def __init__(self, directory, is_begun, urandom):
+    def __init__(self, directory: str, is_begun: bool, urandom: Callable[[int], bytes]) -> None:
         self._path = os.path.join(directory, FILE_NAME)
         self._urandom = urandom
         self._key = _read(self._path) if is_begun else None
         self._is_kept = self._key is not None
-        self._asked = {}
+        self._asked: dict[str, tuple[int, int]] = {}
         self.has_drawn = False
 
-    def expect(self, name):
+    def expect(self, name: str) -> None:
         """A checkpoint is resumed whose trial has drawn with the key of this name.
 
         Raises:
@@ -61,7 +67,7 @@ class Entropy:
             )
         self.has_drawn = True
 
-    def draw(self, place, position, size):
+    def draw(self, place: str, position: int, size: int) -> int:
         """`size` bytes, as a number, for a line (`place`) that draws after `position` recorded calls."""
         if self._key is None:
             self._key = self._urandom(_KEY_BYTES)
@@ -71,11 +77,11 @@ class Entropy:
         self._asked[place] = position, count
         return int.from_bytes(self._stream(f"{position} {count} {place}", size), "little")
 
-    def name(self):
+    def name(self) -> str:
         """A name that distinguishes the key from others, and reveals nothing about it."""
         return self._stream("name", 8).hex()
 
-    def keep(self):
+    def keep(self) -> None:
         """Makes the key durable. The trial directory exists by now.
 
         Raises:
@@ -85,13 +91,13 @@ class Entropy:
             _write(self._path, self._key)
             self._is_kept = True
 
-    def _stream(self, what, size):
+    def _stream(self, what: str, size: int) -> bytes:
         import hashlib
 
         return hashlib.shake_256(self._key + what.encode()).digest(size)
 
 
-def _read(path):
+def _read(path: str) -> bytes | None:
     """The key in a file; None if there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -104,7 +110,7 @@ def _read(path):
     return key if len(key) == _KEY_BYTES else None
 
 
-def _write(path, key):
+def _write(path: str, key: bytes) -> None:
     staged = path + ".pedl-new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(staged, flags, 0o600)

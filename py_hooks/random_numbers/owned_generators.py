@@ -11,6 +11,8 @@ they call, use (globals and closures). It also finds generators in modules of in
 variables, containers, classes and objects of the package, and closures. It does not find generators that only C code
 holds.
 """
+from __future__ import annotations
+
 import contextlib
 import functools
 import marshal
@@ -19,6 +21,12 @@ import types
 
 from py_hooks import places
 from py_hooks.random_numbers.random_streams import hash_of, mix, without_roots
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import CodeType, FunctionType
+    from typing import Any
 
 # The most objects that are searched. A data set that holds a million objects of the script keeps its generator above
 # them.
@@ -40,7 +48,7 @@ PLAIN = frozenset([type(None), bool, int, float, complex, str, bytes, bytearray]
 _LEAVES = (*PLAIN, types.ModuleType)
 
 
-def is_generator(value):
+def is_generator(value: Any) -> bool:
     """Whether a value is a random generator of Python, numpy or torch, and none of their global ones."""
     import random
 
@@ -56,7 +64,7 @@ def is_generator(value):
     return isinstance(value, kinds) and not is_global(value)
 
 
-def is_global(value):
+def is_global(value: object) -> bool:
     """Whether it is the global generator of Python, numpy or torch, which streams handle."""
     import random
 
@@ -67,17 +75,20 @@ def is_global(value):
     return value is random._inst or value is numpy.random.mtrand._rand or (of_torch is not None and value is of_torch)
 
 
-def find(dataset):
+def find(dataset: Any) -> list[Any]:
     """The generators that a data set can reach, each once, in an order that is the same in every process."""
     return reached([dataset])[0]
 
 
-def reached(roots):
+def reached(roots: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """What some objects can reach.
 
     Returns:
         The generators, each once, in an order that is the same in every process; and all objects that were searched.
     """
+    found: list[Any]
+    seen: dict[int, Any]
+    named: set[str]
     found, seen, waiting, named = [], {}, list(roots), set()
     # Breadth first, so that near objects are found however many are behind them.
     for value in waiting:
@@ -97,13 +108,15 @@ def reached(roots):
     return found, list(seen.values())
 
 
-def _held_by_packages(names):
+def _held_by_packages(names: Iterable[str]) -> list[Any]:
     """The generators that modules of packages hold, each once, ordered by the modules' names."""
     packages = {name.partition(".")[0] for name in names} - places.COUNTING
     if not packages:
         return []
     modules = sorted(name for name in list(sys.modules) if name.partition(".")[0] in packages)
     waiting = [value for name in modules for value in list(places.names_of(sys.modules[name]).values())]
+    seen: dict[int, Any]
+    found: list[Any]
     seen, found = {}, []
     for value in waiting:
         kind = type(value)
@@ -119,7 +132,7 @@ def _held_by_packages(names):
     return found
 
 
-def _held_in_package(value, kind, packages):
+def _held_in_package(value: Any, kind: type, packages: set[str]) -> list[Any]:
     """What an object of a package holds."""
     if issubclass(kind, dict):
         return list(dict.values(value))
@@ -139,7 +152,7 @@ def _held_in_package(value, kind, packages):
     return list((places.attributes_of(value) or {}).values())
 
 
-def _reached_from(value):
+def _reached_from(value: Any) -> Sequence[Any]:
     if isinstance(value, dict):
         return _elements(list(value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -159,7 +172,7 @@ def _reached_from(value):
     return [*attributes.values(), *held, *_methods_of(type(value))]
 
 
-def module_of(value):
+def module_of(value: object) -> str | None:
     """The name of a module; for a function, a class or an object, the name of the module that defines it or its class."""
     if isinstance(value, types.ModuleType):
         return places.names_of(value).get("__name__")
@@ -167,16 +180,16 @@ def module_of(value):
     return getattr(value if is_code else type(value), "__module__", None)
 
 
-def _elements(values):
+def _elements(values: list[Any]) -> list[Any]:
     first = values[:_MAX_ELEMENTS]
     return first if all(map(_is_data, first)) else values[:_MAX_OBJECTS]
 
 
-def _is_data(value):
+def _is_data(value: object) -> bool:
     return isinstance(value, _LEAVES) or hasattr(value, "__array__")
 
 
-def _methods_of(cls):
+def _methods_of(cls: type) -> list[FunctionType]:
     """The functions in a class of the script, and in its bases."""
     found = []
     for base in cls.__mro__:
@@ -189,13 +202,13 @@ def _methods_of(cls):
     return found
 
 
-def _leads_on(function, owner):
+def _leads_on(function: FunctionType, owner: type) -> object:
     """Whether a function in a class of a framework may reach anything: it is from elsewhere, or holds something."""
     is_of_owner = function.__module__ == owner.__module__ and not places.is_user_file(function.__code__.co_filename)
     return not is_of_owner or function.__closure__ or function.__defaults__ or vars(function)
 
 
-def used_by(function):
+def used_by(function: FunctionType) -> Iterator[Any]:
     """What a function can reach by name: globals, and the variables of the functions around it."""
     names = function.__globals__
     for name in names_in(function.__code__):
@@ -208,7 +221,7 @@ def used_by(function):
     yield from (function.__kwdefaults__ or {}).values()
 
 
-def wrapped_by(function):
+def wrapped_by(function: FunctionType) -> list[Any]:
     """What a function of a package holds of user code: what it decorates, and what it was made with."""
     held = [value for value in vars(function).values() if isinstance(value, types.FunctionType)]
     held.extend(function.__defaults__ or ())
@@ -218,7 +231,7 @@ def wrapped_by(function):
     return list(_of_user(held, depth=0))
 
 
-def _of_user(values, depth):
+def _of_user(values: Iterable[Any], depth: int) -> Iterator[Any]:
     for value in values:
         kind = type(value)
         if isinstance(value, types.FunctionType) or kind in _LEAVES[:-1]:
@@ -232,7 +245,7 @@ def _of_user(values, depth):
                 yield value
 
 
-def names_in(code):
+def names_in(code: CodeType) -> Iterator[str]:
     """The names of globals and attributes that code uses, with those of the functions within it."""
     yield from code.co_names
     for constant in code.co_consts:
@@ -240,7 +253,7 @@ def names_in(code):
             yield from names_in(constant)
 
 
-def names_read(dataset):
+def names_read(dataset: Any) -> set[str] | None:
     """The names that building an item may use: those in `__getitem__`, and in the functions that it reaches by them.
 
     It reaches methods of the data set and of objects that are its attributes, and functions of the user's modules.
@@ -248,6 +261,8 @@ def names_read(dataset):
     None if it may use any name: by `__dict__`, `vars`, `getattr`, or because it reaches something that is no Python
     function, or an object of a package that holds the data set.
     """
+    names: set[str]
+    seen: list[FunctionType]
     names, seen = set(), []
     waiting = _named(dataset, "__getitem__")
     held = [dataset]
@@ -277,12 +292,13 @@ def names_read(dataset):
     return None if not seen or names & {"__dict__", "vars", "getattr", "attrgetter"} else names
 
 
-def _may_have_methods(value):
+def _may_have_methods(value: object) -> bool:
     return not isinstance(value, (*_LEAVES, type, types.FunctionType, types.BuiltinFunctionType))
 
 
-def _has(value, dataset):
+def _has(value: Any, dataset: Any) -> bool:
     """Whether an object of a package can reach the data set."""
+    seen: set[int]
     seen, waiting = set(), [value]
     for one in waiting:
         if one is dataset:
@@ -293,7 +309,7 @@ def _has(value, dataset):
     return False
 
 
-def _named(owner, name):
+def _named(owner: Any, name: str) -> list[Any]:
     """The values that a name has in an object, its class, and its bases; or in a module."""
     owners = (owner,) if isinstance(owner, types.ModuleType) else (owner, *type(owner).__mro__)
     return [vars(place)[name] for place in owners if name in getattr(place, "__dict__", ())]
@@ -315,15 +331,18 @@ class Rooted:
 
     __slots__ = ("generators", "roots")
 
-    def __init__(self, generators, before=None):
+    generators: Sequence[Any]
+    roots: list[int]
+
+    def __init__(self, generators: Sequence[Any], before: Rooted | None = None) -> None:
         known = {} if before is None else dict(zip(map(id, before.generators), before.roots))
         self.generators = generators
         self.roots = [known[id(one)] if id(one) in known else _root(one) for one in generators]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.generators)
 
-    def adopt(self, roots):
+    def adopt(self, roots: Sequence[int]) -> None:
         """Takes the roots from another process, which found the generators first, in the same order."""
         if len(roots) == len(self.roots):
             self.roots = list(roots)
@@ -339,23 +358,23 @@ class Keyed:
 
     __slots__ = ("_owned", "_key", "_states")
 
-    def __init__(self, owned, key):
+    def __init__(self, owned: Rooted, key: tuple[Any, ...]) -> None:
         self._owned = owned
         self._key = key
-        self._states = []
+        self._states: list[Any] = []
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         owned, key = self._owned, without_roots(self._key)
         self._states = [_state(generator) for generator in owned.generators]
         for number, generator in enumerate(owned.generators):
             seed(generator, mix("owned", number, owned.roots[number], *key))
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         for generator, state in zip(self._owned.generators, self._states):
             _set_state(generator, state)
 
 
-def _root(generator):
+def _root(generator: Any) -> int:
     """A 64-bit hash of a generator's state."""
     try:
         state = _state(generator)
@@ -368,7 +387,7 @@ def _root(generator):
     return hash_of(marshal.dumps(_plain(state), 2))
 
 
-def _plain(part):
+def _plain(part: Any) -> Any:
     """A state, or a part of it, without numpy types."""
     if isinstance(part, dict):
         return [(name, _plain(value)) for name, value in part.items()]
@@ -380,7 +399,7 @@ def _plain(part):
     return part if type(part) in PLAIN else repr(part)
 
 
-def seed(generator, number):
+def seed(generator: Any, number: int) -> None:
     """Sets a generator to the state of a seed, a number of 64 bits."""
     bits = getattr(generator, "bit_generator", None)
     if bits is not None:
@@ -391,14 +410,14 @@ def seed(generator, number):
         generator.seed(number % (1 << 32))
 
 
-def _state(generator):
+def _state(generator: Any) -> Any:
     bits = getattr(generator, "bit_generator", None)
     if bits is not None:
         return bits.state
     return generator.get_state() if hasattr(generator, "get_state") else generator.getstate()
 
 
-def _set_state(generator, state):
+def _set_state(generator: Any, state: Any) -> None:
     bits = getattr(generator, "bit_generator", None)
     if bits is not None:
         bits.state = state

@@ -14,6 +14,8 @@ seed (`default_rng()`, `RandomState()`, `Random()`, `torch.seed()`). It is chose
 script without seeds stays as random as it is under Python, and repeats in a replay. A forked child draws other entropy
 than its parent and its siblings. What `os.urandom` returns to files of the script is returned again in a replay (`clock.py`).
 """
+from __future__ import annotations
+
 import contextlib
 import functools
 import hashlib
@@ -26,10 +28,19 @@ from py_hooks import places
 from py_hooks.recording.forks import Forks
 from py_hooks.refusal import Refusal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from random import Random
+    from typing import Any
+
+    import numpy
+    from numpy.random import RandomState
+
 
 class _Thread(threading.local):
     # The private stream that a thread draws from.
-    stream = None
+    stream: PrivateStream | None = None
 
 
 # The values of the current thread.
@@ -42,12 +53,12 @@ _PYTHON_NAMES = (
 )
 
 
-def mix(*key):
+def mix(*key: object) -> int:
     """A 64-bit hash of a key: the same for equal keys, on every machine and Python."""
     return hash_of(repr(key).encode())
 
 
-def hash_of(data):
+def hash_of(data: bytes) -> int:
     """A 64-bit hash of bytes."""
     return struct.unpack("<Q", hashlib.sha256(data).digest()[:8])[0]
 
@@ -64,25 +75,25 @@ class Roots:
 
     __slots__ = ("python", "numpy", "torch", "entropy")
 
-    def __init__(self, python, numpy, torch, entropy):
+    def __init__(self, python: int, numpy: int, torch: int, entropy: int) -> None:
         self.python = python
         self.numpy = numpy
         self.torch = torch
         self.entropy = entropy
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Roots({self.python}, {self.numpy}, {self.torch}, {self.entropy})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Roots], tuple[int, int, int, int]]:
         return Roots, (self.python, self.numpy, self.torch, self.entropy)
 
 
-def seed_of(name, key):
+def seed_of(name: str, key: tuple[Any, ...]) -> int:
     """A 64-bit hash of a key for the generator of this name. Of `Roots` in the key, it uses only that generator's root."""
     return mix(name, *[getattr(part, name) if type(part) is Roots else part for part in key])
 
 
-def without_roots(key):
+def without_roots(key: tuple[Any, ...]) -> list[Any]:
     """A key without `Roots`, for a generator whose root is added separately."""
     return [part for part in key if type(part) is not Roots]
 
@@ -92,7 +103,7 @@ _STRIDE = 0x9E3779B97F4A7C15
 _64_BITS = (1 << 64) - 1
 
 
-def in_row(first, number):
+def in_row(first: int, number: int) -> int:
     """A 64-bit number of a row that begins with `first`; much faster than `mix`."""
     return first + number * _STRIDE & _64_BITS
 
@@ -102,33 +113,33 @@ class PrivateStream:
 
     __slots__ = ("key", "_numpy", "_python", "_entropy", "_outer")
 
-    def __init__(self, *key):
+    def __init__(self, *key: Any) -> None:
         self.key = key
-        self._numpy = None
-        self._python = None
-        self._entropy = None
-        self._outer = None
+        self._numpy: RandomState | None = None
+        self._python: Random | None = None
+        self._entropy: Random | None = None
+        self._outer: PrivateStream | None = None
 
-    def begin(self, key):
+    def begin(self, key: tuple[Any, ...]) -> None:
         """Becomes the stream of another key."""
         self.key = key
         self._numpy = self._python = self._entropy = None
 
-    def __enter__(self):
+    def __enter__(self) -> PrivateStream:
         self._outer = THREAD.stream
         THREAD.stream = self
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         THREAD.stream = self._outer
 
     @property
-    def is_drawn_from(self):
+    def is_drawn_from(self) -> bool:
         """Whether anything was drawn from it."""
         return not (self._numpy is self._python is self._entropy is None)
 
     @property
-    def numpy(self):
+    def numpy(self) -> RandomState:
         """The stream's numpy generator, made when it is first drawn from."""
         if self._numpy is None:
             import numpy
@@ -139,7 +150,7 @@ class PrivateStream:
         return self._numpy
 
     @property
-    def python(self):
+    def python(self) -> Random:
         """The stream's generator for `random`, made when it is first drawn from."""
         if self._python is None:
             import random
@@ -148,7 +159,7 @@ class PrivateStream:
         return self._python
 
     @property
-    def entropy(self):
+    def entropy(self) -> Random:
         """Seeds generators that are made without a seed. Its draws do not change those of seeded generators."""
         if self._entropy is None:
             import random
@@ -156,7 +167,7 @@ class PrivateStream:
             self._entropy = random.Random(self._seed("entropy"))
         return self._entropy
 
-    def _seed(self, name):
+    def _seed(self, name: str) -> int:
         return seed_of(name, self.key)
 
 
@@ -168,18 +179,18 @@ class CallStream(PrivateStream):
 
     __slots__ = ()
 
-    def _seed(self, name):
+    def _seed(self, name: str) -> int:
         return mix(name, _ROOTS[name](), *self.key)
 
 
-def _root_of_python():
+def _root_of_python() -> int:
     """A 64-bit hash of the state of `random`."""
     import random
 
     return mix(random._inst.getstate())
 
 
-def _root_of_numpy():
+def _root_of_numpy() -> int:
     """A 64-bit hash of the state of numpy's global generator."""
     import numpy
 
@@ -187,21 +198,21 @@ def _root_of_numpy():
     return mix(words.tolist(), int(position), int(has_gauss), float(cached))
 
 
-def root_of_torch():
+def root_of_torch() -> int | None:
     """A 64-bit hash of the state of torch's global generator; None if torch is not imported."""
     generator = _generator_of_torch()
     return None if generator is None else hash_of(generator.get_state().numpy().tobytes())
 
 
-def _root_of_entropy():
+def _root_of_entropy() -> tuple[int, int]:
     # No key of the trial is needed: both states must repeat, and an unseeded generator has the trial's state.
     return _root_of_python(), _root_of_numpy()
 
 
-_ROOTS = {"python": _root_of_python, "numpy": _root_of_numpy, "entropy": _root_of_entropy}
+_ROOTS: dict[str, Callable[[], Any]] = {"python": _root_of_python, "numpy": _root_of_numpy, "entropy": _root_of_entropy}
 
 
-def _caller_place():
+def _caller_place() -> tuple[str, int]:
     """`(file name, line)` of the code that made a generator: the first frame outside `random` and this module."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") in ("random", __name__):
@@ -209,11 +220,11 @@ def _caller_place():
     return os.path.basename(frame.f_code.co_filename), frame.f_lineno
 
 
-def _numpy_of(stream):
+def _numpy_of(stream: PrivateStream) -> RandomState:
     return stream.numpy
 
 
-def _python_of(stream):
+def _python_of(stream: PrivateStream) -> Random:
     return stream.python
 
 
@@ -237,15 +248,15 @@ class WorkerStream(PrivateStream):
     __slots__ = ("_mark", "_is_late", "_torch", "_of_torch")
 
     # Of this process: returns the position of numpy's global generator; None if every stream sets it.
-    _where = None
+    _where: Callable[[], tuple[int, int]] | None = None
     _is_known = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         # A key without the index of the item, and the hash of that.
-        self._of_torch = None, 0
+        self._of_torch: tuple[Any, int] = (None, 0)
 
-    def begin(self, key):
+    def begin(self, key: tuple[Any, ...]) -> None:
         """As of `PrivateStream`; the key ends with the index of an item."""
         super().begin(key)
         self._is_late = False
@@ -261,14 +272,14 @@ class WorkerStream(PrivateStream):
             self._set_torch()
 
     @property
-    def numpy(self):
+    def numpy(self) -> RandomState:
         """The global generator of numpy, set to the stream."""
         if self._numpy is None:
             self._is_late = WorkerStream._where() != self._mark
             self._set_always()
         return self._numpy
 
-    def catch_up(self):
+    def catch_up(self) -> bool:
         """Sets the generator, if an item has drawn from it before it was set.
 
         Returns:
@@ -291,27 +302,27 @@ class WorkerStream(PrivateStream):
                 self._set_torch()
         return is_late
 
-    def _set_torch(self):
+    def _set_torch(self) -> None:
         # A hash for each item would take as long as setting the generator.
         if self._of_torch[0] != self.key[:-1]:
             self._of_torch = self.key[:-1], seed_of("torch", self.key[:-1])
         self._torch.manual_seed(in_row(self._of_torch[1], self.key[-1]) >> 1)
 
-    def _set_always(self):
+    def _set_always(self) -> None:
         WorkerStream._where = None
         self._set()
 
-    def _set(self):
+    def _set(self) -> None:
         self._numpy = sys.modules["numpy"].random.mtrand._rand
         self._numpy.seed(self._seed("numpy") % (1 << 32))
 
 
-def _generator_of_torch():
+def _generator_of_torch() -> Any:
     """The global generator of torch; None if that is not imported."""
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
-def _position_of(generator):
+def _position_of(generator: RandomState) -> Callable[[], tuple[int, int]] | None:
     """A function that returns the position of a `RandomState`, much faster than reading its state; None if there is none.
 
     The function returns another value after every draw, except that of a second gaussian, which seeding drops. The value is
@@ -332,7 +343,7 @@ def _position_of(generator):
     if state.tolist() != [*words.tolist(), position]:
         return None
 
-    def where():
+    def where() -> tuple[int, int]:
         return state[624], state[0]
 
     return where
@@ -349,23 +360,23 @@ class Streams:
         at_pass: called with the number of a pass when its pipeline begins.
     """
 
-    def __init__(self, trial_seed, forks=None):
+    def __init__(self, trial_seed: int, forks: Forks | None = None) -> None:
         self.seed = trial_seed
         self.draws = self.drawn_elsewhere = 0
-        self._entropy_drawn = {}
+        self._entropy_drawn: dict[tuple[str, int], int] = {}
         # Which child of which fork this process is.
         self._forks = Forks() if forks is None else forks
         self._keys = 0
         self._has_given_keys = False
         self.passes = 0
         self.in_array_pipeline = False
-        self.at_pass = []
+        self.at_pass: list[Callable[[int], object]] = []
         self._op_seeds = 0
         self._main_thread = threading.main_thread().ident
 
     # -- first states ------------------------------------------------------------------------------------------
 
-    def seed_python(self, random):
+    def seed_python(self, random: Any) -> None:
         """Gives `random` a first state of the trial. Runs right after its import."""
         random.seed(mix(self.seed, "start", "python", *self._forks.descent))
         self._replace_entropy(random.Random)
@@ -374,18 +385,18 @@ class Streams:
         # Runs after the handler of `random` itself, which seeds the child from the operating system.
         os.register_at_fork(after_in_child=lambda: self._after_fork(random))
 
-    def _after_fork(self, random):
+    def _after_fork(self, random: Any) -> None:
         self._entropy_drawn = {}
         random._inst.seed()
 
-    def seed_numpy(self, mtrand):
+    def seed_numpy(self, mtrand: Any) -> None:
         """Gives numpy's global generator a first state of the trial. Runs right after its import."""
         mtrand._rand.seed(mix(self.seed, "start", "numpy", *self._forks.descent) % (1 << 32))
-        source = sys.modules.get("numpy.random.bit_generator") or sys.modules.get("numpy.random._bit_generator")
+        source: Any = sys.modules.get("numpy.random.bit_generator") or sys.modules.get("numpy.random._bit_generator")
         if hasattr(source, "randbits"):
             source.randbits = self.entropy
 
-    def seed_torch(self, torch, seed=None):
+    def seed_torch(self, torch: Any, seed: int | None = None) -> None:
         """Gives torch's global generators a first state of the trial. Runs right after its import.
 
         Args:
@@ -394,7 +405,7 @@ class Streams:
         """
         torch.manual_seed(mix(self.seed, "start", "torch", *self._forks.descent) >> 1 if seed is None else seed)
 
-    def seeding_from_trial(self, original):
+    def seeding_from_trial(self, original: Callable[..., int]) -> Callable[..., int]:
         """The replacement of `torch.Generator.seed`, which `torch.seed` calls too.
 
         Args:
@@ -402,22 +413,22 @@ class Streams:
         """
 
         @functools.wraps(original)
-        def seed(generator):
+        def seed(generator: Any) -> int:
             drawn = self.entropy(_BITS_OF_TORCH)
             generator.manual_seed(drawn)
             return drawn
 
         return seed
 
-    def _replace_entropy(self, generator_class):
+    def _replace_entropy(self, generator_class: Any) -> None:
         seed = generator_class.seed
 
-        def seed_from_trial(generator, a=None, version=2):
+        def seed_from_trial(generator: Any, a: Any = None, version: int = 2) -> None:
             return seed(generator, self.entropy(128) if a is None else a, version)
 
         generator_class.seed = seed_from_trial
 
-    def entropy(self, bits):
+    def entropy(self, bits: int) -> int:
         """Entropy for a generator made without a seed: a hash of the trial, the line in the code, and the line's draws so far.
 
         The line is part of it because calls that a replay does not make (saving a model) draw entropy too, for temporary names.
@@ -436,7 +447,7 @@ class Streams:
         value = sum(mix(*key, word) << (64 * word) for word in words)
         return value & ((1 << bits) - 1)
 
-    def new_key(self):
+    def new_key(self) -> tuple[Roots, int]:
         """The key of a new private stream: `Roots` of the generators as they are, and the number of the stream.
 
         So a script gets the same numbers in every trial from a generator that it seeds, and the trial's from one it does not.
@@ -449,7 +460,7 @@ class Streams:
         return Roots(_root_of_python(), _root_of_numpy(), torch, mix(self.seed, "entropy")), self._keys
 
     @contextlib.contextmanager
-    def aside(self):
+    def aside(self) -> Iterator[None]:
         """For passes over data that the script did not ask for: later passes and streams are numbered as without them."""
         numbered = self._keys, self.passes
         try:
@@ -457,25 +468,25 @@ class Streams:
         finally:
             self._keys, self.passes = numbered
 
-    def next_op_seed(self):
+    def next_op_seed(self) -> int:
         """A seed for the next random op of a framework that the script gave none."""
         self._op_seeds += 1
         return mix(self.seed, "op", self._op_seeds)
 
-    def begin_pass(self, ordinal):
+    def begin_pass(self, ordinal: int) -> None:
         """Calls the shuffles inside pipelines with the number of the pass that begins."""
         for step in self.at_pass:
             step(ordinal)
 
     # -- dispatchers -------------------------------------------------------------------------------------------
 
-    def install(self):
+    def install(self) -> None:
         """Replaces the global functions by dispatchers, also in modules that bound them by name before."""
         import random
 
         import numpy
 
-        replaced = {}
+        replaced: dict[Any, Any] = {}
         generator = numpy.random.mtrand._rand
         for name in dir(generator):
             function = getattr(numpy.random, name, None)
@@ -494,10 +505,18 @@ class Streams:
                 self._replace(replaced, (random,), name, function, _python_of)
         _rebind(replaced)
 
-    def _replace(self, replaced, modules, name, function, generator_of, target=None):
+    def _replace(
+        self,
+        replaced: dict[Any, Any],
+        modules: tuple[Any, ...],
+        name: str,
+        function: Callable[..., Any],
+        generator_of: Callable[[PrivateStream], Any],
+        target: str | None = None,
+    ) -> None:
         target = target or name
 
-        def dispatch(*args, **kwargs):
+        def dispatch(*args: Any, **kwargs: Any) -> Any:
             stream = THREAD.stream
             if stream is not None:
                 return getattr(generator_of(stream), target)(*args, **kwargs)
@@ -511,7 +530,7 @@ class Streams:
         dispatch.__qualname__ = name
         dispatch.__doc__ = function.__doc__
         dispatch.__module__ = getattr(function, "__module__", None) or modules[0].__name__
-        dispatch.__wrapped__ = function
+        dispatch.__wrapped__ = function  # type: ignore[attr-defined]  # `functools.wraps` sets it as well
         replaced[function] = dispatch
         for module in modules:
             if hasattr(module, name):
@@ -519,7 +538,7 @@ class Streams:
 
     # -- state in a checkpoint -----------------------------------------------------------------------------------
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, Any]]:
         """The state of the global generators: part of a checkpoint."""
         import random
 
@@ -534,10 +553,11 @@ class Streams:
             "scheme": _SCHEME,
         }
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: dict[str, Any]) -> None:
         """Compares the generators with the checkpoint's: the replay must have drawn what the recorded run drew."""
         if state.get("scheme") != _SCHEME and (self._has_given_keys or "torch" in sys.modules):
             raise OtherScheme
+        now_tensors: Any
         now_tensors, now = self.capture()
         now_tensors = dict(now_tensors)
         for name in ("python", "numpy"):
@@ -554,7 +574,7 @@ class OtherScheme(Refusal):
 
     exit_code = 76
 
-    def __init__(self):
+    def __init__(self) -> None:
         Refusal.__init__(
             self,
             "the checkpoint was taken by a version of pedl that gave data other random numbers\n"
@@ -569,7 +589,7 @@ class StreamDiffers(Refusal):
 
     exit_code = 76
 
-    def __init__(self, name, draws, recorded_draws):
+    def __init__(self, name: str, draws: int | None, recorded_draws: int | None) -> None:
         module = {"numpy": "numpy.random", "python": "random"}.get(name, name)
         counted = f"  calls of the global functions: recorded {recorded_draws}, now {draws}\n"
         Refusal.__init__(
@@ -582,7 +602,7 @@ class StreamDiffers(Refusal):
         )
 
 
-def _rebind(replaced):
+def _rebind(replaced: dict[Any, Any]) -> None:
     """Replaces functions that modules bound by name (`from numpy.random import rand`) before the dispatchers existed."""
     by_id = {id(function): dispatch for function, dispatch in replaced.items()}
     for module in list(sys.modules.values()):

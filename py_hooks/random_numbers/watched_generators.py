@@ -5,6 +5,8 @@ it passes: the attributes of objects of the script, the globals that its functio
 generator. The search is repeated once one of these holds something else, and checking that takes microseconds.
 Numbers, texts and arrays do not count: they hold no generator.
 """
+from __future__ import annotations
+
 import itertools
 import operator
 import types
@@ -12,11 +14,16 @@ import types
 from py_hooks import places
 from py_hooks.random_numbers import owned_generators
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 
 class _Kinds(dict):
     """By class: whether its objects hold no generator."""
 
-    def __missing__(self, kind):
+    def __missing__(self, kind: type) -> bool:
         is_array = kind.__module__.partition(".")[0] in ("numpy", "torch") and hasattr(kind, "__array__")
         self[kind] = is_data = kind in owned_generators.PLAIN or is_array
         return is_data
@@ -42,11 +49,16 @@ class WatchedGenerators:
 
     __slots__ = ("found", "_find_roots", "_attributes", "_globals", "_held")
 
-    def __init__(self, find_roots):
+    found: list[Any]
+    _attributes: list[Any]
+    _globals: list[tuple[dict[str, Any], list[str]]]
+    _held: list[Any] | None
+
+    def __init__(self, find_roots: Callable[[], list[Any]]) -> None:
         self._find_roots = find_roots
         self.found, self._attributes, self._globals, self._held = [], [], [], None
 
-    def look(self):
+    def look(self) -> bool:
         """Searches again if something has changed. Returns whether there are generators that were not found before."""
         now = self._holds()
         if self._held is not None:
@@ -61,9 +73,10 @@ class WatchedGenerators:
         self._find()
         return not known.issuperset(map(id, self.found))
 
-    def _find(self):
+    def _find(self) -> None:
         self.found, reached = owned_generators.reached(self._find_roots())
         generators = set(map(id, self.found))
+        named: dict[int, tuple[dict[str, Any], set[str]]]
         self._attributes, named = [], {}
         for value in reached:
             kind = type(value)
@@ -79,7 +92,7 @@ class WatchedGenerators:
         self._globals = [(variables, sorted(names)) for variables, names in named.values()]
         self._held = self._holds()
 
-    def _holds(self):
+    def _holds(self) -> list[Any]:
         """The values in the watched containers and variables now."""
         held = list(itertools.chain.from_iterable(map(_elements_of, self._attributes)))
         for variables, names in self._globals:
@@ -87,14 +100,14 @@ class WatchedGenerators:
         return held
 
 
-def _are_same(values, others):
+def _are_same(values: list[Any], others: list[Any]) -> bool:
     return len(values) == len(others) and all(map(operator.is_, values, others))
 
 
-def _without_data(values):
+def _without_data(values: list[Any]) -> list[Any]:
     return [one for one in values if not _IS_DATA[type(one)]]
 
 
-def _elements_of(container):
+def _elements_of(container: Any) -> list[Any]:
     # Copied in one step, because a thread may change it meanwhile.
     return list(container.values() if isinstance(container, dict) else container)

@@ -8,12 +8,25 @@ checkpoint, or one such moment while none is writing. A replay exchanges nothing
 Subclasses of `Ranks` define how ranks meet, exchange, and notice that one of them is lost: `torch/ranks.py` for
 PyTorch, `tensorflow/ranks.py` for TensorFlow.
 """
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 
 from py_hooks import causes
 from py_hooks.recording import boundary, ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+    from py_hooks.recording.recorder import Calls
+
+    _Result = TypeVar("_Result")
+    _Arguments = TypeVarTuple("_Arguments")
 
 # The exit code of a process that has lost another rank: the same command may continue.
 _LOST = 75
@@ -39,19 +52,19 @@ class One:
 
     size = 1
     rank = 0
-    key = ()
+    key: tuple[()] = ()
 
-    def compare(self, described):
+    def compare(self, described: dict[str, str]) -> None:
         """Does nothing."""
 
-    def compare_resumption(self):
+    def compare_resumption(self) -> None:
         """Does nothing."""
 
-    def guard(self):
+    def guard(self) -> AbstractContextManager[None]:
         """Does nothing."""
         return contextlib.nullcontext()
 
-    def with_guard(self, function):
+    def with_guard(self, function: Callable[[Unpack[_Arguments]], _Result]) -> Callable[[Unpack[_Arguments]], _Result]:
         """The function itself."""
         return function
 
@@ -69,7 +82,11 @@ class Ranks:
         key: what is added to keys of random streams that differ between ranks.
     """
 
-    def __init__(self, calls, told):
+    size: int
+    rank: int
+    key: tuple[str | int, ...]
+
+    def __init__(self, calls: Calls, told: dict[str, Any]) -> None:
         self._calls = calls
         self.size, self.rank = told["size"], told["rank"]
         self.key = ("rank", self.rank) if self.rank else ()
@@ -79,44 +96,44 @@ class Ranks:
 
     # -- what each framework defines -----------------------------------------------------------------------------------
 
-    def _join(self, told):
+    def _join(self, told: dict[str, Any]) -> None:
         """Waits until all ranks have come."""
         raise NotImplementedError
 
-    def _gathered(self, own):
+    def _gathered(self, own: list[int]) -> list[list[int]]:
         """The lists of integers of all ranks, by rank."""
         raise NotImplementedError
 
-    def _gathered_objects(self, own):
+    def _gathered_objects(self, own: dict[str, str]) -> list[dict[str, str]]:
         """The dicts of texts of all ranks, by rank."""
         raise NotImplementedError
 
-    def _leave(self):
+    def _leave(self) -> None:
         """All ranks have ended."""
         raise NotImplementedError
 
-    def guard(self):
+    def guard(self) -> AbstractContextManager[None]:
         """`with`: if a rank is lost within it, this one ends too, with a message."""
         raise NotImplementedError
 
-    def with_guard(self, function):
+    def with_guard(self, function: Callable[[Unpack[_Arguments]], _Result]) -> Callable[[Unpack[_Arguments]], _Result]:
         """A function that calls this one within `guard`."""
 
-        def call(*args):
+        def call(*args: Unpack[_Arguments]) -> _Result:
             with self.guard():
                 return function(*args)
 
         return call
 
-    def _undisturbed(self):
+    def _undisturbed(self) -> AbstractContextManager[None]:
         """`with`: if another rank ends meanwhile, this one ends only after the block."""
         return contextlib.nullcontext()
 
-    def _order_of_data(self):
+    def _order_of_data(self) -> int:
         """A number that identifies the order of the training data in the running pass, which all ranks must share."""
         return 0
 
-    def _lose(self, what):
+    def _lose(self, what: str) -> NoReturn:
         """Ends the process: it has lost another rank."""
         ending.stop(
             self._calls,
@@ -128,7 +145,7 @@ class Ranks:
 
     # -- before the first batch ----------------------------------------------------------------------------------------
 
-    def compare(self, described):
+    def compare(self, described: dict[str, str]) -> None:
         """Ends the process if the ranks do not train the same.
 
         Args:
@@ -140,15 +157,15 @@ class Ranks:
         mine["a trial that is begun anew"] = str(launch["replaces"] is not None)
         self._compare({**mine, **described})
 
-    def compare_resumption(self):
+    def compare_resumption(self) -> None:
         """Ends the process if the ranks do not resume from the same call."""
         self._compare({"the calls before the checkpoint": str(self._calls.trial.resume_call)})
 
-    def _compare(self, mine):
+    def _compare(self, mine: dict[str, str]) -> None:
         with self._undisturbed():
             self._compare_all(self._gathered_objects(mine))
 
-    def _compare_all(self, everyone):
+    def _compare_all(self, everyone: list[dict[str, str]]) -> None:
         names = sorted(set().union(*everyone))
         for other, told in enumerate(everyone):
             differing = [name for name in names if told.get(name) != everyone[0].get(name)]
@@ -164,7 +181,7 @@ class Ranks:
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
-    def of_batch(self, due):
+    def of_batch(self, due: int) -> int:
         """A batch ended, after which `due` is to be done by this rank. Returns what is to be done by all."""
         calls, trial = self._calls, self._calls.trial
         is_due = self.rank == 0 and due & boundary.CHECKPOINT_DUE
@@ -179,7 +196,7 @@ class Ranks:
             due |= boundary.CHECKPOINT_DUE | (boundary.CHECKPOINT_WANTED if wanted else 0)
         return due if calls.exactness.takes_checkpoints else due & ~boundary.CHECKPOINT_DUE
 
-    def heed_signal(self):
+    def heed_signal(self) -> None:
         """Ends this rank if a signal came to it or to another: all end at the same batch."""
         calls = self._calls
         with self._undisturbed():
@@ -189,20 +206,20 @@ class Ranks:
                 os.kill(os.getpid(), self._signal)
             calls.preemption.heed()
 
-    def may_save(self):
+    def may_save(self) -> bool:
         """A checkpoint is to be taken: waits until all ranks have written the previous one. Returns whether all take it."""
         self._calls.guarded(self._calls.trial.wait_saved)
         self._exchanged(_SAVE)
         return self._calls.exactness.takes_checkpoints
 
-    def end(self):
+    def end(self) -> None:
         """The trial has ended: waits for the last checkpoint of all ranks, so that none counts as over before the others."""
         self._calls.guarded(self._calls.trial.wait_saved)
         with self._undisturbed():
             self._exchanged(_END)
             self._leave()
 
-    def _exchanged(self, purpose, *told):
+    def _exchanged(self, purpose: int, *told: int) -> list[list[int]]:
         """The values of all ranks, by rank."""
         calls = self._calls
         common = [purpose, calls.batches, self._order_of_data()]
@@ -215,7 +232,7 @@ class Ranks:
             calls.exactness.refuse(causes.OTHER_RANK())
         return [one[4:] for one in everyone]
 
-    def _differ(self, name):
+    def _differ(self, name: str) -> NoReturn:
         ending.stop(
             self._calls,
             65,

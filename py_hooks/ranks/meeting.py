@@ -15,6 +15,8 @@ because a process in the middle of a computation with the lost rank may wait for
 A rank that dies before all have connected may connect again. Forked children close the connections, so that these end with
 the process.
 """
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -23,6 +25,13 @@ import selectors
 import socket
 import threading
 from time import monotonic, sleep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
+
+    _Message = TypeVar("_Message")
 
 # How long a rank waits until all have connected, in seconds: ranks may be started in turn, and import a framework first.
 PATIENCE_SECONDS = 300
@@ -70,12 +79,12 @@ class Meeting:
         OSError: the address is invalid, or another program has it.
     """
 
-    def __init__(self, rank, size, address, lost):
+    def __init__(self, rank: int, size: int, address: tuple[str, int], lost: Callable[[str], object]) -> None:
         self._rank, self._size = rank, size
         self._lost = lost
-        self._told = {}
+        self._told: dict[int, queue.Queue[Any]] = {}
         self._patience = 0
-        self._gone = None
+        self._gone: str | None = None
         self._lock = threading.Lock()
         self._peers = self._received(address) if rank == 0 else {0: self._connected(address)}
         for other, connection in self._peers.items():
@@ -90,8 +99,8 @@ class Meeting:
 
     # -- connecting ----------------------------------------------------------------------------------------------------
 
-    def _received(self, address):
-        peers = {}
+    def _received(self, address: tuple[str, int]) -> dict[int, socket.socket]:
+        peers: dict[int, socket.socket] = {}
         with contextlib.closing(_listening(address)) as listener:
             until = monotonic() + PATIENCE_SECONDS
             while len(peers) < self._size - 1:
@@ -111,7 +120,7 @@ class Meeting:
                 peers[other] = connection
         return peers
 
-    def _greeted(self, connection):
+    def _greeted(self, connection: socket.socket) -> int | None:
         """The rank of the process that connects; None if it is no rank of this trial."""
         connection.settimeout(_GREETING_SECONDS)
         try:
@@ -128,7 +137,7 @@ class Meeting:
         connection.settimeout(None)
         return told["rank"] if is_one else None
 
-    def _connected(self, address):
+    def _connected(self, address: tuple[str, int]) -> socket.socket:
         """The connection to rank 0, once rank 0 has answered, which it does when all have connected."""
         until, problem = monotonic() + PATIENCE_SECONDS, ""
         while monotonic() < until:
@@ -149,7 +158,7 @@ class Meeting:
 
     # -- exchanges -----------------------------------------------------------------------------------------------------
 
-    def gather(self, own):
+    def gather(self, own: _Message) -> list[_Message]:
         """The messages of all ranks, by rank: any value that JSON can represent.
 
         Raises:
@@ -163,7 +172,7 @@ class Meeting:
         return everyone
 
     @contextlib.contextmanager
-    def undisturbed(self):
+    def undisturbed(self) -> Iterator[None]:
         """Within it, the loss of a rank is reported only to a caller that waits for the rank, and at the end of the block.
 
         Raises:
@@ -179,13 +188,13 @@ class Meeting:
         if self._gone is not None and not self._patience:
             raise Lost(self._gone)
 
-    def wait_for_loss(self, seconds):
+    def wait_for_loss(self, seconds: float) -> None:
         """Waits, so that the loss of another rank can be noticed, and reported by `lost`."""
         until = monotonic() + seconds
         while monotonic() < until:
             sleep(_PAUSE_SECONDS)
 
-    def close(self):
+    def close(self) -> None:
         """There are no more exchanges: a rank that closes its connection now is not lost."""
         with self._lock:
             self._patience += 1
@@ -194,14 +203,14 @@ class Meeting:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
 
-    def _send(self, message):
+    def _send(self, message: object) -> None:
         try:
             for connection in self._peers.values():
                 connection.sendall(_line(message))
         except OSError as error:
             raise Lost(f"a connection has ended: {error}") from error
 
-    def _take(self, other):
+    def _take(self, other: int) -> Any:
         message = self._told[other].get()
         if message is _GONE:
             raise Lost(self._gone or f"the connection to rank {other} has ended")
@@ -209,7 +218,7 @@ class Meeting:
 
     # -- the thread that listens ---------------------------------------------------------------------------------------
 
-    def _listen(self):
+    def _listen(self) -> None:
         unread = dict.fromkeys(self._peers, b"")
         with selectors.DefaultSelector() as selector:
             for other, connection in self._peers.items():
@@ -226,7 +235,7 @@ class Meeting:
                         del unread[other]
                         self._notice(other)
 
-    def _notice(self, other):
+    def _notice(self, other: int) -> None:
         """A rank is lost."""
         with self._lock:
             self._gone = self._gone or f"the connection to rank {other} has ended"
@@ -236,23 +245,23 @@ class Meeting:
             sleep(_GRACE_SECONDS)
             self._lost(self._gone)
 
-    def _close(self):
+    def _close(self) -> None:
         for connection in self._peers.values():
             connection.close()
 
 
-def _received_by(connection):
+def _received_by(connection: Any) -> bytes:
     try:
         return connection.recv(_BYTES)
     except OSError:
         return b""
 
 
-def _line(message):
+def _line(message: object) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _listening(address):
+def _listening(address: tuple[str, int]) -> socket.socket:
     """A socket that listens at the port of an address, on all interfaces, as the server of a framework will."""
     family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
     until = monotonic() + _HELD_SECONDS
@@ -271,7 +280,7 @@ def _listening(address):
         sleep(_PAUSE_SECONDS)
 
 
-def _keep_alive(connection):
+def _keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:

@@ -25,12 +25,25 @@ processes; what C code asks by itself (`pandas.Timestamp.now`, `numpy.datetime64
 it, and the type stays the same object. `today` needs nothing, because it calls the `time` module.
 Source: CPython 3.7 to 3.13, Modules/_datetimemodule.c, `datetime_now`, `datetime_utcnow`, `datetime_today`.
 """
+from __future__ import annotations
+
 import os
 import time
 from _thread import get_ident
 from sys import _getframe
 
 from py_hooks import causes, places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+    from typing import Any
+
+    import numpy
+
+    from py_hooks.random_numbers.entropy import Entropy
+    from py_hooks.recording.recorder import Calls
 
 # Over all lines. A line that asks once per batch uses them up after this many batches. Each takes some 15 bytes in every
 # checkpoint.
@@ -54,20 +67,20 @@ class _Line:
         values: the answers: nanoseconds since 1970, or the number of a UUID, or of drawn bytes.
     """
 
-    def __init__(self, positions=(), values=()):
+    def __init__(self, positions: Iterable[int] = (), values: Iterable[int] = ()) -> None:
         self.positions = list(positions)
         self.values = list(values)
         self._last = [sum(self.positions), sum(self.values)]
         self._next = 0
         self._read = [0, 0]
 
-    def note(self, position, value):
+    def note(self, position: int, value: int) -> None:
         """Adds an answer."""
         self.positions.append(position - self._last[0])
         self.values.append(value - self._last[1])
         self._last[:] = position, value
 
-    def answer(self, position):
+    def answer(self, position: int) -> int | None:
         """The next answer that was given after `position` calls; None if there is none."""
         while self._next < len(self.positions):
             recorded = self._read[0] + self.positions[self._next]
@@ -80,7 +93,7 @@ class _Line:
                 return self._read[1]
         return None
 
-    def forget_rest(self):
+    def forget_rest(self) -> None:
         """Keeps only the answers that were given so far."""
         del self.positions[self._next:], self.values[self._next:]
         self._last[:] = self._read
@@ -97,32 +110,32 @@ class Clock:
         calls: the recorder, once there is one.
     """
 
-    def __init__(self, state, entropy=None):
-        self.calls = None
+    def __init__(self, state: dict[str, Any] | None, entropy: Entropy | None = None) -> None:
+        self.calls: Calls | None = None
         self._entropy = entropy
         self._is_replay = state is not None
         self._load(state or {})
         self._thread = get_ident()
         self._pid = os.getpid()
         # The last answer of a replay, and the time of the real clock then.
-        self._reached = None
+        self._reached: tuple[int, int] | None = None
         if state and _KEY in state:
             entropy.expect(state[_KEY])
 
-    def _load(self, state):
+    def _load(self, state: dict[str, Any]) -> None:
         self._named = {name: _Line(*answers) for name, answers in state.items() if name != _KEY}
         self._count = sum(len(line.values) for line in self._named.values())
-        self._lines = {}
+        self._lines: dict[tuple[str, int, str], _Line] = {}
 
     # -- answers to the script -------------------------------------------------------------------------------------
 
-    def is_asked_by_user(self, frame):
+    def is_asked_by_user(self, frame: FrameType) -> bool:
         """Whether the questions of a frame are noted."""
         if not places.is_user_file(frame.f_code.co_filename):
             return False
         return get_ident() == self._thread and os.getpid() == self._pid
 
-    def now(self, frame):
+    def now(self, frame: FrameType) -> int:
         """Nanoseconds since 1970, for the line that a frame is in."""
         told = self._tell(frame, _TIME, _now)
         if told is None:
@@ -132,12 +145,12 @@ class Clock:
             self._reached = told, _now()
         return told
 
-    def number(self, frame, kind, draw):
+    def number(self, frame: FrameType, kind: str, draw: Callable[[], int]) -> int:
         """The number of a UUID that is made from the time; `draw()` makes one if there is no recorded answer."""
         told = self._tell(frame, kind, draw)
         return draw() if told is None else told
 
-    def draw(self, frame, kind, size):
+    def draw(self, frame: FrameType, kind: str, size: int) -> int:
         """`size` random bytes of the operating system, as a number, for the line that a frame is in."""
         if self._is_replay:
             # A trial that an earlier version began has noted what was drawn.
@@ -150,13 +163,13 @@ class Clock:
             self._keep_key()
         return drawn
 
-    def _keep_key(self):
+    def _keep_key(self) -> None:
         try:
             self._entropy.keep()
         except OSError as error:
             self.calls.exactness.refuse(causes.UNKEPT_DRAWS(error=error))
 
-    def _tell(self, frame, kind, live):
+    def _tell(self, frame: FrameType, kind: str, live: Callable[[], int]) -> int | None:
         """The answer for a line: a new one, which is noted, or in a replay the noted one. None if a replay has no answer."""
         line, position = self._line(frame, kind), self._position()
         if self._is_replay:
@@ -167,24 +180,24 @@ class Clock:
             line.note(position, value)
         return value
 
-    def _position(self):
+    def _position(self) -> int:
         """The number of calls that were recorded before."""
         calls = self.calls
         return 0 if calls is None or not calls.begun else calls.position()
 
-    def _line(self, frame, kind):
+    def _line(self, frame: FrameType, kind: str) -> _Line:
         key = frame.f_code.co_filename, frame.f_lineno, kind
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = self._named.setdefault(self._name(frame, kind), _Line())
         return line
 
-    def _name(self, frame, kind):
+    def _name(self, frame: FrameType, kind: str) -> str:
         return f"{places.display_path(frame.f_code.co_filename)}:{frame.f_lineno} {kind}"
 
     # -- the life of a trial ---------------------------------------------------------------------------------------
 
-    def begin(self, is_replay):
+    def begin(self, is_replay: bool) -> None:
         """The trial has begun; if there is no replay, no more recorded answers are given."""
         if self._entropy is not None and self._entropy.has_drawn:
             self._keep_key()
@@ -193,37 +206,37 @@ class Clock:
             for line in self._named.values():
                 line.forget_rest()
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, Any]]:
         """All answers so far, by line: part of a checkpoint."""
-        lines = {name: [line.positions, line.values] for name, line in self._named.items() if line.values}
+        lines: dict[str, Any] = {name: [line.positions, line.values] for name, line in self._named.items() if line.values}
         if self._entropy is not None and self._entropy.has_drawn:
             lines[_KEY] = self._entropy.name()
         return [], lines
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: dict[str, Any] | None) -> None:
         """The replay is over: the clock is the real one, and new answers are added to those of the checkpoint."""
         self._is_replay = False
         self._load(state or {})
 
 
-def _without_arguments(args):
+def _without_arguments(args: tuple[Any, ...]) -> bool:
     return not args
 
 
-def _without_time(args):
+def _without_time(args: tuple[Any, ...]) -> bool:
     return not args or args == (None,)
 
 
-def _with_format(args):
+def _with_format(args: tuple[Any, ...]) -> bool:
     return len(args) == 1 and isinstance(args[0], str)
 
 
-def _at(original, now, args):
+def _at(original: Callable[..., Any], now: int, args: tuple[Any, ...]) -> Any:
     return original(now // _SECOND)
 
 
 # Which calls of a function ask for the time, and its answer. Source: CPython 3.7, 3.13, Modules/timemodule.c.
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Callable[[tuple[Any, ...]], bool], Callable[[Callable[..., Any], int, tuple[Any, ...]], Any]]] = {
     "time": (_without_arguments, lambda original, now, args: now / _SECOND),
     "time_ns": (_without_arguments, lambda original, now, args: now),
     "localtime": (_without_time, _at),
@@ -232,10 +245,12 @@ _FUNCTIONS = {
     "asctime": (_without_arguments, lambda original, now, args: original(_localtime(now // _SECOND))),
     "strftime": (_with_format, lambda original, now, args: original(args[0], _localtime(now // _SECOND))),
 }
+_localtime: Callable[[float], time.struct_time]
+_gmtime: Callable[[float], time.struct_time]
 _localtime, _gmtime = time.localtime, time.gmtime
 
 
-def install(clock, module, in_place, type_modified):
+def install(clock: Clock, module: Any, in_place: Callable[..., Any], type_modified: Callable[[type], None]) -> None:
     """Makes this module ask the clock, if the script calls it. Runs before anything binds a function of the module.
 
     Args:
@@ -254,8 +269,13 @@ def install(clock, module, in_place, type_modified):
             setattr(time, name, in_place(original, "time", _function(clock, original, is_of_now, answer), _known))
 
 
-def _function(clock, original, is_of_now, answer):
-    def before(*args, **kwargs):
+def _function(
+    clock: Clock,
+    original: Callable[..., Any],
+    is_of_now: Callable[[tuple[Any, ...]], bool],
+    answer: Callable[[Callable[..., Any], int, tuple[Any, ...]], Any],
+) -> Callable[..., Any]:
+    def before(*args: Any, **kwargs: Any) -> Any:
         frame = _getframe().f_back
         if frame is None or not _known.get(frame.f_code.co_filename, True):
             return NotImplemented
@@ -266,14 +286,14 @@ def _function(clock, original, is_of_now, answer):
     return before
 
 
-def _in_datetime(clock, module, in_place, type_modified):
+def _in_datetime(clock: Clock, module: Any, in_place: Callable[..., Any], type_modified: Callable[[type], None]) -> None:
     """Replaces `now` and `utcnow` of the type, which stays the same object."""
     kind = module.datetime
     attributes = vars(kind)
     from_timestamp = attributes["fromtimestamp"]
     deprecated = _deprecation(kind.utcnow)
 
-    def now(cls, tz=None, *wrong):
+    def now(cls: type[Any], tz: Any = None, *wrong: object) -> Any:
         frame = _getframe().f_back
         if frame is None or not _known.get(frame.f_code.co_filename, True) or not clock.is_asked_by_user(frame):
             return NotImplemented
@@ -282,7 +302,7 @@ def _in_datetime(clock, module, in_place, type_modified):
         # To a microsecond: a float of this size can distinguish those.
         return from_timestamp.__get__(None, cls)(clock.now(frame) // 1000 / 10**6, tz)
 
-    def utcnow(cls, *wrong):
+    def utcnow(cls: type[Any], *wrong: object) -> Any:
         frame = _getframe().f_back
         if wrong or frame is None or not clock.is_asked_by_user(frame):
             return NotImplemented
@@ -298,7 +318,7 @@ def _in_datetime(clock, module, in_place, type_modified):
         set_attribute(kind, name, classmethod(replaced), type_modified)
 
 
-def _deprecation(function):
+def _deprecation(function: Callable[[], object]) -> str | None:
     """How a function warns that it is deprecated, as `utcnow` does from Python 3.12 on; None if it does not."""
     import warnings
 
@@ -308,7 +328,7 @@ def _deprecation(function):
     return str(caught[0].message) if caught else None
 
 
-def set_attribute(kind, name, value, type_modified):
+def set_attribute(kind: type, name: str, value: object, type_modified: Callable[[type], None]) -> None:
     """Sets an attribute of a type, also if the type is one of C code."""
     try:
         setattr(kind, name, value)
@@ -321,20 +341,20 @@ def set_attribute(kind, name, value, type_modified):
         type_modified(kind)
 
 
-def _in_uuid(clock, module):
+def _in_uuid(clock: Clock, module: Any) -> None:
     import functools
 
     of_time, drawn = module.uuid1, module.uuid4
 
     @functools.wraps(of_time)
-    def uuid1(*args, **kwargs):
+    def uuid1(*args: Any, **kwargs: Any) -> Any:
         frame = _getframe(1)
         if not clock.is_asked_by_user(frame):
             return of_time(*args, **kwargs)
         return module.UUID(int=clock.number(frame, _UUID1, lambda: of_time(*args, **kwargs).int))
 
     @functools.wraps(drawn)
-    def uuid4(*args, **kwargs):
+    def uuid4(*args: Any, **kwargs: Any) -> Any:
         frame = _getframe(1)
         if args or kwargs or not clock.is_asked_by_user(frame):
             return drawn(*args, **kwargs)
@@ -347,10 +367,10 @@ def _in_uuid(clock, module):
 _DRAWERS = ("random", "secrets", "py_hooks.boot.process")
 
 
-def drawn(clock):
+def drawn(clock: Clock) -> Callable[..., Any]:
     """The function that is called before `os.urandom`. It returns the answer, or `NotImplemented`."""
 
-    def before(*args, **kwargs):
+    def before(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != 1 or not isinstance(args[0], int) or args[0] <= 0:
             return NotImplemented
         frame = _getframe().f_back

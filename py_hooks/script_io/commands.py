@@ -28,6 +28,8 @@ point, and not in the replay.
 Source: CPython 3.7 to 3.13, Lib/subprocess.py (`_execute_child`, `_internal_poll`, `_try_wait`, `_handle_exitstatus`,
 `_communicate`), Lib/os.py (`_spawnvef`).
 """
+from __future__ import annotations
+
 import io
 import os
 import stat
@@ -38,6 +40,26 @@ from _thread import get_ident
 from py_hooks import causes, places
 from py_hooks.random_numbers import random_streams
 from py_hooks.script_io import folders, functions_of_os, kept
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from subprocess import Popen, TimeoutExpired
+    from types import ModuleType
+    from typing import Any
+
+    import numpy
+    from _pedl import InPlace, Trial
+    from _typeshed import StrOrBytesPath, WriteableBuffer
+
+    from py_hooks.boot.process import _Process
+    from py_hooks.recording.recorder import Calls
+
+    # A place in the run: recorded calls so far, or in another thread the digest; and the number of the command since.
+    _Place = tuple[int | str, int]
+    # A line of the journal.
+    _Line = dict[str, Any]
+    _State = tuple[int, int, int, int] | str | None
 
 _FILE_NAME = "commands.jsonl"
 
@@ -58,23 +80,23 @@ _SEPARATORS = r"[\s;&|<>()'\"=]+"
 class _Noted(io.FileIO):
     """The raw layer of a pipe from a command: keeps what the script reads."""
 
-    def __init__(self, descriptor):
+    def __init__(self, descriptor: int) -> None:
         io.FileIO.__init__(self, descriptor, "r")
-        self.parts = []
+        self.parts: list[bytes] = []
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: WriteableBuffer) -> int:
         count = io.FileIO.readinto(self, buffer)
         if count:
             self.parts.append(bytes(memoryview(buffer)[:count]))
         return count
 
-    def read(self, size=-1):
+    def read(self, size: int | None = -1) -> bytes:
         data = io.FileIO.read(self, size)
         if data:
             self.parts.append(data)
         return data
 
-    def readall(self):
+    def readall(self) -> bytes:
         data = io.FileIO.readall(self)
         if data:
             self.parts.append(data)
@@ -93,7 +115,15 @@ class _Command:
         ended: the `ended` line that answers it; None if it runs.
     """
 
-    def __init__(self, commands, number, at, program, look, ended=None):
+    def __init__(
+        self,
+        commands: Commands,
+        number: int,
+        at: _Place,
+        program: str,
+        look: Callable[[], folders.Look],
+        ended: _Line | None = None,
+    ) -> None:
         self.number = number
         self.at = at
         self.program = program
@@ -101,29 +131,29 @@ class _Command:
         self.has_pipes = False
         self.timeouts = 0
         # Starts it, if it waits for the resume point.
-        self.start = None
+        self.start: Callable[[], None] | None = None
         # A weak reference to the `Popen`, if there is one.
-        self.popen = _nothing
+        self.popen: Callable[[], Any] = _nothing
         self.is_waited_for = False
         # Whether it runs, or has run. A program that does not exist has an exit code as well, before there is an error.
         self.has_started = False
         self._commands = commands
-        self._pipes = {}
-        self._before = None
+        self._pipes: dict[str, _Noted] = {}
+        self._before: dict[str, _State] | None = None
         self._look = look
-        self._folders_before = None
+        self._folders_before: folders.Look | None = None
         # Copies of descriptors of the script's files that it writes to, by their names.
-        self._given = {}
+        self._given: dict[str, int] = {}
 
     # -- a command that runs ---------------------------------------------------------------------------------------
 
-    def begins(self, given=()):
+    def begins(self, given: Iterable[tuple[str, int]] = ()) -> None:
         """The command is about to run; `given` has pairs of a name and the descriptor of a regular file that it gets."""
         self._before = self._commands.files_now()
         self._folders_before = self._look()
         self._given = {name: os.dup(descriptor) for name, descriptor in given}
 
-    def watch_pipes(self, popen):
+    def watch_pipes(self, popen: Popen[Any]) -> None:
         """Notes what the script reads from the output of the command."""
         for name in ("stdout", "stderr"):
             stream = getattr(popen, name)
@@ -143,9 +173,9 @@ class _Command:
                 stream.__init__(buffer, encoding=stream.encoding, errors=stream.errors)
             raw.close()
 
-    def ends(self, code, popen=None):
+    def ends(self, code: int, popen: Popen[Any] | None = None) -> None:
         """The command has ended: notes its output and its effects."""
-        line = {"code": code}
+        line: _Line = {"code": code}
         if self.timeouts:
             line["timeouts"] = self.timeouts
         for name, noted in self._pipes.items():
@@ -157,7 +187,7 @@ class _Command:
             line[name] = b"".join(noted.parts + list(read)) + rest
         self._finish(line)
 
-    def code_of(self, run):
+    def code_of(self, run: Callable[[], int]) -> int:
         """What `run()` returns, which runs the command and waits; or what `run()` returned the first time."""
         if self.ended is not None:
             return self.ended["code"]
@@ -167,25 +197,25 @@ class _Command:
         self.ends(code)
         return code
 
-    def failed(self, error):
+    def failed(self, error: OSError) -> None:
         """The command could not be started."""
         self._finish({"error": [error.errno, error.strerror, error.filename]})
 
-    def _finish(self, line):
+    def _finish(self, line: _Line) -> None:
         line["offsets"] = {name: os.lseek(descriptor, 0, os.SEEK_CUR) for name, descriptor in self._given.items()}
         self._close_given()
         line["files"] = self._commands.changed_since(self._before)
         line["folders"] = self._folders_before.changes_until(self._look())
         self._commands.note_end(self, line)
 
-    def _close_given(self):
+    def _close_given(self) -> None:
         for descriptor in self._given.values():
             os.close(descriptor)
         self._given = {}
 
     # -- a command that is answered --------------------------------------------------------------------------------
 
-    def stand_in(self, popen, rest):
+    def stand_in(self, popen: Any, rest: Sequence[Any]) -> None:
         """Makes a `Popen` look like that of a process which has ended.
 
         Args:
@@ -208,22 +238,22 @@ class _Command:
         _close_ends_of_child(popen, rest)
         self._look_started(popen)
 
-    def wait_for_resume(self, popen, start):
+    def wait_for_resume(self, popen: Any, start: Callable[[], None]) -> None:
         """In a replay, of a command that was running when the checkpoint was taken: `start()` starts it at the resume point."""
         self._look_started(popen)
         self.start = start
 
-    def start_now(self):
+    def start_now(self) -> None:
         """Starts a command that waited for the resume point."""
         start, self.start = self.start, None
         start()
 
     @staticmethod
-    def _look_started(popen):
+    def _look_started(popen: Any) -> None:
         popen.pid = _NO_PROCESS
         popen._child_created = True
 
-    def apply(self):
+    def apply(self) -> None:
         """Changes the files of the script as the command changed them."""
         files = self.ended.get("files", {})
         for name in [name for name, content in files.items() if content is None]:
@@ -232,7 +262,7 @@ class _Command:
         for name in [name for name, content in files.items() if content is not None]:
             self._commands.put_file(name, files[name])
 
-    def raises_timeout(self, timeout):
+    def raises_timeout(self, timeout: float | None) -> bool:
         """Whether the next wait for the command ended by its timeout, if it has one."""
         if timeout is None or self.timeouts >= self.ended.get("timeouts", 0):
             return False
@@ -252,7 +282,7 @@ class Commands:
         last_position: the number of recorded calls before the last command that earlier starts have noted.
     """
 
-    def __init__(self, trial, calls):
+    def __init__(self, trial: Trial, calls: Calls) -> None:
         self.kept = kept.Kept(trial.directory, calls)
         self._path = os.path.join(trial.directory, _FILE_NAME)
         self._file = kept.Lines(self._path, calls)
@@ -260,22 +290,22 @@ class Commands:
         self._pid = os.getpid()
         self._count = 0
         # The lines that earlier starts of the trial noted, by place.
-        self._known = {}
+        self._known: dict[tuple[Any, ...], _Line] = {}
         self.last_position = -1
         # How many commands were run since the recorded call of this number; and in other threads, by digest.
         self._position, self._since = -1, 0
-        self._in_threads = {}
-        self._running = set()
-        self._told = set()
+        self._in_threads: dict[str, int] = {}
+        self._running: set[_Command] = set()
+        self._told: set[causes.Told] = set()
         # Held while a line is written. A signal handler of the script may run a command while it is held.
         self._lock = threading.RLock()
         self._resumed = threading.Event()
 
     # -- the life of a trial -----------------------------------------------------------------------------------------
 
-    def begin(self):
+    def begin(self) -> None:
         """The trial has begun: reads the journal."""
-        started = {}
+        started: dict[int, _Line] = {}
         for line in kept.lines(self._path):
             if "started" in line:
                 started[line["started"]] = line
@@ -290,7 +320,7 @@ class Commands:
         if not self._calls.replaying:
             self._resumed.set()
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], None]:
         """Part of a checkpoint: nothing. A command that is still running at a checkpoint is a cause."""
         for command in list(self._running):
             popen = command.popen()
@@ -300,20 +330,20 @@ class Commands:
             self.say((causes.COMMAND_TALKS if talks else causes.COMMAND_RUNS)(program=command.program))
         return [], None
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: object) -> None:
         """The replay is over: starts the commands that were running at the checkpoint."""
         self._resumed.set()
         for command in list(self._running):
             if command.start is not None:
                 command.start_now()
 
-    def has_any(self):
+    def has_any(self) -> bool:
         """Whether a command was noted, in this start or an earlier one."""
         return self._count > 0
 
     # -- whether a command runs or is answered -----------------------------------------------------------------------
 
-    def is_activity(self):
+    def is_activity(self) -> bool:
         """Whether a command that the script runs now is noted, or answered."""
         calls = self._calls
         if not calls.begun or self._pid != os.getpid() or random_streams.THREAD.stream is not None:
@@ -325,7 +355,7 @@ class Commands:
         # A thread of C code builds items.
         return calls.depth < 1 << 20 and not isinstance(threading.current_thread(), threading._DummyThread)
 
-    def meet(self, words, folder, is_users):
+    def meet(self, words: list[str], folder: str, is_users: bool) -> _Command | None:
         """The script runs a command.
 
         Args:
@@ -360,7 +390,7 @@ class Commands:
             self._stop(at, program)
         return None
 
-    def _place(self, digest, program):
+    def _place(self, digest: str, program: str) -> _Place:
         if get_ident() != self._calls.main_thread:
             self.say(causes.THREAD_RUNS_COMMANDS(program=program))
             with self._lock:
@@ -372,20 +402,20 @@ class Commands:
         self._since += 1
         return position, self._since
 
-    def _answer(self, known, at, words, folder):
+    def _answer(self, known: _Line, at: _Place, words: list[str], folder: str) -> _Command:
         ended = known if "ended" in known else None
         command = _Command(self, known["started"], at, known["program"], self._look_for(words, folder), ended)
         if command.ended is not None:
             command.apply()
         return command
 
-    def _is_as_before(self, known, digest, words, folder):
+    def _is_as_before(self, known: _Line, digest: str, words: list[str], folder: str) -> bool:
         """After the resume point: whether a command would do the same again."""
         if known["command"] != digest or self._calls.exactness.causes:
             return False
         return known.get("named", []) == self._named(words, folder)
 
-    def _start(self, at, digest, program, words, folder):
+    def _start(self, at: _Place, digest: str, program: str, words: list[str], folder: str) -> _Command:
         command = _Command(self, self._count, at, program, self._look_for(words, folder))
         self._count += 1
         line = {"started": command.number, "at": list(at), "command": digest, "program": program}
@@ -396,10 +426,10 @@ class Commands:
             self._file.add(line)
         return command
 
-    def _look_for(self, words, folder):
+    def _look_for(self, words: list[str], folder: str) -> Callable[[], folders.Look]:
         return lambda: folders.Look(self._calls.files, _paths_in(words, folder), folder)
 
-    def _stop(self, at, program):
+    def _stop(self, at: _Place, program: str) -> None:
         from py_hooks.recording import ending
 
         file, line = places.user_place(3)
@@ -415,7 +445,7 @@ class Commands:
             "make the script run the same commands each time; `--fresh` begins a new trial",
         )
 
-    def say(self, cause):
+    def say(self, cause: causes.Told) -> None:
         """Notes a cause, once."""
         with self._lock:
             if cause in self._told:
@@ -423,21 +453,21 @@ class Commands:
             self._told.add(cause)
         self._calls.exactness.refuse(cause)
 
-    def runs(self, command):
+    def runs(self, command: _Command) -> None:
         """The command was started, and its end is not known."""
         self._running.add(command)
 
-    def is_running(self, command):
+    def is_running(self, command: _Command) -> bool:
         """Whether the end of a command is not known."""
         return command in self._running
 
-    def is_replay(self):
+    def is_replay(self) -> bool:
         """Whether recorded calls are answered."""
         return self._calls.replaying
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 
-    def note_end(self, command, line):
+    def note_end(self, command: _Command, line: _Line) -> None:
         """A command has ended."""
         self._running.discard(command)
         contents = [line[name] for name in ("stdout", "stderr") if line.get(name)]
@@ -465,18 +495,18 @@ class Commands:
 
     # -- files of the script -------------------------------------------------------------------------------------------
 
-    def files_now(self):
+    def files_now(self) -> dict[str, _State]:
         """The states of the files that the script has written, by path."""
         return {path: _state(path) for path in self._calls.files.written_paths()}
 
     @staticmethod
-    def changed_since(before):
+    def changed_since(before: dict[str, _State]) -> dict[str, bytes | None]:
         """The contents of the files that a command has changed, by path; None for those that it has removed."""
         after = {path: _state(path) for path in before}
         changed = [path for path, state in before.items() if after[path] != state and _OTHER not in (state, after[path])]
         return {path: _content(path) for path in changed}
 
-    def put_file(self, name, content):
+    def put_file(self, name: str, content: str | None) -> None:
         """Writes into a file of the script what a command left in it, or removes the file."""
         ledger = self._calls.files.ledger()
         path = ledger.resolved(name)
@@ -490,19 +520,19 @@ class Commands:
         elif os.path.isfile(path) or os.path.islink(path):
             os.unlink(path)
 
-    def put_folders(self, entries):
+    def put_folders(self, entries: dict[str, Any]) -> None:
         """Makes and removes folders and links of the script as a command did."""
         if entries:
             for path in folders.put(self._calls.files, self._calls.files.ledger(), entries):
                 self._say_foreign(path)
 
-    def _say_foreign(self, path):
+    def _say_foreign(self, path: str) -> None:
         self.say(causes.COMMAND_FOREIGN(path=places.display_path(path)))
 
-    def _named(self, words, folder):
+    def _named(self, words: list[str], folder: str) -> list[str]:
         """Hashes of the contents of the script's files that a command names, and of those in folders that it names."""
         written = self._calls.files.written_paths()
-        named = set()
+        named: set[str] = set()
         for path in _paths_in(words, folder):
             if path in written:
                 # Not the files in a folder that the script wrote: a second `mv` would move it into the first one.
@@ -518,10 +548,10 @@ class Commands:
 class _Installed:
     """The journal of this process; None until the first library is intercepted."""
 
-    commands = None
+    commands: Commands | None = None
 
 
-def attach(trial, calls):
+def attach(trial: Trial, calls: Calls) -> Commands:
     """The first library is intercepted: makes the journal, and returns it."""
     _Installed.commands = Commands(trial, calls)
     return _Installed.commands
@@ -530,7 +560,7 @@ def attach(trial, calls):
 _ONE_WORD = str, bytes, os.PathLike
 
 
-def _meet(words, folder, depth):
+def _meet(words: list[str], folder: str, depth: int) -> _Command | None:
     """Whether a command runs or is answered: see `Commands.meet`."""
     commands = _Installed.commands
     if commands is None or not commands.is_activity():
@@ -544,7 +574,7 @@ def _meet(words, folder, depth):
     return commands.meet(words, folder, places.is_user_file(frame.f_code.co_filename))
 
 
-def watch_subprocess(module, process):
+def watch_subprocess(module: ModuleType, process: _Process) -> None:
     """`subprocess` was imported: watches its `Popen`, by which all its functions start commands.
 
     Args:
@@ -568,10 +598,10 @@ def watch_subprocess(module, process):
         setattr(kind, name, functools.wraps(getattr(kind, name))(function))
 
 
-def _starting(original, process):
+def _starting(original: Callable[..., None], process: _Process) -> Callable[..., None]:
     """`Popen._execute_child`."""
 
-    def execute_child(popen, args, *rest):
+    def execute_child(popen: Any, args: Any, *rest: Any) -> None:
         if not isinstance(args, _ONE_WORD):
             # As `subprocess` does itself: an iterator is read once.
             args = list(args)
@@ -583,7 +613,7 @@ def _starting(original, process):
     return execute_child
 
 
-def _seen_by(process, args, rest):
+def _seen_by(process: _Process, args: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a command that is no activity. If it runs a python, that may report whether it imports a framework."""
     script = _python_script(args)
     if script is None:
@@ -591,7 +621,7 @@ def _seen_by(process, args, rest):
     return (*rest[:_ENV], process.environment_of_child(script, rest[_ENV]), *rest[_ENV + 1:])
 
 
-def _execute(command, popen, execute, rest):
+def _execute(command: _Command, popen: Any, execute: Callable[[], None], rest: Sequence[Any]) -> None:
     """Starts a command, answers it, or lets it wait for the resume point."""
     import weakref
 
@@ -600,7 +630,7 @@ def _execute(command, popen, execute, rest):
     if command.ended is not None:
         return command.stand_in(popen, rest)
 
-    def start():
+    def start() -> None:
         command.begins(_given_files(rest))
         try:
             execute()
@@ -615,10 +645,10 @@ def _execute(command, popen, execute, rest):
     return start()
 
 
-def _made(original):
+def _made(original: Callable[..., None]) -> Callable[..., None]:
     """`Popen.__init__`."""
 
-    def init(popen, *args, **kwargs):
+    def init(popen: Any, *args: Any, **kwargs: Any) -> None:
         original(popen, *args, **kwargs)
         command = _command_of(popen)
         if command is not None and command.ended is None and command.start is None:
@@ -627,10 +657,10 @@ def _made(original):
     return init
 
 
-def _polled(original):
+def _polled(original: Callable[..., int | None]) -> Callable[..., int | None]:
     """`Popen._internal_poll`."""
 
-    def internal_poll(popen, *args, **kwargs):
+    def internal_poll(popen: Any, *args: Any, **kwargs: Any) -> int | None:
         command = _command_of(popen)
         if command is None or popen.returncode is not None or (command.ended is None and command.start is None):
             return original(popen, *args, **kwargs)
@@ -641,10 +671,10 @@ def _polled(original):
     return internal_poll
 
 
-def _waited_once(original):
+def _waited_once(original: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:
     """`Popen._try_wait`."""
 
-    def try_wait(popen, flags):
+    def try_wait(popen: Any, flags: int) -> tuple[int, int]:
         command = _command_of(popen)
         if command is not None and command.start is not None:
             command.start_now()
@@ -656,10 +686,10 @@ def _waited_once(original):
     return try_wait
 
 
-def _ended(original):
+def _ended(original: Callable[..., None]) -> Callable[..., None]:
     """`Popen._handle_exitstatus`."""
 
-    def handle_exitstatus(popen, *args, **kwargs):
+    def handle_exitstatus(popen: Any, *args: Any, **kwargs: Any) -> None:
         original(popen, *args, **kwargs)
         command = _command_of(popen)
         if command is not None and command.has_started and _Installed.commands.is_running(command):
@@ -668,10 +698,10 @@ def _ended(original):
     return handle_exitstatus
 
 
-def _signalled(original):
+def _signalled(original: Callable[..., None]) -> Callable[..., None]:
     """`Popen.send_signal`, which asks for no exit code before Python 3.9."""
 
-    def send_signal(popen, *args, **kwargs):
+    def send_signal(popen: Any, *args: Any, **kwargs: Any) -> None:
         command = _command_of(popen)
         if command is None or command.ended is None:
             original(popen, *args, **kwargs)
@@ -679,10 +709,10 @@ def _signalled(original):
     return send_signal
 
 
-def _waited(original, place, timeout_expired):
+def _waited(original: Callable[..., Any], place: int, timeout_expired: type[TimeoutExpired]) -> Callable[..., Any]:
     """`Popen.wait` and `Popen.communicate`; `place` is the index of the timeout among the arguments."""
 
-    def until(popen, *args, **kwargs):
+    def until(popen: Any, *args: Any, **kwargs: Any) -> Any:
         command = _command_of(popen)
         if command is None or command.is_waited_for:
             return original(popen, *args, **kwargs)
@@ -702,11 +732,11 @@ def _waited(original, place, timeout_expired):
     return until
 
 
-def _command_of(popen):
+def _command_of(popen: Any) -> _Command | None:
     return popen.__dict__.get("_pedl_command")
 
 
-def watch_os(in_place):
+def watch_os(in_place: type[InPlace]) -> None:
     """Watches the functions of `os` that run a command and wait for it.
 
     Args:
@@ -714,13 +744,13 @@ def watch_os(in_place):
     """
     _, system = functions_of_os.replaced("system")
     functions_of_os.ask_first("system", in_place, _before_system(system))
-    os._spawnvef = _spawned(os._spawnvef)
+    os._spawnvef = _spawned(os._spawnvef)  # type: ignore[attr-defined]  # it is private
     for name in ("posix_spawn", "posix_spawnp"):
         functions_of_os.ask_first(name, in_place, _before_posix_spawn)
 
 
-def _before_system(original):
-    def before_system(command=None, *wrong, **named):
+def _before_system(original: Callable[..., int]) -> Callable[..., Any]:
+    def before_system(command: Any = None, *wrong: object, **named: object) -> Any:
         if wrong or named or not isinstance(command, (str, bytes)):
             return NotImplemented
         met = _meet([os.fsdecode(command)], os.getcwd(), 1)
@@ -729,8 +759,8 @@ def _before_system(original):
     return before_system
 
 
-def _spawned(original):
-    def spawnvef(mode, file, args, env, function):
+def _spawned(original: Callable[..., int]) -> Callable[..., int]:
+    def spawnvef(mode: int, file: StrOrBytesPath, args: Any, env: Any, function: Callable[..., Any]) -> int:
         spawn = lambda: original(mode, file, args, env, function)  # noqa: E731
         if not isinstance(args, (tuple, list)) or not args:
             return spawn()
@@ -743,14 +773,14 @@ def _spawned(original):
     return spawnvef
 
 
-def _before_posix_spawn(file=None, *args, **kwargs):
+def _before_posix_spawn(file: Any = None, *args: object, **kwargs: object) -> Any:
     # `subprocess` calls this too; its commands are seen in `Popen`.
     if sys._getframe(1).f_globals.get("__name__") != "subprocess":
         _say_not_waited_for(file)
     return NotImplemented
 
 
-def _say_not_waited_for(program):
+def _say_not_waited_for(program: StrOrBytesPath) -> None:
     commands = _Installed.commands
     if commands is not None and commands.is_activity():
         name = os.path.basename(os.fsdecode(program))
@@ -760,7 +790,7 @@ def _say_not_waited_for(program):
 # -- helpers -------------------------------------------------------------------------------------------------------------
 
 
-def _python_script(args):
+def _python_script(args: Any) -> str | None:
     """`python SCRIPT` as a user types it, if a command runs a script; None for other commands."""
     words = _words(args)
     if len(words) == 1:
@@ -771,21 +801,21 @@ def _python_script(args):
     return f"python {rest[0]}" if rest and rest[0].endswith(".py") else None
 
 
-def _nothing():
+def _nothing() -> None:
     """What a weak reference to nothing returns."""
 
 
-def _words(args):
+def _words(args: Any) -> list[str]:
     """The words of a command; something that is no word, for which `subprocess` raises, is given by its `repr`."""
     words = [args] if isinstance(args, _ONE_WORD) else args
     return [os.fsdecode(word) if isinstance(word, _ONE_WORD) else repr(word) for word in words] or [""]
 
 
-def _folder(folder):
+def _folder(folder: StrOrBytesPath | None) -> str:
     return os.path.abspath(os.fsdecode(folder)) if folder is not None else os.getcwd()
 
 
-def _given_files(rest):
+def _given_files(rest: Sequence[Any]) -> list[tuple[str, int]]:
     """Descriptors of files of the script that a command gets, with their names."""
     ends = (
         ("stdin", _STDIN_READ, _STDIN_WRITE), ("stdout", _STDOUT_WRITE, _STDOUT_READ), ("stderr", _STDERR_WRITE, _STDERR_READ)
@@ -794,11 +824,11 @@ def _given_files(rest):
     return [(name, descriptor) for name, descriptor in given if _is_regular(descriptor)]
 
 
-def _is_regular(descriptor):
+def _is_regular(descriptor: int) -> bool:
     return stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
-def _close_ends_of_child(popen, rest):
+def _close_ends_of_child(popen: Any, rest: Sequence[Any]) -> None:
     """Closes what the child would have held, as `_execute_child` does at its end."""
     devnull = getattr(popen, "_devnull", None)
     for end, other in ((_STDIN_READ, _STDIN_WRITE), (_STDOUT_WRITE, _STDOUT_READ), (_STDERR_WRITE, _STDERR_READ)):
@@ -809,7 +839,7 @@ def _close_ends_of_child(popen, rest):
     popen._closed_child_pipe_fds = True
 
 
-def _put_content(descriptor, data):
+def _put_content(descriptor: int, data: bytes) -> None:
     """Makes these bytes the content that is read from a descriptor."""
     # In a file, not in a pipe, which holds 64 KiB.
     import tempfile
@@ -822,7 +852,7 @@ def _put_content(descriptor, data):
         os.dup2(file.fileno(), descriptor, inheritable=False)
 
 
-def _take_rest(pipe):
+def _take_rest(pipe: _Noted) -> bytes | None:
     """The rest in the pipe of a process that has ended, which the script can still read; None if others write into it."""
     if pipe.closed:
         return b""
@@ -850,12 +880,12 @@ def _take_rest(pipe):
 class _Rest(_Noted):
     """A pipe whose rest was noted."""
 
-    readinto = io.FileIO.readinto
-    read = io.FileIO.read
+    readinto: Callable[..., int] = io.FileIO.readinto
+    read: Callable[..., bytes] = io.FileIO.read
     readall = io.FileIO.readall
 
 
-def _paths_in(words, folder):
+def _paths_in(words: list[str], folder: str) -> set[str]:
     """The paths that the words of a command may name."""
     import re
 
@@ -863,7 +893,7 @@ def _paths_in(words, folder):
     return {os.path.abspath(os.path.join(folder, part)) for part in parts}
 
 
-def _digest(words, folder):
+def _digest(words: list[str], folder: str) -> str:
     import json
 
     return kept.hash_of(json.dumps([folder, words]).encode())[:32]
@@ -873,7 +903,7 @@ def _digest(words, folder):
 _OTHER = "other"
 
 
-def _state(path):
+def _state(path: str) -> _State:
     """The state of a file, which differs if the file was changed; None if there is no file."""
     try:
         found = os.lstat(path)
@@ -884,7 +914,7 @@ def _state(path):
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
-def _content(path):
+def _content(path: str) -> bytes | None:
     """The bytes of a file; None if there is no file."""
     try:
         with io.FileIO(path) as file:

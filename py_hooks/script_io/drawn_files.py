@@ -5,9 +5,21 @@ the script reads are computed from that key, the first time too. So they do not 
 read. The file is the real one, opened as the script asks, but nothing is read from it. If the script asks for its descriptor,
 it can read around this, which is a cause. It is also a cause if the script opens the file by `os.open`, or also for writing.
 """
+from __future__ import annotations
+
 import io
 
 from py_hooks.script_io.functions_of_os import is_plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    from _typeshed import WriteableBuffer
+
+    from py_hooks.script_io.clock import Clock
 
 UUID = "/proc/sys/kernel/random/uuid"
 
@@ -24,12 +36,12 @@ _OPENERS = frozenset(["io", "codecs", "pathlib", "pathlib._local", "pathlib._abc
 class _Stream:
     """Endless bytes that are computed from a key."""
 
-    def __init__(self, key):
+    def __init__(self, key: bytes) -> None:
         self._key = key
         self._count = 0
         self._left = b""
 
-    def take(self, size):
+    def take(self, size: int) -> bytes:
         """The next bytes."""
         import hashlib
 
@@ -43,7 +55,7 @@ class _Stream:
 class _Drawn(io.FileIO):
     """One of the files. Its position, its name and its state are those of the real one."""
 
-    def begin(self, key, refuse):
+    def begin(self, key: bytes, refuse: Callable[[str], None]) -> None:
         """Sets the key of the bytes that are read.
 
         Args:
@@ -53,12 +65,12 @@ class _Drawn(io.FileIO):
         self._stream = _Stream(key)
         self._refuse = refuse
 
-    def fileno(self):
+    def fileno(self) -> int:
         """As of any file; what is read through it does not come from the trial."""
         self._refuse(f"`{self.name}` by its descriptor")
         return io.FileIO.fileno(self)
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """As of any file."""
         # If the file is closed, this raises.
         self.readable()
@@ -67,14 +79,14 @@ class _Drawn(io.FileIO):
         room[:len(data)] = data
         return len(data)
 
-    def _next(self, size):
+    def _next(self, size: int) -> bytes:
         return self._stream.take(size)
 
-    def read(self, size=-1):
+    def read(self, size: int | None = -1) -> bytes:
         """As of any file."""
         return io.RawIOBase.read(self, -1 if size is None else size)
 
-    def readall(self):
+    def readall(self) -> bytes:
         """As of any file."""
         return io.RawIOBase.readall(self)
 
@@ -84,7 +96,7 @@ class _DrawnUuid(_Drawn):
 
     _text = b""
 
-    def _next(self, size):
+    def _next(self, size: int) -> bytes:
         position = self.tell()
         if position == 0:
             self._text = _uuid_of(self._stream.take(_UUID_BYTES))
@@ -93,7 +105,7 @@ class _DrawnUuid(_Drawn):
         return data
 
 
-def _uuid_of(data):
+def _uuid_of(data: bytes | bytearray) -> bytes:
     """A random UUID in the kernel's format."""
     data = bytearray(data)
     data[6] = data[6] & 0x0F | 0x40
@@ -102,7 +114,15 @@ def _uuid_of(data):
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])).encode() + b"\n"
 
 
-def opened(clock, refuse, frame, path, mode, args, kwargs):
+def opened(
+    clock: Clock,
+    refuse: Callable[[str], None],
+    frame: FrameType | None,
+    path: str,
+    mode: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """The file that the script opens; NotImplemented if this module does not handle it.
 
     Args:
@@ -137,12 +157,12 @@ def opened(clock, refuse, frame, path, mode, args, kwargs):
         buffered = io.BufferedReader(file, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
         if "b" in mode:
             return buffered
-        text = io.TextIOWrapper(buffered, real.encoding, real.errors, options.get("newline"), buffering == 1)
+        text: Any = io.TextIOWrapper(buffered, real.encoding, real.errors, options.get("newline"), buffering == 1)
         text.mode = mode
         return text
 
 
-def _real(path, mode, options):
+def _real(path: str, mode: str, options: dict[str, Any]) -> Any:
     """The file as Python opens it, to see whether it can be opened, and how; None if not."""
     import _io
 

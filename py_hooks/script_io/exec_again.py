@@ -4,13 +4,23 @@ A hash seed takes effect at the start of a process, so scripts set `PYTHONHASHSE
 If the script executes the interpreter of the trial before the first recorded call, the new program becomes the trial process
 again, by the same launch message. Any other exec does what it does under python.
 """
+from __future__ import annotations
+
 import os
 import sys
 
 from py_hooks.script_io import functions_of_os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def install(process, launch_text, in_place):
+    from _pedl import InPlace
+
+    from py_hooks.boot.process import _Process
+
+
+def install(process: _Process, launch_text: str, in_place: type[InPlace]) -> None:
     """Watches `os.execv` and `os.execve`, which the other exec functions of `os` call.
 
     Args:
@@ -20,7 +30,7 @@ def install(process, launch_text, in_place):
     """
     execve, own = os.execve, os.getpid()
 
-    def become_again(path, arguments, environment):
+    def become_again(path: Any, arguments: Any, environment: Any) -> Any:
         if os.getpid() != own or process.has_begun() or not _is_interpreter(path):
             return NotImplemented
         again = _again(launch_text, environment)
@@ -30,12 +40,12 @@ def install(process, launch_text, in_place):
         # The path of the python of the environment, by which python finds its environment.
         return execve(f"/proc/{supervisor}/exe", [sys.executable, *arguments[1:]], environment)
 
-    def before_execv(path=None, arguments=None, *wrong, **named):
+    def before_execv(path: Any = None, arguments: Any = None, *wrong: object, **named: object) -> Any:
         if wrong or named or not arguments:
             return NotImplemented
         return become_again(path, arguments, os.environ)
 
-    def before_execve(path=None, arguments=None, environment=None, **named):
+    def before_execve(path: Any = None, arguments: Any = None, environment: Any = None, **named: object) -> Any:
         if named or not arguments or environment is None:
             return NotImplemented
         return become_again(path, arguments, environment)
@@ -44,7 +54,7 @@ def install(process, launch_text, in_place):
     functions_of_os.replace("execve", in_place, before_execve)
 
 
-def _again(launch_text, environment):
+def _again(launch_text: str, environment: Any) -> tuple[int, dict[str, str]] | None:
     """The supervisor's process, and the environment in which its executable becomes the trial; None for a worker server."""
     import json
 
@@ -64,7 +74,7 @@ def _again(launch_text, environment):
     return again["supervisor"], environment
 
 
-def _is_interpreter(path):
+def _is_interpreter(path: Any) -> bool:
     try:
         return os.path.samefile(path, sys.executable)
     except (OSError, TypeError, ValueError):

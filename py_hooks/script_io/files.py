@@ -14,6 +14,8 @@ after reading it, the replay sees the file in its first state, and after the rep
 (`~/.keras/datasets`) are left alone, so that a download is not made twice. pedl-run sees what Python opens, makes, moves and
 removes, also through h5py. It does not see what other C code writes directly.
 """
+from __future__ import annotations
+
 import _thread
 import io
 import os
@@ -23,6 +25,19 @@ import sys
 from py_hooks import causes, places
 from py_hooks.recording import call_kinds, forks
 from py_hooks.script_io import functions_of_os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    import numpy
+    from _pedl import InPlace, Trial
+
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.script_io.inputs import Inputs
+    from py_hooks.script_io.ledger import Held, Ledger, Waiting
 
 # The maximum number of changes that a script may make before it trains, and still be resumed exactly.
 MAX_WAITING = 100_000
@@ -63,48 +78,48 @@ class Files:
         drawn: opens one of `DRAWN_PATHS` for a frame (`drawn_files.opened`, without the clock); None: opens them as any file.
     """
 
-    def __init__(self, trial):
-        self.calls = None
-        self.inputs = None
-        self.drawn = None
+    def __init__(self, trial: Trial) -> None:
+        self.calls: Calls | None = None
+        self.inputs: Inputs | None = None
+        self.drawn: Callable[[Callable[[str], None], FrameType, str, str, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self._trial = trial
         self._directories = {trial.directory, os.path.realpath(trial.directory)}
-        self._ledger = None
-        self._written = set()
+        self._ledger: Ledger | None = None
+        self._written: set[str] = set()
         # Directories that the trial made, and that contain entries of others.
-        self._left = set()
+        self._left: set[str] = set()
         # Databases that were opened, and the causes to report once the trial has begun.
-        self._databases = set()
-        self._causes = []
-        self._waiting = []
+        self._databases: set[str] = set()
+        self._causes: list[causes.Told] = []
+        self._waiting: list[Waiting] = []
         # The lines of the journal for each path: the number of the line, by its kind.
-        self._noted = {}
+        self._noted: dict[str, dict[str, int]] = {}
         # Those of them that the replay has not done again.
-        self._withdrawn = {}
+        self._withdrawn: dict[str, dict[str, int]] = {}
         # Folders that the script has made, and then moved to these paths.
-        self._whole = set()
+        self._whole: set[str] = set()
         # Files from before the trial that have, or had, another name: `(device, inode)`.
-        self._inodes = set()
+        self._inodes: set[tuple[int, int]] = set()
         # The real paths of folders, by their paths.
-        self._folders_found = {}
+        self._folders_found: dict[str, str] = {}
         # Files that `tempfile` has made for libraries; their names differ each time.
-        self._temporaries = set()
+        self._temporaries: set[str] = set()
         # The last name that `tempfile` gave to the script itself.
-        self._temporary = None
+        self._temporary: str | None = None
         # Paths and modes of opened files for which everything is noted.
-        self._settled = set()
+        self._settled: set[tuple[str, str]] = set()
         # The folder that is used as `originals/` until the trial begins.
-        self._kept = None
+        self._kept: str | None = None
         # Paths of saved files and folders, and of those whose content was recorded since the last save.
-        self._saved = set()
-        self._told = set()
+        self._saved: set[str] = set()
+        self._told: set[str] = set()
         self._is_copying = False
         # Entries that commands have made, changed or removed, and the script has not used yet: the state before, by path.
-        self._commanded = {}
+        self._commanded: dict[str, list[Any] | None] = {}
         # Folders that answered commands have made. The files that commands had put into them are missing.
-        self._answered = set()
+        self._answered: set[str] = set()
         # The contents of saved folders in the checkpoint, by path.
-        self._folders = {}
+        self._folders: dict[str, list[list[str]]] = {}
         # A signal handler of the script may open a file while this thread holds it.
         self._lock = _thread.RLock()
         self._pid = os.getpid()
@@ -112,7 +127,7 @@ class Files:
 
     # -- before the script ---------------------------------------------------------------------------------------
 
-    def ledger(self):
+    def ledger(self) -> Ledger:
         """The ledger of the trial, created when it is needed: a script that trains nothing needs none."""
         if self._ledger is None:
             from py_hooks.script_io.ledger import Ledger
@@ -120,7 +135,7 @@ class Files:
             self._ledger = Ledger(self._trial.directory, places.STARTED_IN)
         return self._ledger
 
-    def withdraw(self):
+    def withdraw(self) -> None:
         """Takes back what earlier starts of this trial made and changed."""
         ledger = self.ledger()
         if ledger.exists():
@@ -134,14 +149,14 @@ class Files:
             for path in ledger.given_up():
                 self._say_cause(causes.CHANGED_SINCE(path=places.display_path(path)))
 
-    def put_back(self):
+    def put_back(self) -> None:
         """Makes the changes again that were taken back, if the replay has not made them."""
         if self._pid != os.getpid():
             return
         self.ledger().put_back(but=self._written)
         self.note_seen()
 
-    def note_seen(self):
+    def note_seen(self) -> None:
         """The process ends: changes from now on are those of others."""
         if self._ledger is not None and self._ledger.is_open() and self._pid == os.getpid():
             try:
@@ -150,7 +165,7 @@ class Files:
                 # The disk is full, or the trial directory was removed. The script has ended, so the error is ignored.
                 return
 
-    def bring_back(self, file):
+    def bring_back(self, file: object) -> None:
         """Restores a file as it was left. The replay cannot make it again, because another process had made its source."""
         path = self._entry(_absolute(file))
         if path is not None and path not in self._written:
@@ -159,7 +174,7 @@ class Files:
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
-    def install(self, in_place):
+    def install(self, in_place: type[InPlace]) -> None:
         """Notes the files that the script opens, the directories that it makes, and the entries that it replaces.
 
         Args:
@@ -187,7 +202,7 @@ class Files:
         for name in (*ASKING, *RUNNING):
             functions_of_os.replace(name, in_place)
 
-    def attach(self, calls):
+    def attach(self, calls: Calls) -> None:
         """The first library is intercepted: from now on the files that the script reads are noted, too.
 
         Args:
@@ -201,7 +216,7 @@ class Files:
         self.inputs = Inputs()
         shutil.copyfile = self._note_of_copy(shutil.copyfile)
 
-    def watch_h5py(self, module):
+    def watch_h5py(self, module: Any) -> None:
         """HDF5 opens its files in C: `h5py.File` was imported, and its files are noted as those of `open`.
 
         Args:
@@ -209,7 +224,7 @@ class Files:
         """
         original = module.make_fid
 
-        def make_fid(name, mode, *args, **kwargs):
+        def make_fid(name: Any, mode: Any, *args: Any, **kwargs: Any) -> Any:
             if mode == "r":
                 self._note_open(name, "r")
             else:
@@ -219,7 +234,7 @@ class Files:
 
         module.make_fid = make_fid
 
-    def watch_sqlite(self, module, in_place):
+    def watch_sqlite(self, module: Any, in_place: type[InPlace]) -> None:
         """SQLite opens its files in C: `sqlite3` was imported, and new databases are noted as files that `open` makes.
 
         An existing database may be shared with others, so it is left alone, and the run is not exact.
@@ -230,7 +245,7 @@ class Files:
         """
         module.connect = in_place(module.connect, "sqlite3", self._note_database)
 
-    def watch_tempfile(self, module):
+    def watch_tempfile(self, module: Any) -> None:
         """`tempfile` was imported: in a replay, entries that the script itself makes with it have the same names as at first.
 
         Args:
@@ -241,7 +256,7 @@ class Files:
 
         thread, count = _thread.get_ident(), itertools.count()
 
-        def following(sequence):
+        def following(sequence: Any) -> str:
             frame = sys._getframe(1)
             while frame is not None and frame.f_globals is vars(module):
                 frame = frame.f_back
@@ -257,7 +272,7 @@ class Files:
 
     # Each of these returns `NotImplemented`, so that the function itself reports errors in the arguments of a call.
 
-    def _note_mkdir(self, path=None, *args, dir_fd=None, **kwargs):
+    def _note_mkdir(self, path: Any = None, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
         if dir_fd is None and self._is_left(path):
             # The state in which the script first made it, as far as is known here.
             return None
@@ -266,45 +281,49 @@ class Files:
 
     # A call that will fail changes nothing, and is not noted. Its line would be out of order, and be taken back in that order.
 
-    def _note_remove(self, path=None, *args, dir_fd=None, **kwargs):
+    def _note_remove(self, path: Any = None, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
         path = _absolute(_at(path, dir_fd))
         if path is not None and not _is_folder(path):
             self.removing(path)
         return NotImplemented
 
-    def _note_rmdir(self, path=None, *args, dir_fd=None, **kwargs):
+    def _note_rmdir(self, path: Any = None, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
         path = _absolute(_at(path, dir_fd))
         if path is not None and _is_empty_folder(path):
             self.removing(path)
         return NotImplemented
 
-    def _note_symlink(self, src=None, dst=None, *args, dir_fd=None, **kwargs):
+    def _note_symlink(self, src: Any = None, dst: Any = None, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
         self.entering(_at(dst, dir_fd))
         return NotImplemented
 
-    def _note_node(self, path=None, *args, dir_fd=None, **kwargs):
+    def _note_node(self, path: Any = None, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
         self.entering(_at(path, dir_fd))
         return NotImplemented
 
-    def _note_link(self, src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
+    def _note_link(
+        self, src: Any = None, dst: Any = None, *args: Any, src_dir_fd: Any = None, dst_dir_fd: Any = None, **kwargs: Any
+    ) -> Any:
         source = self._entry(_absolute(_at(src, src_dir_fd)))
         if source is not None and self.entering(_at(dst, dst_dir_fd)):
             self._expect_writes(source)
         return NotImplemented
 
-    def _note_truncate(self, path=None, *args, **kwargs):
+    def _note_truncate(self, path: Any = None, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(path, int):
             self.opening(path, "r+")
         return NotImplemented
 
-    def _note_change(self, path=None, *args, fd=None, dir_fd=None, follow_symlinks=True, **kwargs):
+    def _note_change(
+        self, path: Any = None, *args: Any, fd: Any = None, dir_fd: Any = None, follow_symlinks: Any = True, **kwargs: Any
+    ) -> Any:
         if isinstance(path, int) or isinstance(fd, int):
             path = _path_of(path if fd is None else fd)
         if follow_symlinks:
             self.changing(_at(path, dir_fd))
         return NotImplemented
 
-    def _is_left(self, directory):
+    def _is_left(self, directory: object) -> bool:
         """Whether a directory is one that the trial made and could not withdraw. True only once for each."""
         path = _absolute(directory)
         if path not in self._left or self._pid != os.getpid():
@@ -312,7 +331,7 @@ class Files:
         self._left.discard(path)
         return os.path.isdir(path)
 
-    def _note_os_open(self, path=None, flags=0, *args, dir_fd=None, **kwargs):
+    def _note_os_open(self, path: Any = None, flags: Any = 0, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
         if not isinstance(flags, int):
             return NotImplemented
         if self._is_temporary(path, sys._getframe().f_back):
@@ -331,21 +350,21 @@ class Files:
             self.reading(path)
         return NotImplemented
 
-    def _look_for_drawn(self, path, flags):
+    def _look_for_drawn(self, path: Any, flags: int) -> None:
         path = _text_of(path)
         if path in DRAWN_PATHS and not flags & os.O_WRONLY and places.called_by_user(2):
             self._refuse_drawn(f"`{path}` by `os.open`")
 
-    def _refuse_drawn(self, what):
+    def _refuse_drawn(self, what: str) -> None:
         self._say_cause(causes.KERNEL_NUMBERS(what=what))
 
-    def _is_temporary(self, path, caller):
+    def _is_temporary(self, path: object, caller: FrameType | None) -> bool:
         """Whether `tempfile` opens a file of a library, whose name differs each time."""
         if caller is None or caller.f_globals.get("__name__") != "tempfile":
             return False
         return self._temporary is None or not isinstance(path, str) or self._temporary not in path
 
-    def _note_database(self, database=None, *args, uri=False, **kwargs):
+    def _note_database(self, database: Any = None, *args: Any, uri: Any = False, **kwargs: Any) -> Any:
         path, only_reads = database, False
         if uri and isinstance(path, str) and path.startswith("file:"):
             path, _, options = path[len("file:"):].partition("?")
@@ -364,15 +383,17 @@ class Files:
             self.opening(path + ending, "w")
         return NotImplemented
 
-    def _share(self, path):
+    def _share(self, path: str) -> None:
         """The script opens a database that existed before, and may write to it."""
         if self._is_in_child(path) or self.is_of_trial(path) or places.is_in_cache(path):
             return
         self._databases.add(path)
         self._say_cause(causes.DATABASE(path=places.display_path(path)))
 
-    def _note_of_rename(self, original):
-        def note(src=None, dst=None, *args, src_dir_fd=None, dst_dir_fd=None, **kwargs):
+    def _note_of_rename(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def note(
+            src: Any = None, dst: Any = None, *args: Any, src_dir_fd: Any = None, dst_dir_fd: Any = None, **kwargs: Any
+        ) -> Any:
             self._look_for_timed_log(sys._getframe(1))
             is_there = self._brings_back_moved(_at(src, src_dir_fd), _at(dst, dst_dir_fd))
             if not is_there:
@@ -391,18 +412,18 @@ class Files:
 
         return note
 
-    def _look_for_timed_log(self, frame):
+    def _look_for_timed_log(self, frame: FrameType) -> None:
         """Refuses a log file that a library names by the clock, because a replay reads the clock again."""
         handler = frame.f_locals.get("self") if frame.f_globals.get("__name__") == "logging.handlers" else None
         if handler is not None and hasattr(handler, "rolloverAt"):
             self._say_cause(causes.TIMED_LOG())
 
-    def _note_of_copy(self, original):
+    def _note_of_copy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`shutil.copyfile`, which other functions of `shutil` call: a copy of a saved file is a saved file too."""
         import functools
 
         @functools.wraps(original)
-        def copyfile(src, dst, *args, **kwargs):
+        def copyfile(src: Any, dst: Any, *args: Any, **kwargs: Any) -> Any:
             path = _absolute(src)
             if path is None or not self._is_saved(path) or not self._is_scripts():
                 return original(src, dst, *args, **kwargs)
@@ -418,7 +439,7 @@ class Files:
 
         return copyfile
 
-    def _note_open(self, file=None, mode="r", *args, **kwargs):
+    def _note_open(self, file: Any = None, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         if not isinstance(mode, str):
             return NotImplemented
         if self.drawn is not None and len(args) <= _MOST_ARGUMENTS and _text_of(file) in DRAWN_PATHS:
@@ -431,8 +452,9 @@ class Files:
             self.reading(file)
         return NotImplemented
 
-    def begin(self):
+    def begin(self) -> None:
         """The trial has begun: waiting lines are written to the disk."""
+        waiting: list[Any]
         waiting, self._waiting = self._waiting, []
         if len(waiting) == MAX_WAITING:
             self.calls.exactness.refuse(causes.MANY_FILES(count=MAX_WAITING))
@@ -446,7 +468,7 @@ class Files:
         for cause in waiting:
             self.calls.exactness.refuse(cause)
 
-    def opening(self, file, mode):
+    def opening(self, file: object, mode: str) -> None:
         """The script is about to open a file for writing."""
         given = _absolute(file)
         if given is None or self._is_in_child(given) or (given, mode) in self._settled or len(self._waiting) == MAX_WAITING:
@@ -456,7 +478,7 @@ class Files:
         path = self._followed(given)
         self._take_commanded(path)
         self._written.add(path)
-        known = self._noted.get(path, ())
+        known: Any = self._noted.get(path, ())
         if path in self._withdrawn:
             self._do_again(path)
         is_appended = "a" in mode
@@ -471,7 +493,7 @@ class Files:
         if stat.S_ISREG(found.st_mode):
             self._opening_what_is_there(given, path, mode, found, known)
 
-    def _opening_what_is_there(self, given, path, mode, found, known):
+    def _opening_what_is_there(self, given: str, path: str, mode: str, found: os.stat_result, known: Any) -> None:
         """A regular file is about to be opened for writing.
 
         Args:
@@ -497,10 +519,10 @@ class Files:
         elif is_kept:
             self._keep_content(path, given)
 
-    def _was_read(self, *paths):
+    def _was_read(self, *paths: str) -> bool:
         return self.inputs is not None and any(self.inputs.has_read(path) for path in paths)
 
-    def _keep_content(self, path, given):
+    def _keep_content(self, path: str, given: str) -> None:
         from py_hooks.script_io.ledger import MAX_ORIGINAL_BYTES, content
 
         if not self._is_noted("overwritten", path, given):
@@ -511,7 +533,7 @@ class Files:
         else:
             self._announce("overwritten", path, given, original=original)
 
-    def reading(self, file):
+    def reading(self, file: object) -> None:
         """The script is about to open a file for reading: it is noted as an input, unless the trial has written it."""
         path = _absolute(file)
         if path is None or (path, "read") in self._settled:
@@ -525,11 +547,11 @@ class Files:
             return
         self.inputs.reading(path)
 
-    def making(self, directory):
+    def making(self, directory: object) -> None:
         """The script is about to make a directory."""
         self.entering(directory, "made")
 
-    def entering(self, file, kind="created"):
+    def entering(self, file: object, kind: str = "created") -> bool:
         """The script is about to make a link or a directory.
 
         Returns:
@@ -546,7 +568,7 @@ class Files:
         self._forget_paths(kind != "made")
         return True
 
-    def removing(self, file):
+    def removing(self, file: object) -> None:
         """The script is about to remove a file, a link or an empty directory."""
         given = _absolute(file)
         path = self._entry(given)
@@ -556,7 +578,7 @@ class Files:
             self._temporaries.discard(path)
             return
         self._forget_paths(os.path.islink(path))
-        known = self._noted.get(path, ())
+        known: Any = self._noted.get(path, ())
         if "removed" in known:
             if self._withdrawn.pop(path, None) is not None:
                 self._keep(lambda ledger: ledger.keep_again(path, known["removed"]), path)
@@ -565,7 +587,7 @@ class Files:
             self._remove(path, given)
             self._expect_writes(path)
 
-    def _remove(self, path, given):
+    def _remove(self, path: str, given: str) -> None:
         if not self._is_noted("removed", path, given):
             return
         ledger = self.ledger()
@@ -581,7 +603,7 @@ class Files:
             if is_kept:
                 self._announce("removed", path, given)
 
-    def _keep(self, keep, path):
+    def _keep(self, keep: Callable[[Ledger], None], path: str) -> bool:
         """Keeps an entry from before the trial that the script removes or moves. Returns whether that succeeded."""
         from py_hooks.script_io.ledger import TooLarge
 
@@ -595,19 +617,19 @@ class Files:
         self._say_cause(causes.REMOVES(path=places.display_path(path), why=why))
         return False
 
-    def _keep_unremoved(self, path, number):
+    def _keep_unremoved(self, path: str, number: int) -> None:
         """A removal has failed, and the kept file is the file itself, which is about to be changed: a copy is kept instead."""
         if self._ledger is not None and self._ledger.is_open() and self._ledger.is_kept_itself(path, number):
             self._keep(lambda ledger: ledger.keep(path, number, is_copied=True), path)
 
-    def _say_cause(self, cause):
+    def _say_cause(self, cause: causes.Told) -> None:
         """Reports why the run cannot be resumed exactly, once the trial has begun."""
         if self.calls is None or not self.calls.begun:
             self._causes.append(cause)
         else:
             self.calls.exactness.refuse(cause)
 
-    def _keeping(self, ledger):
+    def _keeping(self, ledger: Ledger) -> str:
         if self._kept is None:
             import atexit
 
@@ -615,13 +637,13 @@ class Files:
             atexit.register(self._drop_kept)
         return self._kept
 
-    def _drop_kept(self):
+    def _drop_kept(self) -> None:
         """The script has trained nothing: there is no trial for which to keep what it removed."""
         if self._kept is not None and self._pid == os.getpid():
             self.ledger().drop_keeping(self._kept)
             self._kept = None
 
-    def moving(self, src, dst):
+    def moving(self, src: object, dst: object) -> None:
         """The script is about to rename something."""
         given, given_target = _absolute(src), _absolute(dst)
         source, target = self._entry(given), self._entry(given_target)
@@ -645,7 +667,7 @@ class Files:
         self._written.add(target)
         self._forget_paths()
 
-    def _move_folder(self, source, target, is_new):
+    def _move_folder(self, source: str, target: str, is_new: bool) -> None:
         """The entries of a folder are removed with it; and made with it, if the target was something else before."""
         if _ABSENT.intersection(self._noted.get(source, ())) and (is_new or "created" in self._noted.get(target, ())):
             return
@@ -655,14 +677,15 @@ class Files:
                 self._enter_moved(source, target, place, paths)
         self._remove_all(found)
 
-    def removing_folder(self, file):
+    def removing_folder(self, file: object) -> None:
         """The script is about to remove a folder with all its contents."""
         path = self._entry(_absolute(file))
         if path is not None and os.path.isdir(path) and not os.path.islink(path):
             self._remove_all(self._listed_to_remove(path))
 
-    def _listed_to_remove(self, folder):
+    def _listed_to_remove(self, folder: str) -> list[tuple[str, list[str]]]:
         """`(folder, paths in it)` of a folder and of its subfolders, the outer ones first."""
+        found: list[tuple[str, list[str]]]
         found, count = [], 0
         for place, folders, names in os.walk(folder):
             links = [name for name in folders if os.path.islink(os.path.join(place, name))]
@@ -673,12 +696,12 @@ class Files:
                 return []
         return found
 
-    def _remove_all(self, found):
+    def _remove_all(self, found: list[tuple[str, list[str]]]) -> None:
         for place, paths in reversed(found):
             for path in [*paths, place]:
                 self.removing(path)
 
-    def _enter_moved(self, source, target, place, paths):
+    def _enter_moved(self, source: str, target: str, place: str, paths: list[str]) -> None:
         for path in [place, *paths]:
             moved = target + path[len(source):]
             self._written.add(moved)
@@ -687,7 +710,7 @@ class Files:
 
     # -- folders and links that commands have made (`folders.py`) ---------------------------------------------------
 
-    def note_commanded(self, changes, is_answered=False):
+    def note_commanded(self, changes: dict[str, list[Any]], is_answered: bool = False) -> None:
         """A command has made, changed or removed folders and links.
 
         Args:
@@ -698,7 +721,7 @@ class Files:
             self._forget_paths()
         if not is_answered:
             self._answered.clear()
-        around = None
+        around: set[str] | None = None
         for path, (before, after) in changes.items():
             if path in self._noted or len(self._commanded) >= MAX_WAITING:
                 continue
@@ -711,8 +734,8 @@ class Files:
                 if path in around:
                     self._take_commanded(path)
 
-    def _around_written(self):
-        around = set()
+    def _around_written(self) -> set[str]:
+        around: set[str] = set()
         for path in self._written:
             folder = path
             while folder not in around and folder != os.path.dirname(folder):
@@ -720,7 +743,7 @@ class Files:
                 folder = os.path.dirname(folder)
         return around
 
-    def _take_commanded(self, *paths):
+    def _take_commanded(self, *paths: str) -> None:
         """The script uses entries that its commands have made or removed: they become the script's."""
         if not self._commanded or self._pid != os.getpid():
             return
@@ -731,7 +754,7 @@ class Files:
                 if entry in self._commanded:
                     self._note_taken(entry, self._commanded.pop(entry, None))
 
-    def _note_taken(self, path, before):
+    def _note_taken(self, path: str, before: list[Any] | None) -> None:
         self._written.add(path)
         if path in self._noted:
             return
@@ -745,12 +768,12 @@ class Files:
         if os.path.islink(path):
             self.ledger().note_link(path, os.readlink(path))
 
-    def note_answered(self, path):
+    def note_answered(self, path: str) -> None:
         """An answered command has made a folder or a link, or that exists already."""
         self._answered.add(path)
         self._written.add(path)
 
-    def _brings_back_moved(self, src, dst):
+    def _brings_back_moved(self, src: object, dst: object) -> bool:
         """Whether a folder is moved that an answered command has made. If so, the target is restored as it was left."""
         if not self._answered or not self._is_scripts() or (self.calls.exactness.causes and not self.calls.replaying):
             return False
@@ -766,7 +789,7 @@ class Files:
         self._remove_known(source)
         return True
 
-    def _remove_known(self, folder):
+    def _remove_known(self, folder: str) -> None:
         """Removes a folder of the script with the script's entries in it."""
         for place, _, names in os.walk(folder, topdown=False):
             for path in (os.path.join(place, name) for name in names):
@@ -775,7 +798,7 @@ class Files:
             if self.is_known(place):
                 self.remove_empty(place)
 
-    def _is_in_own(self, path):
+    def _is_in_own(self, path: str) -> bool:
         """Whether a path is in a folder that the script has made."""
         while path != os.path.dirname(path):
             path = os.path.dirname(path)
@@ -783,15 +806,15 @@ class Files:
                 return True
         return False
 
-    def commanded_paths(self):
+    def commanded_paths(self) -> list[str]:
         """Paths that commands have made, changed or removed, and the script has not used yet."""
         return list(self._commanded)
 
-    def is_known(self, path):
+    def is_known(self, path: str) -> bool:
         """Whether an entry is the script's."""
         return path in self._noted or path in self._written
 
-    def remove_empty(self, folder):
+    def remove_empty(self, folder: str) -> None:
         """Removes a folder, if it is empty. Other entries in it belong to commands, or to others."""
         try:
             os.rmdir(folder)
@@ -799,7 +822,7 @@ class Files:
             # If the script makes it again, `mkdir` succeeds as if there were none.
             self._left.add(folder)
 
-    def caching(self, file):
+    def caching(self, file: object) -> None:
         """Other code is about to fill a cache of this name, if it does not exist (`ledger.files_of_cache`)."""
         from py_hooks.script_io.ledger import files_of_cache
 
@@ -810,7 +833,7 @@ class Files:
         self._written.add(path)
         self._announce("begun", path, given)
 
-    def changing(self, file):
+    def changing(self, file: object) -> None:
         """The script is about to change the mode, the owner or the times of a file or a directory."""
         given = _absolute(file)
         if given is None or self._is_in_child(given) or len(self._waiting) == MAX_WAITING:
@@ -830,13 +853,13 @@ class Files:
 
             self._announce("changed", path, given, mode=stat.S_IMODE(found.st_mode), times=times_of(found))
 
-    def _do_again(self, path, kinds=("appended", "overwritten")):
+    def _do_again(self, path: str, kinds: tuple[str, ...] = ("appended", "overwritten")) -> None:
         """The replay makes changes again that were taken back."""
         known = self._withdrawn.get(path, {}) if self._pid == os.getpid() else {}
         for kind in set(kinds).intersection(known):
             self.ledger().again(kind, known[kind])
 
-    def _expect_writes(self, path):
+    def _expect_writes(self, path: str) -> None:
         """A file from before the trial has another name, under which it may be written."""
         try:
             found = os.lstat(path)
@@ -845,18 +868,18 @@ class Files:
         if stat.S_ISREG(found.st_mode) and not _ABSENT.intersection(self._noted.get(path, ())):
             self._inodes.add((found.st_dev, found.st_ino))
 
-    def _settle(self, path, mode):
+    def _settle(self, path: str, mode: str) -> None:
         """A file that is opened again in the same mode needs no new note, until entries of directories change."""
         if len(self._settled) >= MAX_WAITING:
             self._settled.clear()
         self._settled.add((path, mode))
 
-    def _forget_paths(self, are_links_changed=True):
+    def _forget_paths(self, are_links_changed: bool = True) -> None:
         if are_links_changed:
             self._folders_found.clear()
         self._settled.clear()
 
-    def _entry(self, path):
+    def _entry(self, path: str | None) -> str | None:
         """The path of an entry in its real directory."""
         if path is None:
             return None
@@ -868,17 +891,17 @@ class Files:
             real = self._folders_found[folder] = os.path.realpath(folder)
         return os.path.join(real, name)
 
-    def _followed(self, path):
+    def _followed(self, path: str) -> str:
         """The path of the file that a path leads to."""
         path = self._entry(path)
         return os.path.realpath(path) if os.path.islink(path) else path
 
-    def logging(self, path):
+    def logging(self, path: str) -> None:
         """A file was created that grows with the training, and that a replay does not write again."""
         self._written.add(path)
         self._announce("logged", path, path, is_kept_in_caches=True)
 
-    def restore_logged(self, lengths):
+    def restore_logged(self, lengths: dict[str, int]) -> list[str]:
         """Restores those files, with their lengths at the checkpoint, and drops later ones.
 
         Args:
@@ -891,7 +914,7 @@ class Files:
         self._written.update(restored)
         return restored
 
-    def _is_noted(self, kind, path, given, is_kept_in_caches=False):
+    def _is_noted(self, kind: str, path: str, given: str, is_kept_in_caches: bool = False) -> bool:
         """Whether a change is to be written to the journal."""
         if kind in self._noted.get(path, ()) or self.is_of_trial(path) or self._pid != os.getpid():
             return False
@@ -900,7 +923,9 @@ class Files:
         is_kept = is_kept_in_caches or self._is_work(path)
         return not ((not is_kept and places.is_in_cache(given)) or (self.calls is not None and self.calls.in_composite))
 
-    def _announce(self, kind, path, given, is_kept_in_caches=False, original=None, **more):
+    def _announce(
+        self, kind: str, path: str, given: str, is_kept_in_caches: bool = False, original: Held | None = None, **more: Any
+    ) -> None:
         if not self._is_noted(kind, path, given, is_kept_in_caches):
             return
         with self._lock:
@@ -909,7 +934,7 @@ class Files:
                     number = self._ledger.add(kind, path, original=original, **more)
                 except OSError as error:
                     # The error is of the ledger file, and not of the file that the script opens.
-                    from py_hooks.recording.recorder import stop_for_file
+                    from py_hooks.recording.ending import stop_for_file
 
                     stop_for_file(self.calls, self._ledger.path, error)
             elif len(self._waiting) < MAX_WAITING:
@@ -919,7 +944,7 @@ class Files:
                 return
             self._noted.setdefault(path, {})[kind] = number
 
-    def _is_in_child(self, path):
+    def _is_in_child(self, path: str) -> bool:
         """Whether this is a forked child, whose changes are in no journal. While the parent trains, a change becomes a cause."""
         if self._pid == os.getpid():
             return False
@@ -929,22 +954,22 @@ class Files:
             forks.CHANGES.note(self._trial.directory, path)
         return True
 
-    def look_at_children(self):
+    def look_at_children(self) -> None:
         """Names the cause if a child of the script has changed a file while this process trained, or an earlier start."""
         path = forks.CHANGES.found(self._trial.directory)
         if path is not None:
             self._say_cause(causes.CHILD_CHANGES_FILES(path=places.display_path(path)))
 
-    def is_of_trial(self, path):
+    def is_of_trial(self, path: str) -> bool:
         """Whether a path is in the trial directory, and not written for a trial class."""
         return any(_is_in(path, directory) for directory in self._directories) and not self._is_work(path)
 
-    def _is_work(self, path):
+    def _is_work(self, path: str) -> bool:
         return any(_is_in(path, os.path.join(directory, _WORK)) for directory in self._directories)
 
     # -- files of recorded calls -----------------------------------------------------------------------------------
 
-    def saving(self, file):
+    def saving(self, file: object) -> None:
         """A recorded call is about to write a file or a folder: it belongs to the checkpoints from now on."""
         path = _absolute(file)
         if path is not None:
@@ -953,7 +978,7 @@ class Files:
             self._settled.clear()
             self._told.discard(path)
 
-    def saved_paths(self):
+    def saved_paths(self) -> list[str]:
         """The saved files that exist: a checkpoint contains them."""
         found = []
         for path in sorted(self._saved):
@@ -962,20 +987,20 @@ class Files:
             found.extend(os.path.join(path, name) for name in _listed(path)[1])
         return found
 
-    def has_saved(self, path=None):
+    def has_saved(self, path: str | None = None) -> bool:
         """Whether a recorded call has written any file; with a path, whether that is such a file, or a copy of one."""
         return bool(self._saved) if path is None else bool(self._saved) and self._is_saved(path)
 
-    def writes(self, path):
+    def writes(self, path: str) -> bool:
         """Whether the script or the trial has written the file at this absolute path."""
         found = self._followed(path)
         return found in self._written or found in self._noted or self.is_of_trial(found)
 
-    def written_paths(self):
+    def written_paths(self) -> set[str]:
         """The files that the script has written, also in its recorded calls."""
         return {path for path in self._written.union(self.saved_paths()) if not self.is_of_trial(path)}
 
-    def replace_saved(self, file, is_folder=False):
+    def replace_saved(self, file: object, is_folder: bool = False) -> None:
         """A recorded call that wrote a file or a folder is answered: the version of the checkpoint is put there.
 
         Args:
@@ -1002,7 +1027,7 @@ class Files:
         if not is_folder:
             io.FileIO(path, "w").close()
 
-    def _save(self, path):
+    def _save(self, path: str) -> None:
         """A saved file was copied or moved to this path: the checkpoints contain it there, too."""
         self._settled.clear()
         if self.calls.replaying:
@@ -1011,14 +1036,14 @@ class Files:
             self._saved.add(path)
             self._told.discard(path)
 
-    def _is_scripts(self):
+    def _is_scripts(self) -> bool:
         """Whether the script acts now, in the thread whose calls are recorded."""
         return self.calls is not None and self.calls.begun and self.calls.recordable() and self._pid == os.getpid()
 
-    def _is_saved(self, path):
+    def _is_saved(self, path: str) -> bool:
         return path in self._saved or any(_is_in(path, each) for each in self._saved)
 
-    def reading_saved(self, file):
+    def reading_saved(self, file: object) -> None:
         """The script is about to read a saved file: its content is recorded, or, in a replay, put there."""
         path = _absolute(file)
         if path in self._told or self._is_copying or not self._is_scripts() or not os.path.isfile(path):
@@ -1036,12 +1061,12 @@ class Files:
 
     # -- a provider of state ---------------------------------------------------------------------------------------
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, list[list[str]]]]:
         """The contents of saved folders: part of a checkpoint."""
         found = {path: _listed(path) for path in self._saved if os.path.isdir(path)}
         return [], {self.ledger().stored(path): listed for path, listed in found.items()}
 
-    def expect(self, state):
+    def expect(self, state: dict[str, list[list[str]]]) -> None:
         """The trial has begun.
 
         Args:
@@ -1049,11 +1074,11 @@ class Files:
         """
         self._folders = {self.ledger().resolved(name): listed for name, listed in state.items()}
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: object) -> None:
         """The replay is over, and every saved file is as the checkpoint has it."""
 
 
-def _can_be_moved(source, target, is_folder):
+def _can_be_moved(source: str, target: str, is_folder: bool) -> bool:
     """Whether a rename will change anything."""
     if _is_in(target, source) or not os.path.isdir(os.path.dirname(target)):
         return False
@@ -1064,7 +1089,7 @@ def _can_be_moved(source, target, is_folder):
     return not is_same and _is_folder(target) == is_folder and (not is_folder or _is_empty_folder(target))
 
 
-def _at(path, dir_fd):
+def _at(path: Any, dir_fd: object) -> Any:
     """A path that is relative to an open directory."""
     if dir_fd is None or not isinstance(dir_fd, int):
         return path
@@ -1074,7 +1099,7 @@ def _at(path, dir_fd):
     return os.path.join(folder, os.fsdecode(path))
 
 
-def _path_of(descriptor):
+def _path_of(descriptor: int) -> str | None:
     """The path of an open descriptor; None if it has none."""
     try:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -1083,23 +1108,25 @@ def _path_of(descriptor):
     return path if path.startswith("/") and os.path.lexists(path) else None
 
 
-def _is_folder(path):
+def _is_folder(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def _is_empty_folder(path):
+def _is_empty_folder(path: str) -> bool:
     try:
         return _is_folder(path) and not os.listdir(path)
     except OSError:
         return False
 
 
-def _is_in(path, folder):
+def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + os.sep)
 
 
-def _listed(folder):
+def _listed(folder: str) -> list[list[str]]:
     """The folders in a folder, including itself, and the files, by their paths in it. Empty if it is no folder."""
+    folders: list[str]
+    names: list[str]
     folders, names = [], []
     for place, _, found in os.walk(folder):
         inside = os.path.relpath(place, folder)
@@ -1108,7 +1135,7 @@ def _listed(folder):
     return [sorted(folders), names]
 
 
-def _text_of(file):
+def _text_of(file: Any) -> str | None:
     """A file argument as text, None for a descriptor or a stream."""
     if isinstance(file, bytes):
         return os.fsdecode(file)
@@ -1117,7 +1144,7 @@ def _text_of(file):
     return file if isinstance(file, str) else None
 
 
-def _absolute(file):
+def _absolute(file: Any) -> str | None:
     """The absolute path of a file argument; None for a descriptor, a stream, a device, or a file of /proc or /sys."""
     file = _text_of(file)
     if file is None:

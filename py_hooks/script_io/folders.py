@@ -12,6 +12,8 @@ The others belong to commands alone, and remain as they are. A folder with entri
 What a command may change is examined before and after the command: what the script has written, with the folders around
 it, what the words of the command name, and the entries of the folders of all these and of the current folder.
 """
+from __future__ import annotations
+
 import itertools
 import os
 
@@ -20,6 +22,19 @@ import posix
 import stat
 
 from py_hooks import places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from typing import Any
+
+    from py_hooks.script_io.files import Files
+    from py_hooks.script_io.ledger import Ledger
+
+    # `["folder", mode]` or `["link", target]`.
+    _State = list[Any]
+    # The state before and the state after; None for neither a folder nor a link.
+    _Change = list[_State | None]
 
 # The maximum number of entries of one folder that are examined, and of folders of one command that are noted.
 MAX_LISTED = 10_000
@@ -37,21 +52,21 @@ class Look:
         found: the state of each of them, by path.
     """
 
-    def __init__(self, files, named, folder):
+    def __init__(self, files: Files, named: Collection[str], folder: str) -> None:
         self._files = files
         self._written = files.written_paths()
         looked_at = {*files.commanded_paths(), *named}
-        listed = {path: [] for path in (folder, places.STARTED_IN, *filter(os.path.isdir, named))}
+        listed: dict[str, list[str]] = {path: [] for path in (folder, places.STARTED_IN, *filter(os.path.isdir, named))}
         for path in self._written:
             listed.setdefault(os.path.dirname(path), []).append(path)
         for path, written in listed.items():
             looked_at.add(path)
             found = _listed(path)
             looked_at.update(written if found is None else found)
-        self.found = {}
+        self.found: dict[str, _State] = {}
         self._add(looked_at)
 
-    def _add(self, paths):
+    def _add(self, paths: Iterable[str]) -> None:
         # The folders around the directory that the trial was started in are not the script's.
         seen = set(_around(os.path.join(places.STARTED_IN, "in")))
         for path in paths:
@@ -63,10 +78,10 @@ class Look:
                 if is_what is not None:
                     self.found[each] = is_what
 
-    def changes_until(self, later):
+    def changes_until(self, later: Look) -> dict[str, _Change]:
         """What has changed until a later look, by path: the state now and the state then."""
         made = later._written - self._written
-        changes = {}
+        changes: dict[str, _Change] = {}
         for path in sorted(set(self.found).union(later.found)):
             before, after = self.found.get(path), later.found.get(path)
             if before == after or (path in made and before is None):
@@ -78,7 +93,7 @@ class Look:
         return changes
 
 
-def put(files, ledger, entries):
+def put(files: Files, ledger: Ledger, entries: dict[str, Any]) -> list[str]:
     """Changes folders and links of the script as a command has changed them.
 
     Args:
@@ -102,7 +117,7 @@ def put(files, ledger, entries):
     return [path for path in known if path not in own]
 
 
-def _remove(files, path, after):
+def _remove(files: Files, path: str, after: _State | None) -> None:
     """Removes what a command has removed or replaced."""
     there = what_is(path)
     if there is None or (after is not None and after[0] == there[0] == "folder") or after == there:
@@ -120,7 +135,7 @@ def _remove(files, path, after):
             files.remove_empty(place)
 
 
-def _make(path, after):
+def _make(path: str, after: _State | None) -> None:
     """Makes what a command has made."""
     if after is None:
         return
@@ -138,11 +153,11 @@ def _make(path, after):
         posix.chmod(path, value)
 
 
-def _make_around(path):
+def _make_around(path: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
-def what_is(path):
+def what_is(path: str) -> _State | None:
     """The state of a folder or a link; None for anything else."""
     try:
         found = posix.lstat(path)
@@ -153,12 +168,12 @@ def what_is(path):
     return ["folder", stat.S_IMODE(found.st_mode)] if stat.S_ISDIR(found.st_mode) else None
 
 
-def _is_whole(change):
+def _is_whole(change: object) -> bool:
     """Whether this has the form of a change that pedl-run writes."""
     return isinstance(change, list) and len(change) == 2 and all(each is None or _is_what(each) for each in change)
 
 
-def _is_what(value):
+def _is_what(value: object) -> bool:
     if not isinstance(value, list) or len(value) != 2:
         return False
     kind, more = value
@@ -167,14 +182,14 @@ def _is_what(value):
     return kind == "link" and isinstance(more, str) and bool(more) and "\0" not in more
 
 
-def _around(path):
+def _around(path: str) -> Iterator[str]:
     """The folders around a path, the inner ones first."""
     while path != os.path.dirname(path):
         path = os.path.dirname(path)
         yield path
 
 
-def _listed(folder, limit=MAX_LISTED):
+def _listed(folder: str, limit: int | None = MAX_LISTED) -> list[str] | None:
     """The folders and links in a folder; None if it has too many entries."""
     try:
         with posix.scandir(folder) as entries:
@@ -184,9 +199,9 @@ def _listed(folder, limit=MAX_LISTED):
         return []
 
 
-def _all_in(folder):
+def _all_in(folder: str) -> list[str]:
     """The folders and links in a folder and in its subfolders."""
-    found = []
+    found: list[str] = []
     waiting = [folder]
     while waiting and len(found) <= MAX_LISTED:
         inside = [path for path in _listed(waiting.pop(), limit=None) if what_is(path) is not None]

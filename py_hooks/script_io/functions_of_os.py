@@ -6,15 +6,24 @@ can be pickled (`multiprocessing.Pool.map(os.stat, names)`), so it must be found
 A script imports functions at its top (`from os import remove`), and so do libraries (`numpy` holds `open`). So functions that
 are needed later are replaced before the script runs, and `ask_first` makes the same object ask another function from then on.
 """
+from __future__ import annotations
+
 import builtins
 import io
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from _pedl import InPlace
+
 # `(replacement, original)` by the name of the function; the name of `open` is `io.open`.
-_REPLACED = {}
+_REPLACED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
 
 
-def replace(name, in_place, before=None):
+def replace(name: str, in_place: type[InPlace], before: Callable[..., Any] | None = None) -> None:
     """Replaces a function of `os`, if this system has it.
 
     Args:
@@ -33,24 +42,24 @@ def replace(name, in_place, before=None):
     setattr(os, name, replaced)
 
 
-def replace_open(in_place, before):
+def replace_open(in_place: type[InPlace], before: Callable[..., Any]) -> None:
     """Replaces `open`. The arguments are those of `replace`."""
     original = builtins.open
     builtins.open = io.open = in_place(original, "io", before)
     _REPLACED["io.open"] = io.open, original
 
 
-def replaced(name):
+def replaced(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The replacement of a function, and the function. The script may have replaced it by something else since then."""
     return _REPLACED[name]
 
 
-def is_plain(opener):
+def is_plain(opener: object) -> bool:
     """Whether `open` opens a file as without an opener: `opener` is None, or that of `pathlib` before Python 3.10."""
     return opener is None or type(getattr(opener, "__self__", None)).__module__ == "pathlib"
 
 
-def ask_first(name, in_place, before):
+def ask_first(name: str, in_place: type[InPlace], before: Callable[..., Any]) -> None:
     """Sets the function that a replacement calls first: `before`, as for `replace`."""
     if name in _REPLACED:
-        in_place.ask_first(_REPLACED[name][0], before)
+        in_place.ask_first(_REPLACED[name][0], before)  # type: ignore[attr-defined]  # `_pedl.pyi` lacks it

@@ -9,6 +9,8 @@ Left out are files in caches (below hidden folders), of the interpreter and its 
 first framework is imported, by the import of a library, in a child process, or by C code alone (TensorFlow's readers; not
 HDF5, which h5py opens). Of files above `WHOLE_BYTES` only blocks are read: a row that changed between two blocks is not noticed.
 """
+from __future__ import annotations
+
 import io
 import os
 import sys
@@ -17,6 +19,12 @@ import zlib
 
 from py_hooks import places
 from py_hooks.recording import ending, recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy
 
 # Up to this size all of a file is read; of a larger one, evenly spaced blocks, including the first and the last.
 WHOLE_BYTES = 1 << 20
@@ -32,16 +40,16 @@ _PREFIXES = tuple({os.path.abspath(prefix) + os.sep for prefix in (sys.prefix, s
 class Inputs:
     """The files that this process has read, and those of the checkpoint. A provider of state."""
 
-    def __init__(self):
-        self._found = {}
-        self._expected = {}
+    def __init__(self) -> None:
+        self._found: dict[str, list[int]] = {}
+        self._expected: dict[str, list[int]] = {}
         # By path, the name in records and the line of the script that reads it; None for files that are left out.
-        self._read = {}
+        self._read: dict[str, tuple[str, tuple[str, int]] | None] = {}
         self._pid = os.getpid()
         # A signal handler of the script may open a file while this thread holds it.
         self._lock = threading.RLock()
 
-    def reading(self, path):
+    def reading(self, path: str) -> None:
         """The script is about to read the file at this absolute path."""
         if path in self._read or len(self._read) >= MAX_FILES or self._pid != os.getpid() or is_left_out(path):
             return
@@ -56,11 +64,11 @@ class Inputs:
             self._found[name] = found
         self._compare(name, place)
 
-    def has_read(self, path):
+    def has_read(self, path: str) -> bool:
         """Whether the script has read the file at this absolute path."""
         return self._read.get(path) is not None
 
-    def begin(self, state):
+    def begin(self, state: dict[str, list[int]]) -> None:
         """The trial has begun: compares the files that were read before.
 
         Args:
@@ -70,14 +78,14 @@ class Inputs:
         for name, place in [read for read in self._read.values() if read is not None]:
             self._compare(name, place)
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, list[int]]]:
         """Sizes and checksums by path: part of a checkpoint. A resumed start has not opened all of them again."""
         return [], dict(self._expected, **self._found)
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: object) -> None:
         """The replay is over. Files that are only read from now on are still compared."""
 
-    def _compare(self, name, place):
+    def _compare(self, name: str, place: tuple[str, int]) -> None:
         (size, crc), (file, line) = self._found[name], place
         expected_size, expected_crc = self._expected.get(name, (size, crc))
         if (expected_size, expected_crc) == (size, crc):
@@ -94,14 +102,14 @@ class Inputs:
         )
 
 
-def is_left_out(path):
+def is_left_out(path: str) -> bool:
     """Whether a file is no input of the script: of a cache, the interpreter, a package, or the system."""
     if path.endswith((".py", ".pyc")) or path.startswith(_PREFIXES):
         return True
     return places.is_in_cache(path) or not places.is_user_file(path)
 
 
-def _place():
+def _place() -> tuple[str, int] | None:
     """The line of the script that reads a file; `("?", 0)` in a thread of a framework; None in the import of a library."""
     frame = sys._getframe(2)
     while frame is not None and not places.is_user_file(frame.f_code.co_filename):
@@ -111,7 +119,7 @@ def _place():
     return ("?", 0) if frame is None else (places.display_path(frame.f_code.co_filename), frame.f_lineno)
 
 
-def checksum(path):
+def checksum(path: str) -> list[int] | None:
     """`[size, crc32]` of a regular file; None for anything else. An error is left to the script, whose read will fail too."""
     if not os.path.isfile(path):
         # A pipe must not even be opened: closing it again would end its writer.
@@ -126,7 +134,7 @@ def checksum(path):
         return None
 
 
-def _offsets(size):
+def _offsets(size: int) -> Sequence[int]:
     if size <= WHOLE_BYTES:
         return range(0, size, _BLOCK_BYTES)
     last = size - _BLOCK_BYTES

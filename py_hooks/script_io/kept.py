@@ -3,12 +3,21 @@
 Contents are on the disk before a line refers to them. A process that dies while it writes a line leaves a torn line, which
 readers ignore.
 """
+from __future__ import annotations
+
 import errno
 import io
 import os
 
 # Not `os`: its functions are replaced, and note the calls.
 import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
 
 _FOLDER = "kept"
 
@@ -24,16 +33,16 @@ class Kept:
         calls: the recorder, which ends the process if the disk has no room.
     """
 
-    def __init__(self, directory, calls):
+    def __init__(self, directory: str, calls: Calls) -> None:
         self._folder = os.path.join(directory, _FOLDER)
         self._calls = calls
         self._bytes = 0
 
-    def has_room(self, size):
+    def has_room(self, size: int) -> bool:
         """Whether `size` more bytes may be kept."""
         return self._bytes + size <= MAX_BYTES
 
-    def keep(self, data):
+    def keep(self, data: bytes) -> str:
         """Keeps bytes. Returns their hash; empty for no bytes."""
         if not data:
             return ""
@@ -48,12 +57,12 @@ class Kept:
                 write(path + ".new", data)
                 os.rename(path + ".new", path)
             except OSError as error:
-                from py_hooks.recording.recorder import stop_for_file
+                from py_hooks.recording.ending import stop_for_file
 
                 stop_for_file(self._calls, path, error)
         return name
 
-    def read(self, name):
+    def read(self, name: str) -> bytes:
         """The bytes with this hash."""
         if not name:
             return b""
@@ -74,12 +83,12 @@ class Lines:
         calls: the recorder, which ends the process if the disk has no room.
     """
 
-    def __init__(self, path, calls):
+    def __init__(self, path: str, calls: Calls) -> None:
         self._path = path
         self._calls = calls
-        self._file = None
+        self._file: int | None = None
 
-    def add(self, line, is_durable=False):
+    def add(self, line: dict[str, Any], is_durable: bool = False) -> None:
         """Adds a line. A durable one is on the disk when this returns."""
         import json
 
@@ -93,12 +102,12 @@ class Lines:
             if is_durable:
                 os.fdatasync(self._file)
         except OSError as error:
-            from py_hooks.recording.recorder import stop_for_file
+            from py_hooks.recording.ending import stop_for_file
 
             stop_for_file(self._calls, self._path, error)
 
 
-def lines(path):
+def lines(path: str) -> Iterator[dict[str, Any]]:
     """The lines of such a file, as dicts; none if the file does not exist."""
     import json
 
@@ -111,7 +120,7 @@ def lines(path):
             yield found
 
 
-def content(path):
+def content(path: str) -> bytes:
     """The bytes of a file, without the `open` that scripts see; none if the file does not exist."""
     try:
         with io.FileIO(path) as file:
@@ -120,19 +129,19 @@ def content(path):
         return b""
 
 
-def _is_torn(path):
+def _is_torn(path: str) -> bool:
     data = content(path)
     return bool(data) and not data.endswith(b"\n")
 
 
-def hash_of(data):
+def hash_of(data: bytes) -> str:
     """The hash of bytes, by which they are named."""
     import hashlib
 
     return hashlib.sha256(data).hexdigest()
 
 
-def write(path, data, mode="w"):
+def write(path: str, data: bytes, mode: str = "w") -> None:
     """Writes all of a file durably, without the `open` that scripts see."""
     with io.FileIO(path, mode) as file:
         file.truncate(len(data))

@@ -34,6 +34,8 @@ Each step can be repeated, and the process may die between any two. An entry in 
 `originals/` has none, the removal is already taken back. A file in `aside/` says the same for the other lines. If the process
 dies between a line and its change, the line names an unchanged file, which withdrawing leaves alone. A torn line is ignored.
 """
+from __future__ import annotations
+
 import errno
 import io
 import json
@@ -42,6 +44,23 @@ import os
 # Not `os`: its functions are replaced, and note the calls.
 import posix
 import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+    from typing import Any, Protocol
+
+    # What JSON has of a line of the journal.
+    _Entry = dict[str, Any]
+    # The number of a line, its path, and what JSON has of it.
+    _Line = tuple[int, str, _Entry]
+    # An entry that is held in memory: the bytes of a file, the target of a link, or nothing for a folder.
+    Held = bytes | tuple[str, ...]
+    # Kind, path, held entry and other members of a line that is not written yet.
+    Waiting = tuple[str, str, Held | None, dict[str, Any]]
+
+    class _Redo(Protocol):
+        def __call__(self, path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None: ...
 
 _FILE_NAME = "files.jsonl"
 
@@ -103,26 +122,26 @@ class Ledger:
         count: the number of its lines, and so the number of the next one.
     """
 
-    def __init__(self, directory, started_in):
+    def __init__(self, directory: str, started_in: str) -> None:
         self._directory = directory
         self._around = os.path.join(started_in, "")
-        self._inside = {}
+        self._inside: dict[str, bool] = {}
         self.path = os.path.join(directory, _FILE_NAME)
-        self._file = None
+        self._file: int | None = None
         self.count = 0
         self._removed_bytes = self._held_bytes = 0
 
-    def exists(self):
+    def exists(self) -> bool:
         """Whether an earlier start has begun a journal."""
         return os.path.exists(self.path)
 
-    def lines(self):
+    def lines(self) -> list[tuple[str, str, int]]:
         """`(kind, path, number)` of each line."""
         return [(_kind(entry), path, number) for number, path, entry in self._entries()]
 
     # -- before the script -----------------------------------------------------------------------------------------
 
-    def withdraw(self):
+    def withdraw(self) -> set[str]:
         """Takes back what earlier starts made and changed. Nothing is lost, whenever the process dies.
 
         Returns:
@@ -145,7 +164,7 @@ class Ledger:
                 left.add(path)
         return {path for path in left if os.path.isdir(path)}
 
-    def put_back(self, but=frozenset(), only=None):
+    def put_back(self, but: Container[str] = frozenset(), only: str | None = None) -> None:
         """Makes the changes again that were taken back, if the replay has not made them.
 
         Args:
@@ -158,11 +177,11 @@ class Ledger:
             places = self._place("aside", number), self._place("originals", number)
             _REDO[_kind(entry)](path, *places, entry=entry, is_written=path in but)
 
-    def given_up(self):
+    def given_up(self) -> list[str]:
         """The paths that something else has changed between two starts."""
         return [self.resolved(entry["given_up"]) for _, entry in self._all() if "given_up" in entry]
 
-    def foreign(self):
+    def foreign(self) -> list[str]:
         """The paths of lines that do not count, because they lead outside, and were written in another directory."""
         since, paths = self._own_since(), []
         for number, entry in self._all():
@@ -171,11 +190,11 @@ class Ledger:
                 paths.append(path)
         return paths
 
-    def may_touch(self, path):
+    def may_touch(self, path: str) -> bool:
         """Whether a replay may change this file if the notes of the trial name it."""
         return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
 
-    def may_lead(self, path, made):
+    def may_lead(self, path: str, made: list[Any] | None) -> bool:
         """Whether a replay may make this entry. A link that leads outside must have been noted in this directory.
 
         Args:
@@ -184,18 +203,19 @@ class Ledger:
         """
         return made is None or made[0] != "link" or self._leads_in(path, made[1]) or self._own_since() <= self.count
 
-    def note_link(self, path, target):
+    def note_link(self, path: str, target: str) -> None:
         """A command has made a link that the script uses: it is noted as written here, if it leads outside."""
         if not self._leads_in(path, target):
             self._note_origin([os.path.join(os.path.dirname(path), target, "")])
 
-    def _leads_in(self, path, target):
+    def _leads_in(self, path: str, target: str) -> bool:
         # Links have changed, so the cache is out of date.
         self._inside.clear()
         return self._is_inside(os.path.join(os.path.dirname(path), target, ""))
 
-    def note_seen(self):
+    def note_seen(self) -> None:
         """The process ends: notes the state of its files, and which ones do not exist."""
+        seen: dict[int, list[Any] | bool]
         seen, held = {}, _held()
         for number, path, entry in self._entries():
             if _kind(entry) not in ("made", "logged", "changed", "begun") and path not in held and len(seen) < _MAX_SEEN:
@@ -203,7 +223,7 @@ class Ledger:
         if seen:
             _write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
 
-    def _give_up_changed(self):
+    def _give_up_changed(self) -> None:
         """Files that something else has changed since the process ended belong to the user."""
         name = os.path.join(self._directory, _SEEN_NAME)
         seen = _seen(_read(name))
@@ -217,7 +237,7 @@ class Ledger:
                 self.add("given_up", path)
         _discard(name)
 
-    def again(self, kind, number):
+    def again(self, kind: str, number: int) -> None:
         """The replay is about to make a change again: the data that was set aside for it is no longer needed."""
         aside = self._place("aside", number)
         if kind == "appended" and os.path.lexists(aside):
@@ -226,7 +246,7 @@ class Ledger:
         elif kind in ("overwritten", "changed"):
             _discard(aside)
 
-    def restore_logged(self, lengths):
+    def restore_logged(self, lengths: dict[str, int]) -> list[str]:
         """Puts back the files that grow with the training, as they were at a checkpoint.
 
         Args:
@@ -249,7 +269,7 @@ class Ledger:
             restored.append(path)
         return restored
 
-    def _convert(self, entries):
+    def _convert(self, entries: list[_Line]) -> None:
         """Begins `aside/`. Files that an older version left there are put back by its rules, or discarded."""
         folder = os.path.join(self._directory, "aside")
         rules = os.path.join(folder, _RULES)
@@ -270,7 +290,7 @@ class Ledger:
 
     # -- while the script runs -------------------------------------------------------------------------------------
 
-    def open(self):
+    def open(self) -> None:
         """Opens the journal for adding lines. The directory exists by now."""
         text = _read(self.path) or b""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -279,11 +299,11 @@ class Ledger:
             posix.write(self._file, b"\n")
         self.count = len(text.splitlines())
 
-    def is_open(self):
+    def is_open(self) -> bool:
         """Whether `add` may be called."""
         return self._file is not None
 
-    def add(self, kind, path, original=None, **more):
+    def add(self, kind: str, path: str, original: Held | None = None, **more: Any) -> int:
         """Adds a line; with the content of a file that is about to be overwritten, or with a removed entry as `hold` returns it.
 
         Returns:
@@ -298,7 +318,7 @@ class Ledger:
         self.count += 1
         return number
 
-    def adopt(self, folder, lines):
+    def adopt(self, folder: str | None, lines: list[Waiting]) -> None:
         """Records the changes of a script before it trained, in one step: the first lines, and the entries that were kept.
 
         Args:
@@ -319,7 +339,7 @@ class Ledger:
         self.count += len(entries)
         self._adopt()
 
-    def hold(self, path):
+    def hold(self, path: str) -> tuple[Held, dict[str, Any]] | None:
         """Holds in memory a small entry that is about to be removed before a trial exists.
 
         So a script that trains nothing leaves no trace.
@@ -341,7 +361,7 @@ class Ledger:
         self._held_bytes += len(data)
         return data, more
 
-    def make_keeping(self):
+    def make_keeping(self) -> str:
         """Makes a hidden folder beside the future trial directory, which is used as `originals/` until that exists."""
         folder = os.path.dirname(self._directory)
         while not os.path.isdir(folder):
@@ -351,24 +371,24 @@ class Ledger:
         posix.mkdir(kept, 0o700)
         return kept
 
-    def drop_keeping(self, folder):
+    def drop_keeping(self, folder: str) -> None:
         """The script has ended, and there is no trial."""
         _discard(folder)
 
-    def _adopt(self):
+    def _adopt(self) -> None:
         for _, _, entry in self._entries()[:1]:
             folder, originals = entry.get("kept"), os.path.join(self._directory, "originals")
             if self._is_keeping(folder) and not os.path.lexists(originals):
                 _move(folder, originals)
 
-    def _is_keeping(self, folder):
+    def _is_keeping(self, folder: object) -> bool:
         """Whether this is a folder that `make_keeping` makes. It is about to be moved, and anybody may have written its name."""
         if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not _is_folder(folder):
             return False
         parent = os.path.realpath(os.path.dirname(folder))
         return os.path.join(os.path.realpath(self._directory), "").startswith(os.path.join(parent, ""))
 
-    def keep(self, path, number, folder=None, is_copied=False):
+    def keep(self, path: str, number: int, folder: str | None = None, is_copied: bool = False) -> None:
         """Keeps an entry that is about to be removed: by a second name, or on another file system by a copy.
 
         Args:
@@ -399,28 +419,29 @@ class Ledger:
             else:
                 _copy_kept(path, kept, found, is_copied)
 
-    def _count_removed(self, size):
+    def _count_removed(self, size: int) -> None:
         if self._removed_bytes + size > MAX_REMOVED_BYTES:
             raise TooLarge(f"more than {MAX_REMOVED_BYTES >> 30} GiB")
         self._removed_bytes += size
 
-    def keep_again(self, path, number, is_copied=False):
+    def keep_again(self, path: str, number: int, is_copied: bool = False) -> None:
         """The replay is about to remove an entry that was moved back: it is kept as before."""
         if not os.path.lexists(self._place("originals", number)) and os.path.lexists(path):
             self.keep(path, number, is_copied=is_copied)
 
-    def is_kept_itself(self, path, number):
+    def is_kept_itself(self, path: str, number: int) -> bool:
         """Whether the kept file and the file at the path are the same file."""
         return _is_same(path, self._place("originals", number))
 
-    def _make_originals(self):
+    def _make_originals(self) -> None:
         _make_folders(os.path.join(self._directory, "originals"))
 
-    def _place(self, folder, number):
+    def _place(self, folder: str, number: int) -> str:
         return os.path.join(self._directory, folder, str(number))
 
-    def _entries(self):
+    def _entries(self) -> list[_Line]:
         """`(number of the line, path, entry)` of each line that counts."""
+        found: list[_Line]
         found, since = [], self._own_since()
         for number, entry in self._all():
             kind = _kind(entry)
@@ -433,7 +454,7 @@ class Ledger:
                 found.append((number, path, entry))
         return found
 
-    def _all(self):
+    def _all(self) -> list[tuple[int, _Entry]]:
         found = []
         for number, line in enumerate((_read(self.path) or b"").split(b"\n")[:-1]):
             try:
@@ -448,10 +469,10 @@ class Ledger:
 
     # -- which lines count -----------------------------------------------------------------------------------------
 
-    def _counts(self, number, path, since):
+    def _counts(self, number: int, path: str, since: float) -> bool:
         return number >= since or self._is_inside(path)
 
-    def _is_inside(self, path):
+    def _is_inside(self, path: str) -> bool:
         """Whether a path is below the directory that the trial was started in, or below that of the trial."""
         folder = os.path.dirname(path)
         inside = self._inside.get(folder)
@@ -462,7 +483,7 @@ class Ledger:
             self._inside[folder] = inside
         return inside
 
-    def _own_since(self):
+    def _own_since(self) -> float:
         """The first line from which on the journal was written in this very directory; infinity if no line was."""
         try:
             record = json.loads((_read(os.path.join(self._directory, _ORIGIN_RECORD)) or b"{}").decode())
@@ -472,11 +493,11 @@ class Ledger:
             pass
         return float("inf")
 
-    def _origin(self):
+    def _origin(self) -> list[int]:
         found = posix.lstat(os.path.join(self._directory, _ORIGIN_NAME))
         return [found.st_ino, found.st_ctime_ns]
 
-    def _note_origin(self, paths):
+    def _note_origin(self, paths: list[str]) -> None:
         """Lines with these paths are about to be written: if one leads outside, notes that this is their directory."""
         if all(self._is_inside(path) for path in paths) or self._own_since() <= self.count:
             return
@@ -486,25 +507,25 @@ class Ledger:
         record = {"origin": self._origin(), "since": self.count}
         _write(os.path.join(self._directory, _ORIGIN_RECORD), json.dumps(record).encode())
 
-    def resolved(self, name):
+    def resolved(self, name: str) -> str:
         """The absolute path of a name in the journal."""
         return os.path.normpath(os.path.join(self._directory, name))
 
-    def stored(self, path):
+    def stored(self, path: str) -> str:
         """A path as the journal contains it: relative if it can be moved, or copied, together with the trial."""
         if path.startswith(self._around) and self._directory.startswith(self._around):
             return os.path.relpath(path, self._directory)
         return path
 
 
-def content(path):
+def content(path: str) -> bytes | None:
     """The content of a file; None if it is no file, or too large to be kept."""
     if not os.path.isfile(path) or os.path.getsize(path) > MAX_ORIGINAL_BYTES:
         return None
     return _read(path)
 
 
-def _copy_kept(path, kept, found, is_changed):
+def _copy_kept(path: str, kept: str, found: os.stat_result, is_changed: bool) -> None:
     """Keeps, by a copy, a file that cannot have a second name, or that is about to be changed."""
     if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_ORIGINAL_BYTES:
         raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system") from None
@@ -513,11 +534,11 @@ def _copy_kept(path, kept, found, is_changed):
     _copy_whole(path, kept)
 
 
-def _kind(entry):
+def _kind(entry: _Entry) -> str | None:
     return next((kind for kind in entry if kind in KINDS), None)
 
 
-def _is_whole(kind, entry):
+def _is_whole(kind: str, entry: _Entry) -> bool:
     """Whether a line has the form of those that pedl-run writes."""
     if not isinstance(entry[kind], str) or "\0" in entry[kind]:
         return False
@@ -531,11 +552,11 @@ def _is_whole(kind, entry):
     return True
 
 
-def _is_number(value):
+def _is_number(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def _seen(text):
+def _seen(text: bytes | None) -> dict[str, Any]:
     """The notes of `note_seen`, without malformed ones."""
     try:
         seen = json.loads((text or b"{}").decode())
@@ -555,7 +576,7 @@ def _seen(text):
 # A function that takes a change back returns whether nothing of the change is left.
 
 
-def _undo_created(path, aside, original, entry):
+def _undo_created(path: str, aside: str, original: str, entry: _Entry) -> bool:
     if os.path.lexists(path):
         _move(path, aside)
     else:
@@ -563,7 +584,7 @@ def _undo_created(path, aside, original, entry):
     return True
 
 
-def _redo_created(path, aside, original, entry, is_written):
+def _redo_created(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
     if not is_written and os.path.lexists(aside) and _is_missing(path, aside):
         _move(aside, path)
     elif is_written and not os.path.lexists(path):
@@ -571,20 +592,20 @@ def _redo_created(path, aside, original, entry, is_written):
         _discard(aside)
 
 
-def _undo_made(path, aside, original, entry):
+def _undo_made(path: str, aside: str, original: str, entry: _Entry) -> bool:
     if _is_folder(path) and os.listdir(path):
         return False
     return _undo_created(path, aside, original, entry)
 
 
-def _redo_made(path, aside, original, entry, is_written):
+def _redo_made(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
     if not is_written and os.path.lexists(aside) and not os.path.lexists(path):
         _move(aside, path)
     elif is_written:
         _discard(aside)
 
 
-def _undo_removed(path, aside, original, entry):
+def _undo_removed(path: str, aside: str, original: str, entry: _Entry) -> bool:
     if not os.path.lexists(original):
         return True
     if _is_same(path, original):
@@ -600,7 +621,7 @@ def _undo_removed(path, aside, original, entry):
     return True
 
 
-def _redo_removed(path, aside, original, entry, is_written):
+def _redo_removed(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
     if is_written:
         if os.path.lexists(original):
             _discard(aside)
@@ -614,7 +635,7 @@ def _redo_removed(path, aside, original, entry, is_written):
         _move(aside, path)
 
 
-def _undo_appended(path, aside, original, entry):
+def _undo_appended(path: str, aside: str, original: str, entry: _Entry) -> bool:
     length, longer = entry["bytes"], _read(aside + _LONGER) or b""
     if os.path.isfile(path) and os.path.getsize(path) >= length:
         with io.FileIO(path) as file:
@@ -628,7 +649,7 @@ def _undo_appended(path, aside, original, entry):
     return True
 
 
-def _redo_appended(path, aside, original, entry, is_written):
+def _redo_appended(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
     length = entry["bytes"]
     if not is_written and os.path.isfile(path) and os.path.isfile(aside) and os.path.getsize(path) >= length:
         posix.truncate(path, length)
@@ -638,7 +659,7 @@ def _redo_appended(path, aside, original, entry, is_written):
         _discard(aside + _LONGER)
 
 
-def _undo_overwritten(path, aside, original, entry):
+def _undo_overwritten(path: str, aside: str, original: str, entry: _Entry) -> bool:
     if os.path.isfile(path) and os.path.isfile(original) and not _is_equal(path, original):
         _copy_whole(path, aside)
         # Into the file itself: it may have other names, and keeps its owner and mode.
@@ -646,13 +667,13 @@ def _undo_overwritten(path, aside, original, entry):
     return True
 
 
-def _redo_overwritten(path, aside, original, entry, is_written):
+def _redo_overwritten(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
     if not is_written and os.path.isfile(path) and os.path.isfile(aside):
         _copy(aside, path)
     _discard(aside)
 
 
-def _undo_changed(path, aside, original, entry):
+def _undo_changed(path: str, aside: str, original: str, entry: _Entry) -> bool:
     if os.path.exists(path):
         found = posix.stat(path)
         _write(aside, json.dumps({"mode": stat.S_IMODE(found.st_mode), "times": times_of(found)}).encode())
@@ -660,14 +681,14 @@ def _undo_changed(path, aside, original, entry):
     return True
 
 
-def _redo_changed(path, aside, original, entry, is_written):
+def _redo_changed(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
     text = _read(aside)
     if text and os.path.exists(path):
         _set(path, json.loads(text.decode()))
     _discard(aside)
 
 
-def files_of_cache(path):
+def files_of_cache(path: str) -> list[str]:
     """The files of the cache of this name."""
     import re
 
@@ -679,14 +700,14 @@ def files_of_cache(path):
     return [os.path.join(folder, each) for each in names if re.fullmatch(re.escape(name) + _OF_CACHE, each)]
 
 
-def _undo_begun(path, aside, original, entry):
+def _undo_begun(path: str, aside: str, original: str, entry: _Entry) -> bool:
     for each in files_of_cache(path):
         _make_folders(aside)
         _move(each, os.path.join(aside, os.path.basename(each)))
     return True
 
 
-def _redo_begun(path, aside, original, entry, is_written):
+def _redo_begun(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
     for name in os.listdir(aside) if _is_folder(aside) and not is_written else ():
         target = os.path.join(os.path.dirname(path), name)
         if not os.path.lexists(target):
@@ -694,27 +715,27 @@ def _redo_begun(path, aside, original, entry, is_written):
     _discard(aside)
 
 
-_UNDO = {
+_UNDO: dict[str, Callable[[str, str, str, _Entry], bool]] = {
     "created": _undo_created, "logged": _undo_created, "made": _undo_made, "removed": _undo_removed,
     "appended": _undo_appended, "overwritten": _undo_overwritten, "changed": _undo_changed, "begun": _undo_begun,
 }  # fmt: skip
-_REDO = {
+_REDO: dict[str, _Redo] = {
     "created": _redo_created, "logged": _redo_created, "made": _redo_made, "removed": _redo_removed,
     "appended": _redo_appended, "overwritten": _redo_overwritten, "changed": _redo_changed, "begun": _redo_begun,
 }  # fmt: skip
 
 
-def times_of(found):
+def times_of(found: os.stat_result) -> list[int]:
     """The times of the last access and modification, from the result of `stat`."""
     return [found.st_atime_ns, found.st_mtime_ns]
 
 
-def _set(path, entry):
+def _set(path: str, entry: _Entry) -> None:
     posix.chmod(path, entry["mode"])
     posix.utime(path, ns=tuple(entry["times"]))
 
 
-def _make(path, thing, more):
+def _make(path: str, thing: Held, more: dict[str, Any]) -> None:
     """Makes an entry that was held: from the bytes of a file, the target of a link, or nothing for a folder."""
     _discard(path)
     if isinstance(thing, bytes):
@@ -729,7 +750,7 @@ def _make(path, thing, more):
         posix.chmod(path, more["mode"])
 
 
-def _held():
+def _held() -> set[str]:
     """The files that this process has open: their content is not final yet."""
     held = set()
     for name in os.listdir("/proc/self/fd"):
@@ -740,7 +761,7 @@ def _held():
     return held
 
 
-def _state(path):
+def _state(path: str) -> list[Any] | bool:
     """Size, time and checksum of a file; for anything else, whether the path exists."""
     if not os.path.isfile(path) or os.path.islink(path):
         return os.path.lexists(path)
@@ -750,24 +771,24 @@ def _state(path):
     return [found.st_size, found.st_mtime_ns, checksum(path)]
 
 
-def _has_changed(path, state):
+def _has_changed(path: str, state: list[Any] | bool) -> bool:
     """Whether an entry exists now that differs from the one when the process ended. A copy may differ in its time."""
     if not os.path.lexists(path) or state is True:
         return False
     if state is False:
         return True
-    found = _state(path)
+    found: Any = _state(path)
     return found is True or (found[:2] != state[:2] and (found[0] != state[0] or found[2] != state[2]))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def _is_folder(path):
+def _is_folder(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def _is_missing(path, aside):
+def _is_missing(path: str, aside: str) -> bool:
     """Whether a path has no real content: no file, or only an empty one in place of a file that the replay has muted."""
     if not os.path.lexists(path):
         return True
@@ -775,7 +796,7 @@ def _is_missing(path, aside):
     return is_empty and (_is_folder(aside) or posix.lstat(aside).st_size > 0)
 
 
-def _is_same(path, other):
+def _is_same(path: str, other: str) -> bool:
     """Whether two paths are names of one file; on two file systems, whether the files are equal."""
     try:
         one, two = posix.lstat(path), posix.lstat(other)
@@ -786,7 +807,7 @@ def _is_same(path, other):
     return stat.S_ISREG(one.st_mode) and stat.S_ISREG(two.st_mode) and _is_equal(path, other)
 
 
-def _is_equal(path, other):
+def _is_equal(path: str, other: str) -> bool:
     if os.path.getsize(path) != os.path.getsize(other):
         return False
     with io.FileIO(path) as one, io.FileIO(other) as two:
@@ -798,7 +819,7 @@ def _is_equal(path, other):
                 return True
 
 
-def _read(path):
+def _read(path: str) -> bytes | None:
     """The bytes of a file, without the `open` that scripts see; None if there is none."""
     try:
         with io.FileIO(path) as file:
@@ -807,7 +828,7 @@ def _read(path):
         return None
 
 
-def _write(path, data, mode="w"):
+def _write(path: str, data: bytes, mode: str = "w") -> None:
     """Writes or appends bytes, durably. A file that is written anew is complete or does not exist."""
     target = path if mode == "a" else path + _NEW
     with io.FileIO(target, mode) as file:
@@ -819,7 +840,7 @@ def _write(path, data, mode="w"):
         posix.rename(target, path)
 
 
-def _copy(source, target):
+def _copy(source: str, target: str) -> None:
     """Copies the content of a file into one that may exist."""
     with io.FileIO(source) as one, io.FileIO(target, "w") as two:
         while True:
@@ -831,7 +852,7 @@ def _copy(source, target):
         os.fsync(two.fileno())
 
 
-def _copy_whole(source, target):
+def _copy_whole(source: str, target: str) -> None:
     """Copies a file to a path, completely or not at all; with its mode and times, and as root with its owner."""
     new = target + _NEW
     _copy(source, new)
@@ -839,11 +860,11 @@ def _copy_whole(source, target):
     if posix.geteuid() == 0:
         posix.chown(new, found.st_uid, found.st_gid)
     posix.chmod(new, stat.S_IMODE(found.st_mode))
-    posix.utime(new, ns=tuple(times_of(found)))
+    posix.utime(new, ns=tuple(times_of(found)))  # type: ignore[arg-type]  # there are two
     posix.rename(new, target)
 
 
-def _move(source, target):
+def _move(source: str, target: str) -> None:
     """Renames, or copies if the two are on different file systems. An entry at the target is replaced."""
     _make_folders(os.path.dirname(target))
     if _is_folder(target) or _is_folder(source) or _is_same(source, target):
@@ -863,7 +884,7 @@ def _move(source, target):
         _discard(source)
 
 
-def _copy_entry(source, target):
+def _copy_entry(source: str, target: str) -> None:
     """Copies a file, a link or a folder to another file system."""
     _discard(target)
     mode = posix.lstat(source).st_mode
@@ -880,7 +901,7 @@ def _copy_entry(source, target):
         posix.mknod(target, mode)
 
 
-def _discard(path):
+def _discard(path: str) -> None:
     """Removes the entry at a path, if there is one."""
     if _is_folder(path):
         for name in os.listdir(path):
@@ -890,7 +911,7 @@ def _discard(path):
         posix.unlink(path)
 
 
-def _make_folders(path):
+def _make_folders(path: str) -> None:
     """Does what `os.makedirs` does, whose calls would be noted."""
     if not path or os.path.isdir(path):
         return

@@ -23,6 +23,8 @@ are taken after it is read. Files that recorded calls have saved are not handled
 Not seen: what libraries ask for themselves, except files that they open on behalf of the script; other threads, what C
 code reads, and the code that builds items of a data set.
 """
+from __future__ import annotations
+
 import _io
 import io
 import os
@@ -34,6 +36,21 @@ from py_hooks import causes, places
 from py_hooks.random_numbers import random_streams
 from py_hooks.script_io import functions_of_os, inputs, kept
 from py_hooks.script_io.files import DRAWN_PATHS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
+    from typing import IO, Any
+
+    from _pedl import InPlace
+
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.script_io.commands import Commands
+    from py_hooks.script_io.files import Files
+
+    # The number of recorded calls, and of questions since the last of them.
+    _At = tuple[int, int]
 
 # A larger file is not kept in checkpoints.
 MAX_FILE_BYTES = 64 << 10
@@ -67,21 +84,21 @@ class _Question:
 
     __slots__ = ("changes", "_next")
 
-    def __init__(self):
-        self.changes = []
+    def __init__(self) -> None:
+        self.changes: list[tuple[_At, Any]] = []
         self._next = 0
 
-    def answer(self, at):
+    def answer(self, at: _At) -> Any:
         """The answer at that time; None without one."""
         while self._next < len(self.changes) and self.changes[self._next][0] <= at:
             self._next += 1
         return self.changes[self._next - 1][1] if self._next else None
 
-    def is_last(self, answer):
+    def is_last(self, answer: object) -> bool:
         """Whether the last answer was the same."""
         return bool(self.changes) and self.changes[-1][1] == answer
 
-    def forget_from(self, at):
+    def forget_from(self, at: _At) -> None:
         """Forgets the answers after that time."""
         while self.changes and self.changes[-1][0] > at:
             self.changes.pop()
@@ -96,26 +113,29 @@ class Observations:
         commands: the journal of commands.
     """
 
-    def __init__(self, calls, files, commands):
+    _path: str
+    _file: kept.Lines | None
+
+    def __init__(self, calls: Calls, files: Files, commands: Commands) -> None:
         self._calls = calls
         self._files = files
         self._commands = commands
         self._kept = commands.kept
         self._pid = os.getpid()
-        self._questions = {}
+        self._questions: dict[str, _Question] = {}
         self._path = self._file = None
         self._count = self._own_bytes = 0
         # The time of the last answer of earlier starts, and the time of this start.
         self._horizon = self._at = (-1, 0)
         # When the trial began, in seconds since 1970.
-        self._began = None
+        self._began: int | None = None
         self._is_told = False
         # While this class asks the system, its own calls are not recorded.
         self._is_asking = False
 
     # -- the life of a trial -----------------------------------------------------------------------------------------
 
-    def begin(self, directory):
+    def begin(self, directory: str) -> None:
         """The trial has begun, in that directory: reads what was recorded."""
         import json
         from calendar import timegm
@@ -128,7 +148,7 @@ class Observations:
             created = json.loads(file.readall().decode())["created"]
         self._began = timegm(strptime(created.partition(".")[0], "%Y-%m-%dT%H:%M:%S")) + 1
 
-    def _load(self, line):
+    def _load(self, line: dict[str, Any]) -> None:
         if "from" in line:
             start = tuple(line["from"])
             self._horizon = min(self._horizon, start)
@@ -143,7 +163,7 @@ class Observations:
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    def asker(self, depth, through=_ASKERS):
+    def asker(self, depth: int, through: frozenset[str] | None = _ASKERS) -> FrameType | None:
         """The frame of the user's line that asks; None if the question is not recorded.
 
         Args:
@@ -162,14 +182,14 @@ class Observations:
             frame = frame.f_back
         return frame if places.is_user_file(frame.f_code.co_filename) else None
 
-    def now(self):
+    def now(self) -> _At:
         """The time of the run: the number of recorded calls so far, and the number of questions since the last of them."""
         position, count = self._at
         now = self._calls.position()
         self._at = (now, 0) if now != position else (now, count + 1)
         return self._at
 
-    def recorded(self, frame, function, path, at):
+    def recorded(self, frame: FrameType, function: str, path: object, at: _At) -> Any:
         """The recorded answer at that time; None if the system is to be asked."""
         calls = self._calls
         if not calls.replaying and (calls.exactness.causes or at > self._horizon or at[0] > self._commands.last_position):
@@ -177,7 +197,7 @@ class Observations:
         question = self._questions.get(_key(frame, function, path))
         return None if question is None else question.answer(at)
 
-    def note(self, frame, function, path, at, answer):
+    def note(self, frame: FrameType, function: str, path: object, at: _At, answer: Any) -> None:
         """Records an answer of the system; not in a replay, which asks only what was not asked before."""
         if self._calls.replaying:
             return
@@ -197,7 +217,7 @@ class Observations:
         if self._count > MAX_CHANGES:
             self._say_unkept(causes.LEARNS_MUCH())
 
-    def _lines(self, at):
+    def _lines(self, at: _At) -> kept.Lines:
         """The file of the answers; what earlier starts recorded from this time on does not count."""
         if self._file is None:
             self._file = kept.Lines(self._path, self._calls)
@@ -206,7 +226,7 @@ class Observations:
                 other.forget_from(at)
         return self._file
 
-    def keep(self, path, data):
+    def keep(self, path: str, data: bytes) -> str | None:
         """Keeps the content of a file; returns its hash, or None if it is not kept."""
         if self._files.writes(path):
             self._own_bytes += len(data)
@@ -217,28 +237,28 @@ class Observations:
             return None
         return self._kept.keep(data)
 
-    def read(self, name):
+    def read(self, name: str) -> bytes:
         """The content that was kept."""
         return self._kept.read(name)
 
-    def _say_unkept(self, cause):
+    def _say_unkept(self, cause: causes.Told) -> None:
         if not self._is_told:
             self._is_told = True
             self._calls.exactness.refuse(cause)
 
-    def asking(self):
+    def asking(self) -> _Asking:
         """`with observations.asking()`: nothing is recorded."""
         return _Asking(self)
 
-    def is_left_out(self, path):
+    def is_left_out(self, path: str) -> bool:
         """Whether reads of a file are recorded elsewhere, or need no record."""
         return self._files.has_saved(path) or inputs.is_left_out(path) or path in DRAWN_PATHS
 
-    def bring_back(self, path):
+    def bring_back(self, path: Any) -> None:
         """Restores the file of an operation that a replay counts as done, as it was left."""
         self._files.bring_back(path)
 
-    def refuse_newer(self, path, found):
+    def refuse_newer(self, path: str, found: os.stat_result) -> None:
         """A file is read that is too large to be kept: refuses exactness if the file is newer than the trial."""
         if found.st_mtime > self._began and not self._files.writes(path):
             self._say_unkept(causes.READS_LARGE(path=places.display_path(path), kibibytes=MAX_FILE_BYTES >> 10))
@@ -247,21 +267,21 @@ class Observations:
 class _Asking:
     __slots__ = ("_observations",)
 
-    def __init__(self, observations):
+    def __init__(self, observations: Observations) -> None:
         self._observations = observations
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._observations._is_asking = True
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._observations._is_asking = False
 
 
-def _key(frame, function, path):
+def _key(frame: FrameType, function: str, path: object) -> str:
     return f"{places.display_path(frame.f_code.co_filename)}:{frame.f_lineno} {function} {_named(path)}"
 
 
-def _named(path):
+def _named(path: object) -> str:
     """A path as it is in keys. `tempfile` makes other names each time, so they are replaced."""
     if isinstance(path, bytes):
         path = os.fsdecode(path)
@@ -279,7 +299,7 @@ def _named(path):
 # -- what replaces functions of `os` ------------------------------------------------------------------------------------
 
 
-def install(observations, in_place):
+def install(observations: Observations, in_place: type[InPlace]) -> None:
     """Routes the script's questions through `observations`.
 
     Args:
@@ -297,7 +317,7 @@ def install(observations, in_place):
     _rebind_pathlib()
 
 
-def _rebind_pathlib():
+def _rebind_pathlib() -> None:
     """Before Python 3.10 `pathlib` holds functions of `os` in a class, and may be imported before this package."""
     accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
     for name in () if accessor is None else [*_CODECS, "unlink", "rename", "replace", "rmdir", "mkdir", "symlink", "link"]:
@@ -305,10 +325,16 @@ def _rebind_pathlib():
             setattr(accessor, name, staticmethod(functions_of_os.replaced(name)[0]))
 
 
-def _question(observations, name, original, encode, decode):
+def _question(
+    observations: Observations,
+    name: str,
+    original: Callable[..., Any],
+    encode: Callable[[Any], tuple[Any, Any]],
+    decode: Callable[[Any, object], Any],
+) -> Callable[..., Any]:
     """Makes the hook of a function that asks something."""
 
-    def before(*args, **kwargs):
+    def before(*args: Any, **kwargs: Any) -> Any:
         frame = observations.asker(1)
         path = args[0] if args else "."
         if frame is None or isinstance(path, int) or kwargs.get("dir_fd") is not None:
@@ -337,10 +363,10 @@ def _question(observations, name, original, encode, decode):
     return before
 
 
-def _deed(observations, name, original):
+def _deed(observations: Observations, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """Makes the hook of a function that changes something: if the change is already made, it counts as done."""
 
-    def before(*args, **kwargs):
+    def before(*args: Any, **kwargs: Any) -> Any:
         frame = observations.asker(1, _DOERS)
         if frame is None or any(value is not None for option, value in kwargs.items() if option.endswith("dir_fd")):
             return NotImplemented
@@ -365,10 +391,10 @@ def _deed(observations, name, original):
     return before
 
 
-def _opening(observations):
+def _opening(observations: Observations) -> Callable[..., Any]:
     """Makes the hook of `open`."""
 
-    def before(file=None, mode="r", *args, **kwargs):
+    def before(file: Any = None, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         if not _is_read(mode) or len(args) > 4 or not functions_of_os.is_plain(kwargs.pop("opener", None)):
             return NotImplemented
         frame = observations.asker(1, through=None)
@@ -381,7 +407,7 @@ def _opening(observations):
             return _reopened(observations, recorded, file, mode, args, kwargs)
         with observations.asking():
             try:
-                answer = _read(observations, path)
+                answer: Any = _read(observations, path)
             except OSError as error:
                 answer = _failure(error)
             if answer is None:
@@ -395,11 +421,11 @@ def _opening(observations):
     return before
 
 
-def _is_read(mode):
+def _is_read(mode: object) -> bool:
     return isinstance(mode, str) and set(mode).issubset("rbtU")
 
 
-def _path(file):
+def _path(file: Any) -> str | None:
     """The absolute path of a file to be opened; None without one."""
     if isinstance(file, int):
         return None
@@ -409,7 +435,7 @@ def _path(file):
         return None
 
 
-def _read(observations, path):
+def _read(observations: Observations, path: str) -> str | None:
     """The hash of a file's content; None if that is not recorded."""
     found = os.stat(path)
     if not stat.S_ISREG(found.st_mode):
@@ -421,12 +447,14 @@ def _read(observations, path):
     return observations.keep(path, data)
 
 
-def _reopened(observations, recorded, file, mode, args, kwargs):
+def _reopened(
+    observations: Observations, recorded: Any, file: Any, mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> IO[Any]:
     """Opens a file with the content that it had in the recorded run."""
     if not isinstance(recorded, str):
         raise _error(recorded)
 
-    def opener(path, flags):
+    def opener(path: str, flags: int) -> int:
         import tempfile
 
         with observations.asking(), tempfile.TemporaryFile(buffering=0) as copy:
@@ -434,25 +462,25 @@ def _reopened(observations, recorded, file, mode, args, kwargs):
             copy.seek(0)
             return os.dup(copy.fileno())
 
-    return _io.open(file, mode, *args, opener=opener, **kwargs)
+    return _io.open(file, mode, *args, opener=opener, **kwargs)  # type: ignore[call-overload]  # `args` has no opener
 
 
-def _content(path):
+def _content(path: str) -> bytes | None:
     """The content of a file; None if it is too large, even if its size does not say so (files of the kernel)."""
     with io.FileIO(path) as file:
         data = file.read(MAX_FILE_BYTES + 1)
     return data if len(data) <= MAX_FILE_BYTES else None
 
 
-def _failure(error):
+def _failure(error: OSError) -> dict[str, Any]:
     return {"errno": error.errno, "strerror": error.strerror, "filename": _named(error.filename)}
 
 
-def _error(recorded):
+def _error(recorded: dict[str, Any]) -> OSError:
     return OSError(recorded["errno"], recorded["strerror"], recorded["filename"])
 
 
-def _told(recorded, decode, path):
+def _told(recorded: Any, decode: Callable[[Any, object], Any], path: object) -> Any:
     if isinstance(recorded, dict):
         raise _error(recorded)
     return decode(recorded, path)
@@ -461,7 +489,7 @@ def _told(recorded, decode, path):
 # -- how answers are recorded ---------------------------------------------------------------------------------------------
 
 
-def _stat_noted(found):
+def _stat_noted(found: Any) -> tuple[list[Any], os.stat_result]:
     # The access time is left out: reading the file changes it.
     numbers, more = found.__reduce__()[1]
     numbers = list(numbers)
@@ -470,55 +498,55 @@ def _stat_noted(found):
     return [numbers, {name: value for name, value in more.items() if value is not None}], found
 
 
-def _stat_told(recorded, path):
+def _stat_told(recorded: list[Any], path: object) -> os.stat_result:
     if isinstance(recorded[0], list):
         return os.stat_result(tuple(recorded[0]), recorded[1])
     return os.stat_result(tuple(recorded))
 
 
-def _access_noted(answer):
+def _access_noted(answer: bool) -> tuple[bool, bool]:
     return bool(answer), answer
 
 
-def _access_told(recorded, path):
+def _access_told(recorded: bool, path: object) -> bool:
     return recorded
 
 
-def _link_noted(target):
+def _link_noted(target: str | bytes) -> tuple[str, str | bytes]:
     return os.fsdecode(target), target
 
 
-def _link_told(recorded, path):
+def _link_told(recorded: str, path: object) -> str | bytes:
     return os.fsencode(recorded) if isinstance(path, bytes) else recorded
 
 
-def _names_noted(names):
+def _names_noted(names: list[str] | list[bytes]) -> tuple[list[str], list[str] | list[bytes]]:
     return [os.fsdecode(name) for name in names], names
 
 
-def _names_told(recorded, path):
+def _names_told(recorded: list[str], path: object) -> list[str] | list[bytes]:
     return [os.fsencode(name) for name in recorded] if isinstance(path, bytes) else list(recorded)
 
 
 class _Entries:
     """The iterator that `os.scandir` returns."""
 
-    def __init__(self, entries):
-        self._entries = iter(entries)
+    def __init__(self, entries: Iterable[_Entry | os.DirEntry[Any]]) -> None:
+        self._entries: Iterator[_Entry | os.DirEntry[Any]] = iter(entries)
 
-    def __iter__(self):
+    def __iter__(self) -> _Entries:
         return self
 
-    def __next__(self):
+    def __next__(self) -> _Entry | os.DirEntry[Any]:
         return next(self._entries)
 
-    def __enter__(self):
+    def __enter__(self) -> _Entries:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Drops the entries that are left."""
         self._entries = iter(())
 
@@ -526,43 +554,43 @@ class _Entries:
 class _Entry:
     """An `os.DirEntry` of a replay."""
 
-    def __init__(self, name, folder, is_bytes, mode, inode):
-        self.name = os.fsencode(name) if is_bytes else name
+    def __init__(self, name: str, folder: Any, is_bytes: bool, mode: str, inode: int) -> None:
+        self.name: Any = os.fsencode(name) if is_bytes else name
         self.path = os.path.join(folder, self.name)
         self._mode = mode
         self._inode = inode
 
-    def __fspath__(self):
+    def __fspath__(self) -> str | bytes:
         return self.path
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<DirEntry {self.name!r}>"
 
-    def inode(self):
+    def inode(self) -> int:
         """As of `os.DirEntry`."""
         return self._inode
 
-    def is_dir(self, *, follow_symlinks=True):
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """As of `os.DirEntry`."""
         return self._kind(follow_symlinks) == "d"
 
-    def is_file(self, *, follow_symlinks=True):
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
         """As of `os.DirEntry`."""
         return self._kind(follow_symlinks) == "f"
 
-    def is_symlink(self):
+    def is_symlink(self) -> bool:
         """As of `os.DirEntry`."""
         return self._mode.startswith("l")
 
-    def stat(self, *, follow_symlinks=True):
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """As of `os.DirEntry`."""
         return os.stat(self.path, follow_symlinks=follow_symlinks)
 
-    def _kind(self, follows):
+    def _kind(self, follows: bool) -> str:
         return self._mode[-1] if follows or not self.is_symlink() else "l"
 
 
-def _entry_mode(entry):
+def _entry_mode(entry: os.DirEntry[Any]) -> str:
     try:
         kind = "d" if entry.is_dir() else "f" if entry.is_file() else "-"
     except OSError:
@@ -570,19 +598,19 @@ def _entry_mode(entry):
     return "l" + kind if entry.is_symlink() else kind
 
 
-def _entries_noted(iterator):
+def _entries_noted(iterator: Any) -> tuple[list[list[Any]], _Entries]:
     with iterator:
         entries = list(iterator)
     return [[os.fsdecode(entry.name), _entry_mode(entry), entry.inode()] for entry in entries], _Entries(entries)
 
 
-def _entries_told(recorded, path):
+def _entries_told(recorded: list[Any], path: Any) -> _Entries:
     folder = os.fspath(path)
     return _Entries([_Entry(name, folder, isinstance(folder, bytes), mode, inode) for name, mode, inode in recorded])
 
 
 # By function: an encoder, which returns the record of an answer and the answer to return; and a decoder of records.
-_CODECS = {
+_CODECS: dict[str, tuple[Callable[[Any], tuple[Any, Any]], Callable[[Any, Any], Any]]] = {
     "stat": (_stat_noted, _stat_told),
     "lstat": (_stat_noted, _stat_told),
     "access": (_access_noted, _access_told),

@@ -6,32 +6,38 @@ only while there is no other thread, because this initialises the layers above a
 
 This module imports only what Python has imported before any script.
 """
+from __future__ import annotations
+
 import io
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # The layers that were put in, by the stream's name. Do not keep references to the layers above them: these would be in a
 # cycle with the class of the raw layers, which Python clears in any order at the end of the process, losing buffered output.
-PUT = {}
+PUT: dict[str, RawStream] = {}
 
 
 class RawStream(io.FileIO):
     """A raw layer that takes the place of `replaced`, which keeps the descriptor open."""
 
-    def __init__(self, replaced):
+    def __init__(self, replaced: io.FileIO) -> None:
         io.FileIO.__init__(self, replaced.fileno(), "w", closefd=False)
         self.name = replaced.name
         self.replaced = replaced
         self.leads_to = leads_to(self.fileno())
 
 
-def leads_to(descriptor):
+def leads_to(descriptor: int) -> tuple[int, int, int]:
     """Identifies the file that a descriptor refers to: equal for descriptors of the same file."""
     found = os.fstat(descriptor)
     return found.st_dev, found.st_ino, found.st_rdev
 
 
-def put_below_own():
+def put_below_own() -> None:
     """Puts layers below `sys.stdout` and `sys.stderr`, if these are Python's original streams."""
     for descriptor, name in enumerate(("stdout", "stderr"), 1):
         text = getattr(sys, name)
@@ -39,7 +45,7 @@ def put_below_own():
             PUT[name] = put_below(text)
 
 
-def is_plain(text, descriptor):
+def is_plain(text: Any, descriptor: int) -> bool:
     """Whether a stream is Python's text layer, with only Python's layers below it, that writes to this descriptor."""
     try:
         if type(text) is not io.TextIOWrapper or type(text.buffer) not in (io.BufferedWriter, io.FileIO):
@@ -50,12 +56,13 @@ def is_plain(text, descriptor):
         return False
 
 
-def put_below(text):
+def put_below(text: io.TextIOWrapper) -> RawStream:
     """Puts a raw layer below a text layer and its buffer, and returns it. These stay the same objects, initialised again.
 
     A newline that `reconfigure` has set cannot be read, and is lost.
     """
     text.flush()
+    buffer: Any
     raw = buffer = RawStream(_raw(text))
     if type(text.buffer) is io.BufferedWriter:
         buffer = text.buffer
@@ -72,6 +79,6 @@ def put_below(text):
     return raw
 
 
-def _raw(text):
+def _raw(text: io.TextIOWrapper) -> Any:
     """The lowest layer below a text layer."""
     return getattr(text.buffer, "raw", text.buffer)

@@ -8,19 +8,26 @@ any time, without a line of Python that could be seen: with one, no checkpoint i
 
 Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
 """
+from __future__ import annotations
+
 from py_hooks import causes
 from py_hooks.engine.patch import binding
 from py_hooks.recording import forks, loops, recorder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 _HINT = "train with `fit` or `train_on_batch`, or run it without `--exact`"
 
 
-def step_of_optimizer(is_on_tensorflow):
+def step_of_optimizer(is_on_tensorflow: Callable[[], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The advice of a function that makes one step of an optimizer; `is_on_tensorflow()` says whether TensorFlow computes it."""
 
     @binding
-    def advice(original):
-        def apply(optimizer, *args, **kwargs):
+    def advice(original: Callable[..., Any]) -> Callable[..., Any]:
+        def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             calls = recorder.CALLS
             if calls.is_child:
                 forks.trains(calls.trial)
@@ -39,13 +46,13 @@ def step_of_optimizer(is_on_tensorflow):
     return advice
 
 
-def _is_traced():
+def _is_traced() -> bool:
     import tensorflow
 
     return not tensorflow.executing_eagerly()
 
 
-def _is_for_a_session():
+def _is_for_a_session() -> bool:
     """Whether what is built now belongs to a graph; it is then seen when a session runs the graph."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops

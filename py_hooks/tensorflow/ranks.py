@@ -11,6 +11,8 @@ the server of the first rank has afterwards. They keep these connections, which 
 Source: tensorflow 2.15.1, tensorflow/python/distribute/collective_all_reduce_strategy.py; keras 2.15.0,
 keras/src/engine/training.py, `make_train_function` and `reduce_per_replica`; tensorflow/python/distribute/mirrored_run.py.
 """
+from __future__ import annotations
+
 import contextlib
 import signal
 import threading
@@ -18,11 +20,19 @@ import threading
 from py_hooks.ranks import agreement, meeting
 from py_hooks.recording import ending, recorder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import Any, TypeVar
+
+    _Message = TypeVar("_Message")
+
 # How long the process waits, after a collective operation failed, for news that a rank is lost (which ends it), in seconds.
 _NOTICED_SECONDS = 10
 
 
-def replica_thread(original, thread):
+def replica_thread(original: Callable[..., Any], thread: Any) -> Any:
     """`_MirroredReplicaThread.run`: a strategy traces in its thread on behalf of the main thread, so that thread counts too."""
     calls, ident = recorder.CALLS, threading.get_ident()
     is_of_ranks = thread.distribution is getattr(calls.agreement, "strategy", None)
@@ -37,11 +47,11 @@ def replica_thread(original, thread):
 class One(agreement.One):
     """One process, which has nobody to agree with. `Ranks` explains the methods."""
 
-    def scope(self):
+    def scope(self) -> AbstractContextManager[None]:
         """Nothing."""
         return contextlib.nullcontext()
 
-    def adopt(self, model):
+    def adopt(self, model: Any) -> bool:
         """Nothing: True."""
         return True
 
@@ -53,9 +63,9 @@ class Ranks(agreement.Ranks):
         strategy: TensorFlow's strategy; None before `begin`.
     """
 
-    strategy = None
+    strategy: Any = None
 
-    def _join(self, told):
+    def _join(self, told: dict[str, Any]) -> None:
         self._address = told["first"]
         host, _, port = self._address.rpartition(":")
         try:
@@ -70,7 +80,7 @@ class Ranks(agreement.Ranks):
                 "name another port in `TF_CONFIG`, the same for all workers",
             )
 
-    def begin(self):
+    def begin(self) -> None:
         """Has TensorFlow connect the ranks."""
         import tensorflow
         from tensorflow.python.eager import context
@@ -93,12 +103,12 @@ class Ranks(agreement.Ranks):
             signal.signal(signal.SIGTERM, handler)
 
     @contextlib.contextmanager
-    def scope(self):
+    def scope(self) -> Iterator[None]:
         """The model of all ranks is made within it."""
         with self.guard(), self.strategy.scope():
             yield
 
-    def adopt(self, model):
+    def adopt(self, model: Any) -> bool:
         """A model is about to be trained. Returns whether it was made in the scope."""
         if getattr(model, "distribute_strategy", None) is not self.strategy:
             return False
@@ -108,7 +118,7 @@ class Ranks(agreement.Ranks):
         return True
 
     @contextlib.contextmanager
-    def guard(self):
+    def guard(self) -> Iterator[None]:
         """Within it, a collective operation that fails because a rank is lost ends this process too, with a message."""
         import tensorflow
 
@@ -120,22 +130,22 @@ class Ranks(agreement.Ranks):
             raise
 
     @contextlib.contextmanager
-    def _undisturbed(self):
+    def _undisturbed(self) -> Iterator[None]:
         with self._losing(), self._meeting.undisturbed():
             yield
 
     @contextlib.contextmanager
-    def _losing(self):
+    def _losing(self) -> Iterator[None]:
         try:
             yield
         except meeting.Lost as error:
             self._lose(str(error))
 
-    def _gathered(self, own):
+    def _gathered(self, own: _Message) -> list[_Message]:
         with self._losing():
             return self._meeting.gather(own)
 
     _gathered_objects = _gathered
 
-    def _leave(self):
+    def _leave(self) -> None:
         self._meeting.close()

@@ -7,10 +7,19 @@ in all checkpoints of a trial, and so stored once. The values of variables are t
 Source: tensorflow 1.15.5, tensorflow/core/protobuf/meta_graph.proto, `MetaGraphDef`; tensorflow/python/training/saver.py,
 `import_meta_graph`.
 """
+from __future__ import annotations
+
 import re
 
 from py_hooks.tensorflow.graphs import graphs
 from py_hooks.tensorflow.sessions import sessions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    import numpy
 
 # The name of the state provider that holds the graph in a checkpoint, and the name of the graph in it.
 STATE = "tensorflow graph"
@@ -31,7 +40,7 @@ class GraphState:
         outputs: tensors by their names.
     """
 
-    def __init__(self, graph, record, is_training, outputs):
+    def __init__(self, graph: Any, record: Any, is_training: Any, outputs: dict[str, Any]) -> None:
         self._leaves = dict(_leaves(record))
         roots = {tensor.op.name for tensor in self._leaves.values()} | {is_training.op.name}
         self._roots = roots
@@ -55,11 +64,11 @@ class GraphState:
             "initializers": [op.name for op in initializers],
         }
 
-    def _tensor_names(self):
+    def _tensor_names(self) -> dict[str, str]:
         """The names of the record's tensors in the definition, by their names in the graph."""
         return {tensor.name: f"{self._placeholders[name]}:0" for name, tensor in self._leaves.items()}
 
-    def _stand_ins(self, is_training):
+    def _stand_ins(self, is_training: Any) -> list[Any]:
         """The nodes for the record, and the constant for `is_training`, which is False."""
         import tensorflow.compat.v1 as v1
 
@@ -74,18 +83,18 @@ class GraphState:
             nodes.append(node)
         return nodes
 
-    def _needs(self, output):
+    def _needs(self, output: Any) -> list[str]:
         """The parts of the record that an output depends on."""
         taken = {tensor.name for op in _reached([output], self._roots).values() for tensor in op.inputs} | {output.name}
         return [name for name, tensor in self._leaves.items() if tensor.name in taken]
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, Any]]:
         """The definition, and how to call it."""
         import numpy
 
         return [(_GRAPH, numpy.frombuffer(self._bytes, "uint8"))], self._state
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: Any) -> None:
         """Nothing: the trial makes its graph itself."""
 
 
@@ -97,11 +106,11 @@ class GraphModel:
         variables: of the graph.
     """
 
-    def __init__(self, name, variables):
+    def __init__(self, name: str, variables: list[Any]) -> None:
         self._name = name
         self._variables = variables
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], list[dict[str, Any]]]:
         """No tensors; the names of variables, and those under which the checkpoint holds them."""
         import tensorflow
 
@@ -118,14 +127,14 @@ class GraphModel:
         }
         return [], [model]
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: Any) -> None:
         """Nothing: the trial makes its graph itself."""
 
 
-def _leaves(record, path=()):
+def _leaves(record: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, Any]]:
     """`(name, tensor)` of the parts of a record: `images`, `pair_0`; `record` if it is one tensor."""
     if isinstance(record, dict):
-        parts = record.items()
+        parts: Iterable[tuple[Any, Any]] = record.items()
     elif hasattr(record, "_fields"):
         parts = zip(record._fields, record)
     elif isinstance(record, (list, tuple)):
@@ -140,7 +149,7 @@ def _leaves(record, path=()):
         yield from _leaves(part, (*path, key))
 
 
-def _reached(fetches, roots):
+def _reached(fetches: Iterable[Any], roots: set[str]) -> dict[str, Any]:
     """The ops that compute the fetches, by their names, without the roots and what is before these."""
     found, waiting = {}, list(fetches)
     while waiting:
@@ -153,7 +162,7 @@ def _reached(fetches, roots):
     return found
 
 
-def _variables_of(graph, found):
+def _variables_of(graph: Any, found: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """The variables among ops, and their definitions."""
     import tensorflow.compat.v1 as v1
 
@@ -163,13 +172,13 @@ def _variables_of(graph, found):
     return variables, [variable.to_proto() for variable in variables]
 
 
-def _initializers(graph, found):
+def _initializers(graph: Any, found: dict[str, Any]) -> list[Any]:
     """Ops that have to run before the graph does: those of tables, and of the states of random ops."""
     initializers = graph.get_collection(_TABLES) + graphs.of(graph).random_states
     return [op for op in initializers if any(tensor.op.name in found for tensor in op.inputs)]
 
 
-def _named_apart(names, taken):
+def _named_apart(names: Iterable[str], taken: set[str]) -> dict[str, str]:
     """Names for nodes, by the names of parts of the record."""
     given = {}
     for name in names:
@@ -182,7 +191,7 @@ def _named_apart(names, taken):
     return given
 
 
-def _definition(graph, found, renamed):
+def _definition(graph: Any, found: dict[str, Any], renamed: dict[str, str]) -> Any:
     """The `MetaGraphDef` of ops."""
     import tensorflow.compat.v1 as v1
 
@@ -209,7 +218,7 @@ def _definition(graph, found, renamed):
 # -- in an export ------------------------------------------------------------------------------------------------------
 
 
-def write(state, definition, values, target):
+def write(state: dict[str, Any], definition: numpy.ndarray, values: dict[str, numpy.ndarray], target: str) -> None:
     """Writes a SavedModel.
 
     It has a signature for each output, which takes the parts of the record that the output needs, and `serving_default`,
@@ -241,7 +250,7 @@ def write(state, definition, values, target):
         builder.save()
 
 
-def _signatures(graph, state, v1):
+def _signatures(graph: Any, state: dict[str, Any], v1: Any) -> dict[str, Any]:
     inputs, outputs = (
         {name: graph.get_tensor_by_name(tensor) for name, tensor in state[what].items()} for what in ("inputs", "outputs")
     )

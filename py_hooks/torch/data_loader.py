@@ -12,6 +12,8 @@ loader asks for something that the pool does not do, torch's worker processes bu
 Source: torch 2.15, torch/utils/data/dataloader.py, `_BaseDataLoaderIter.__init__`; _utils/worker.py, `_worker_loop`;
 _utils/fetch.py; _utils/collate.py, `collate_tensor_fn`.
 """
+from __future__ import annotations
+
 import contextlib
 import itertools
 import multiprocessing
@@ -22,8 +24,13 @@ from py_hooks.random_numbers.random_streams import in_row, mix
 from py_hooks.torch.generator import BatchDrawing
 from py_hooks.workers import worker_processes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
-def is_for_pool(loader):
+
+def is_for_pool(loader: Any) -> bool:
     """Whether the batches of a loader can be built by the processes of a pool."""
     import torch
 
@@ -33,13 +40,13 @@ def is_for_pool(loader):
     return is_forked(loader) and not is_pinned and not loader.timeout and getattr(loader, "in_order", True)
 
 
-def is_forked(loader):
+def is_forked(loader: Any) -> bool:
     """Whether the worker processes of a loader are forked."""
     context = loader.multiprocessing_context
     return worker_processes.are_forked() if context is None else context.get_start_method() == "fork"
 
 
-def has_places(loader):
+def has_places(loader: Any) -> bool:
     """Whether each batch of a loader can be built by itself, by its place in a pass."""
     from torch.utils.data import dataloader
 
@@ -56,12 +63,12 @@ def has_places(loader):
     return True
 
 
-def length_of_share(loader, size):
+def length_of_share(loader: Any, size: int) -> int:
     """How many batches of a pass each of `size` processes has."""
     return len(loader) // size if loader.drop_last else -(-len(loader) // size)
 
 
-def share_of(order, rank, size, auto_collation, drop_last):
+def share_of(order: list[Any], rank: int, size: int, auto_collation: bool, drop_last: bool) -> list[Any]:
     """The batches of one process: one of each `size` batches in a row, which together are a batch of all processes.
 
     If fewer are left at the end, their rows are shared evenly; rows of the beginning fill up what is missing.
@@ -102,7 +109,7 @@ class Loader:
         share: (rank, number of processes): the passes are for this process, which has its share of all batches.
     """
 
-    def __init__(self, loader, key, workers=None, share=(0, 1)):
+    def __init__(self, loader: Any, key: tuple[Any, ...], workers: int | None = None, share: tuple[int, int] = (0, 1)) -> None:
         self._loader = loader
         if share[0]:
             # Ranks draw different numbers for their items.
@@ -115,19 +122,19 @@ class Loader:
         self._epoch = -1
 
     @property
-    def order(self):
+    def order(self) -> int:
         """See the class."""
         return self._batches.number
 
-    def end_epoch(self, goes_on):
+    def end_epoch(self, goes_on: bool) -> None:
         """Ends an epoch. If the pass `goes_on`, its next batches are of the data set as it is then."""
         self._items.end_epoch(len(self._batches), goes_on)
 
-    def close(self):
+    def close(self) -> None:
         """No pass begins any more."""
         self._items.close()
 
-    def begin(self):
+    def begin(self) -> items.SequencePass:
         """One pass over the batches, in the order of the sampler. The pass before it is over."""
         self._epoch += 1
         self._batches.draw(self._loader)
@@ -146,7 +153,7 @@ class LoaderBatches:
         number: identifies the order of the pass; 0 if the pass is not shared.
     """
 
-    def __init__(self, loader, share=(0, 1)):
+    def __init__(self, loader: Any, share: tuple[int, int] = (0, 1)) -> None:
         self._share = share
         self.number = 0
         self.dataset = loader.dataset
@@ -154,18 +161,18 @@ class LoaderBatches:
         self._kind = loader._dataset_kind, loader._auto_collation, loader.drop_last
         self._worker_init = loader.worker_init_fn
         self._workers = loader.num_workers
-        self._base_seed = None
+        self._base_seed: int | None = None
         self._first_seed = 0
         self._passes = 0
-        self._order = _Held([])
+        self._order: _Held | _Order | list[Any] = _Held([])
         # Builds a batch, if this process does that.
-        self._fetch = None
+        self._fetch: Callable[[Any], Any] | None = None
 
     @property
-    def _pedl_source(self):
+    def _pedl_source(self) -> Any:
         return self.dataset
 
-    def draw(self, loader):
+    def draw(self, loader: Any) -> None:
         """Draws what a pass begins with: the seed of its workers, and the indices of its batches."""
         import torch
 
@@ -186,10 +193,10 @@ class LoaderBatches:
         if not self._workers:
             self._fetch = self._fetcher(self._collate)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._order)
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: int) -> Any:
         rank, size = self._share
         seed = in_row(self._first_seed, place * size + rank) >> 1
         of_data = BatchDrawing.of_data
@@ -199,7 +206,7 @@ class LoaderBatches:
         of_data.manual_seed(seed)
         return self._fetch(self._order[place])
 
-    def _built_aside(self, place, seed):
+    def _built_aside(self, place: int, seed: int) -> Any:
         """A batch. In the process that trains, torch's generator is restored afterwards."""
         import torch
 
@@ -216,14 +223,14 @@ class LoaderBatches:
             if before is not None:
                 generator.set_state(before)
 
-    def _fetcher(self, collate):
+    def _fetcher(self, collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function that makes a batch from its indices."""
         from torch.utils.data import _DatasetKind
 
         kind, auto_collation, drop_last = self._kind
         return _DatasetKind.create_fetcher(kind, self.dataset, auto_collation, collate, drop_last).fetch
 
-    def _info(self, seed):
+    def _info(self, seed: int) -> Any:
         """What `get_worker_info` returns while a batch is built: a seed of the batch, whichever worker builds it."""
         from torch.utils.data._utils import worker
 
@@ -231,10 +238,10 @@ class LoaderBatches:
         return worker.WorkerInfo(id=number, num_workers=self._workers, seed=seed, dataset=self.dataset)
 
     @property
-    def _pedl_has_begun(self):
+    def _pedl_has_begun(self) -> bool:
         return self.dataset is _BEGUN.get("dataset")
 
-    def _pedl_begin(self):
+    def _pedl_begin(self) -> None:
         """Calls the script's `worker_init_fn` in a worker, before it builds anything of a data set."""
         import torch
 
@@ -248,13 +255,13 @@ class LoaderBatches:
                 self._worker_init(number)
 
 
-def _is_default(collate):
+def _is_default(collate: Callable[[Any], Any]) -> bool:
     from torch.utils.data._utils.collate import default_collate
 
     return collate is default_collate
 
 
-def _collated_here(samples):
+def _collated_here(samples: Any) -> Any:
     """`default_collate` without worker info. With it, it would collate into memory of `/dev/shm`."""
     from torch.utils.data._utils.collate import default_collate
 
@@ -267,50 +274,50 @@ class _Held:
 
     __slots__ = ("_order",)
 
-    def __init__(self, order):
+    def __init__(self, order: list[Any]) -> None:
         self._order = order
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._order)
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: int) -> Any:
         return self._order[place]
 
 
 class _Order:
     """Lists of whole numbers as two arrays, because they are sent to workers, and compared, at each pass."""
 
-    def __init__(self, lists):
+    def __init__(self, lists: Sequence[list[int]]) -> None:
         import numpy
 
         self._all = numpy.concatenate([numpy.asarray(one, "int64") for one in lists])
         self._ends = numpy.cumsum([len(one) for one in lists])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: int) -> list[int]:
         return self._all[self._ends[place - 1] if place else 0 : self._ends[place]].tolist()
 
 
-def _packed(order):
+def _packed(order: list[Any]) -> _Order | list[Any]:
     """The order, in a smaller form if it consists of lists of whole numbers."""
     is_of_numbers = order and all(type(one) is list and all(type(index) is int for index in one) for one in order)
     return _Order(order) if is_of_numbers else order
 
 
 # In a worker: the data set for which `worker_init_fn` was called.
-_BEGUN = {}
+_BEGUN: dict[str, Any] = {}
 
 
-def _number():
+def _number() -> int | None:
     """The number of the worker that this process is, from 0 on; None in any other process."""
     name = multiprocessing.current_process().name
     return int(name[len(worker_processes.NAME) :]) - 1 if name.startswith(worker_processes.NAME) else None
 
 
 @contextlib.contextmanager
-def _told(info):
+def _told(info: Any) -> Iterator[None]:
     """Within it, `get_worker_info` returns `info`."""
     from torch.utils.data._utils import worker
 

@@ -4,8 +4,16 @@ A replay does not make these calls, so it would not draw what they draw. Therefo
 generator, and the state before it is restored before anything else draws. The generator sees only the draws of the script
 itself, and is compared at the resume point. The generators of GPUs, if there are any, are set, and not restored.
 """
+from __future__ import annotations
+
 from py_hooks.random_numbers import owned_generators
 from py_hooks.random_numbers.random_streams import THREAD, CallStream, PrivateStream, StreamDiffers, in_row, mix, root_of_torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy
 
 
 class Drawing:
@@ -22,13 +30,15 @@ class Drawing:
 
     __slots__ = ("_stream", "_seed", "_owned", "_has_gpu", "_generator", "_state")
 
-    def __init__(self, stream, seed, owned=None, has_gpu=False):
+    def __init__(
+        self, stream: PrivateStream, seed: int, owned: owned_generators.Rooted | None = None, has_gpu: bool = False
+    ) -> None:
         self._stream = stream
         self._seed = seed >> 1
         self._owned = owned_generators.Keyed(owned, stream.key) if owned else None
         self._has_gpu = has_gpu
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         import torch
 
         if self._owned is not None:
@@ -41,7 +51,7 @@ class Drawing:
         if self._has_gpu:
             torch.cuda.manual_seed_all(self._seed)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._generator.set_state(self._state)
         self._stream.__exit__(*exception)
         if self._owned is not None:
@@ -75,30 +85,38 @@ class BatchDrawing(PrivateStream):
         "_has_gpu",
     )
 
-    of_data = None
+    _seed: int  # type: ignore[assignment]  # hides a method of the base
+    of_data: Any = None
 
-    def __init__(self, key, first_seed, key_of_rank, owned, has_gpu=False):
+    def __init__(
+        self,
+        key: tuple[Any, ...],
+        first_seed: int,
+        key_of_rank: tuple[Any, ...],
+        owned: owned_generators.Rooted | None,
+        has_gpu: bool = False,
+    ) -> None:
         import torch
 
         super().__init__(*key)
         self._generator = torch.default_generator
         # The state of the generator before the first batch since it was last restored.
-        self._state = None
+        self._state: Any = None
         self._is_running = False
         self._torch_seed = self._first_seed = first_seed
         self._of_batches = key
         self._of_rank = key_of_rank
         self._generators = owned
-        self._owned = None
+        self._owned: owned_generators.Keyed | None = None
         self._has_gpu = has_gpu
 
-    def of(self, number):
+    def of(self, number: int) -> BatchDrawing:
         """The next batch has this number."""
         self._torch_seed = in_row(self._first_seed, number) >> 1
         self.begin((*self._of_batches, number, *self._of_rank))
         return self
 
-    def __enter__(self):
+    def __enter__(self) -> BatchDrawing:
         if self._generators:
             self._enter_owned()
         self._outer = THREAD.stream
@@ -110,7 +128,7 @@ class BatchDrawing(PrivateStream):
         BatchDrawing.of_data = generator
         return self
 
-    def _enter_owned(self):
+    def _enter_owned(self) -> None:
         self._owned = owned_generators.Keyed(self._generators, self.key)
         try:
             self._owned.__enter__()
@@ -118,19 +136,21 @@ class BatchDrawing(PrivateStream):
             self.put_back()
             raise
 
-    def compute(self):
+    def compute(self) -> None:
         """The data of the batch has been taken: from here on the batch draws from torch's global generator."""
         BatchDrawing.of_data = None
         self._generator.manual_seed(self._torch_seed)
         if self._has_gpu:
             self._seed_gpus()
 
-    def _seed_gpus(self):
+    def _seed_gpus(self) -> None:
         import torch
 
         torch.cuda.manual_seed_all(self._torch_seed)
 
-    def __exit__(self, kind, *exception):
+    def __exit__(  # type: ignore[override]  # it is given three values
+        self, kind: type[BaseException] | None, *exception: object
+    ) -> None:
         THREAD.stream = self._outer
         self._is_running = False
         if self._generators:
@@ -139,7 +159,7 @@ class BatchDrawing(PrivateStream):
             BatchDrawing.of_data = None
             self.put_back()
 
-    def put_back(self):
+    def put_back(self) -> None:
         """Restores torch's global generator as it was before the first batch, unless a batch is running."""
         if self._state is not None and not self._is_running:
             state, self._state = self._state, None
@@ -149,10 +169,10 @@ class BatchDrawing(PrivateStream):
 class TorchGenerator:
     """torch's global generator on the CPU: part of a checkpoint, and not changed by what compute calls draw."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._calls = 0
 
-    def own_state(self, owned=()):
+    def own_state(self, owned: Any = ()) -> Drawing:
         """`with`: a compute call runs, and draws from separate streams.
 
         Args:
@@ -164,17 +184,17 @@ class TorchGenerator:
         owned = owned_generators.Rooted(owned) if owned else None
         return Drawing(CallStream(*key), mix(*key, root_of_torch()), owned)
 
-    def skip(self):
+    def skip(self) -> None:
         """A compute call is answered from the log."""
         self._calls += 1
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], None]:
         """The state: part of a checkpoint."""
         import torch
 
         return [("state", torch.default_generator.get_state().numpy())], None
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: object) -> None:
         """Compares the generator with that of the checkpoint: the replay must have drawn what the recorded run drew."""
         ((_, now),), _ = self.capture()
         if (now != tensors["state"]).any():

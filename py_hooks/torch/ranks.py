@@ -5,6 +5,8 @@ the same order.
 
 Source: torch 2.15, torch/nn/parallel/distributed.py; torch/csrc/distributed/c10d/reducer.cpp, `should_rebuild_buckets`.
 """
+from __future__ import annotations
+
 import os
 import weakref
 import zlib
@@ -12,6 +14,14 @@ from time import monotonic, sleep
 
 from py_hooks.ranks import agreement
 from py_hooks.recording import ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
 
 # What the environment of a rank contains besides its numbers.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
@@ -32,24 +42,24 @@ _BETWEEN_RANKS = "/torch/distributed/", "/torch/nn/parallel/distributed.py", "/t
 class One(agreement.One):
     """One process, which has no other to agree with. `Ranks` describes the methods."""
 
-    def wrapped(self, model, device):
+    def wrapped(self, model: Any, device: Any) -> Any:
         """The model itself."""
         return model
 
-    def device(self):
+    def device(self) -> Any:
         """A GPU, if there is one."""
         import torch
 
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
-    def watch(self, order):
+    def watch(self, order: Callable[[], int]) -> None:
         """Does nothing."""
 
-    def level(self, model, wrapped, measured):
+    def level(self, model: Any, wrapped: Any, measured: dict[str, Any]) -> dict[str, Any]:
         """The metrics as they are."""
         return measured
 
-    def share(self, live):
+    def share(self, live: Callable[[], Any]) -> Any:
         """What `live()` returns."""
         return live()
 
@@ -57,12 +67,12 @@ class One(agreement.One):
 class Ranks(agreement.Ranks):
     """The processes that train one model of PyTorch."""
 
-    _order = None
+    _order: Callable[[], int] | None = None
 
     # References to tensors of exchanges, some of which threads of the group may hold.
-    _exchanged_tensors = ()
+    _exchanged_tensors: Sequence[weakref.ref[Any]] = ()
 
-    def _join(self, told):
+    def _join(self, told: dict[str, Any]) -> None:
         import torch.distributed
 
         if not hasattr(torch.distributed, "broadcast_object_list"):
@@ -90,7 +100,7 @@ class Ranks(agreement.Ranks):
             # A rank may end for a mistake in the definition, which all of them see. Then no other is still on its way here.
             torch.distributed.barrier()
 
-    def _store(self):
+    def _store(self) -> Any:
         """The store where ranks meet. That of `torchrun` survives a restart, and holds addresses of processes that ended."""
         from torch.distributed import PrefixStore, TCPStore
 
@@ -99,7 +109,7 @@ class Ranks(agreement.Ranks):
         store = TCPStore(host, int(port), self.size, self.rank == 0 and not is_of_torchrun)
         return PrefixStore("pedl-run {}".format(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")), store)
 
-    def device(self):
+    def device(self) -> Any:
         """The device on which this rank trains: each rank has its own GPU."""
         import torch
 
@@ -108,7 +118,7 @@ class Ranks(agreement.Ranks):
         torch.cuda.set_device(self._local)
         return torch.device("cuda", self._local)
 
-    def watch(self, order):
+    def watch(self, order: Callable[[], int]) -> None:
         """Has the order of the training data compared between ranks.
 
         Args:
@@ -116,14 +126,14 @@ class Ranks(agreement.Ranks):
         """
         self._order = order
 
-    def _order_of_data(self):
+    def _order_of_data(self) -> int:
         return self._order() if self._order is not None else 0
 
-    def guard(self):
+    def guard(self) -> _Guard:
         """Within it, a rank that is lost ends this one too, with a message."""
         return _Guard(self._lose)
 
-    def _gathered(self, own):
+    def _gathered(self, own: list[int]) -> list[list[int]]:
         import torch
         import torch.distributed
 
@@ -136,15 +146,15 @@ class Ranks(agreement.Ranks):
         self._exchanged_tensors = [*held, *map(weakref.ref, [mine, *everyone])]
         return [one.tolist()[: len(own)] for one in everyone]
 
-    def _gathered_objects(self, own):
+    def _gathered_objects(self, own: dict[str, str]) -> list[dict[str, str]]:
         import torch.distributed
 
-        everyone = [None] * self.size
+        everyone: list[dict[str, str]] = [None] * self.size
         with self.guard():
             torch.distributed.all_gather_object(everyone, own)
         return everyone
 
-    def _leave(self):
+    def _leave(self) -> None:
         import torch.distributed
 
         # A thread of the group releases the tensors of an exchange after the exchange is over. If it does so while Python
@@ -154,7 +164,7 @@ class Ranks(agreement.Ranks):
             sleep(_PAUSE_SECONDS)
         torch.distributed.destroy_process_group()
 
-    def wrapped(self, model, device):
+    def wrapped(self, model: Any, device: Any) -> Any:
         """The model to train with: the gradients of what it computes are averaged over the ranks.
 
         Which parameters a batch leaves out is known only after it, which is too late to search for them. So every batch
@@ -167,13 +177,13 @@ class Ranks(agreement.Ranks):
 
             forwards = 0
 
-            def __getattr__(self, name):
+            def __getattr__(self, name: str) -> Any:
                 try:
                     return super().__getattr__(name)
                 except AttributeError:
                     return getattr(super().__getattr__("module"), name)
 
-            def forward(self, *args, **kwargs):
+            def forward(self, *args: Any, **kwargs: Any) -> Any:
                 self.forwards += 1
                 return super().forward(*args, **kwargs)
 
@@ -182,7 +192,7 @@ class Ranks(agreement.Ranks):
                 model, device_ids=[device.index] if device.type == "cuda" else None, find_unused_parameters=True
             )
 
-    def level(self, model, wrapped, measured):
+    def level(self, model: Any, wrapped: Any, measured: dict[str, Any]) -> dict[str, Any]:
         """Called after a batch: sets buffers to those of rank 0. Returns the metrics, numbers as means of all ranks."""
         import torch
 
@@ -207,7 +217,7 @@ class Ranks(agreement.Ranks):
             self._differ("the names of the metrics of a batch")
         return {**measured, **dict(zip(names, means[1:]))}
 
-    def share(self, live):
+    def share(self, live: Callable[[], Any]) -> Any:
         """What `live()` returns on rank 0, which alone calls it."""
         import torch.distributed
 
@@ -229,22 +239,22 @@ class _Guard:
 
     __slots__ = ("_lose",)
 
-    def __init__(self, lose):
+    def __init__(self, lose: Callable[[str], object]) -> None:
         self._lose = lose
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if isinstance(error, RuntimeError) and _is_of_connection(error) and _is_between_ranks(trace):
             self._lose(str(error).splitlines()[0])
 
 
-def _is_of_connection(error):
+def _is_of_connection(error: BaseException) -> bool:
     return any(word in str(error) for word in _CONNECTING)
 
 
-def _is_between_ranks(trace):
+def _is_between_ranks(trace: TracebackType) -> bool:
     """Whether the error was raised by what torch does between ranks. This includes averaging gradients in `backward`."""
     while trace.tb_next is not None:
         trace = trace.tb_next
@@ -252,6 +262,6 @@ def _is_between_ranks(trace):
     return file == __file__ or any(part in file for part in _BETWEEN_RANKS)
 
 
-def of(calls, told):
+def of(calls: Calls, told: dict[str, Any] | None) -> Ranks | One:
     """The ranks of this process: `Ranks`, or `One` if the host names no ranks."""
     return Ranks(calls, told) if told else One()

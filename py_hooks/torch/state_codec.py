@@ -6,8 +6,17 @@
 
 Numbers, texts and lists represent themselves; everything else is an object with one member, which names its kind.
 """
+from __future__ import annotations
+
 import collections
 import math
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    import numpy
 
 _PLAIN = (type(None), bool, int, str)
 
@@ -20,7 +29,7 @@ class Unencodable(Exception):
         value: the value.
     """
 
-    def __init__(self, path, value):
+    def __init__(self, path: str, value: object) -> None:
         super().__init__(path)
         self.path = path
         self.kind = f"{type(value).__module__}.{type(value).__qualname__}"
@@ -33,10 +42,10 @@ class Encoder:
         tensors: `(name, array)` of all tensors so far.
     """
 
-    def __init__(self):
-        self.tensors = []
+    def __init__(self) -> None:
+        self.tensors: list[tuple[str, numpy.ndarray]] = []
 
-    def encode(self, value, path):
+    def encode(self, value: Any, path: str) -> Any:
         """The JSON of a value.
 
         Args:
@@ -56,7 +65,7 @@ class Encoder:
             return encode(self, value, path)
         return self._of_library(value, path)
 
-    def _of_library(self, value, path):
+    def _of_library(self, value: Any, path: str) -> dict[str, Any]:
         import numpy
         import torch
 
@@ -76,7 +85,7 @@ class Encoder:
             return {"scalar": path}
         raise Unencodable(path, value)
 
-    def _tensor(self, tensor, path):
+    def _tensor(self, tensor: Any, path: str) -> dict[str, Any]:
         import torch
 
         if tensor.layout is not torch.strided or tensor.is_quantized or getattr(tensor, "is_meta", False):
@@ -85,14 +94,14 @@ class Encoder:
         self.tensors.append((path, _bits_of(tensor.detach().cpu())))
         return told
 
-    def _elements(self, values, path):
+    def _elements(self, values: Iterable[Any], path: str) -> list[Any]:
         return [self.encode(value, f"{path}.{place}") for place, value in enumerate(values)]
 
-    def _pairs(self, values, path):
+    def _pairs(self, values: dict[Any, Any], path: str) -> list[list[Any]]:
         return [[self.encode(key, path), self.encode(value, f"{path}.{key}")] for key, value in values.items()]
 
 
-def _bits_of(tensor):
+def _bits_of(tensor: Any) -> numpy.ndarray:
     """A tensor on the CPU as an array; for a type that NumPy lacks, an array of its bits."""
     import torch
 
@@ -110,7 +119,7 @@ def _bits_of(tensor):
 
 
 # Only these exact types: a subclass may hold more.
-_ENCODERS = {
+_ENCODERS: dict[type, Callable[[Encoder, Any, str], Any]] = {
     list: lambda held, value, path: held._elements(value, path),
     tuple: lambda held, value, path: {"tuple": held._elements(value, path)},
     dict: lambda held, value, path: {"dict": held._pairs(value, path)},
@@ -121,7 +130,7 @@ _ENCODERS = {
 }
 
 
-def decode(told, tensors):
+def decode(told: Any, tensors: dict[str, numpy.ndarray]) -> Any:
     """The value that was encoded.
 
     Args:
@@ -136,11 +145,11 @@ def decode(told, tensors):
     return _DECODERS[kind](told, tensors)
 
 
-def _pairs_of(told, tensors):
+def _pairs_of(told: list[list[Any]], tensors: dict[str, numpy.ndarray]) -> list[tuple[Any, Any]]:
     return [(decode(key, tensors), decode(value, tensors)) for key, value in told]
 
 
-def _tensor_of(told, tensors):
+def _tensor_of(told: dict[str, Any], tensors: dict[str, numpy.ndarray]) -> Any:
     import torch
 
     dtype = getattr(torch, told["dtype"])
@@ -152,13 +161,13 @@ def _tensor_of(told, tensors):
     return tensor.to(dtype) if tensor.dtype is torch.float32 else tensor.view(dtype)
 
 
-def _of_torch(name):
+def _of_torch(name: str) -> Any:
     import torch
 
     return getattr(torch, name)
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[dict[str, Any], dict[str, numpy.ndarray]], Any]] = {
     "tensor": _tensor_of,
     "dict": lambda told, tensors: dict(_pairs_of(told["dict"], tensors)),
     "ordered": lambda told, tensors: collections.OrderedDict(_pairs_of(told["ordered"], tensors)),

@@ -8,6 +8,8 @@
 
 Random numbers are no state: each batch has separate streams (`trials.py`).
 """
+from __future__ import annotations
+
 import types
 import zlib
 
@@ -15,6 +17,20 @@ from py_hooks import causes, places
 from py_hooks.recording import recorder
 from py_hooks.refusal import Refusal
 from py_hooks.torch.state_codec import Encoder, Unencodable, decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Protocol
+
+    import numpy
+
+    class _HasState(Protocol):
+        """Such as a scheduler of torch: a state, and how it is restored."""
+
+        def state_dict(self) -> dict[str, Any]: ...
+
+        def load_state_dict(self, __state: dict[str, Any]) -> object: ...
 
 # Types of values without state.
 _STATELESS = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
@@ -31,14 +47,14 @@ class TrialState:
         others: other objects that belong to pedl-run, or are resumed in another way.
     """
 
-    def __init__(self, trial, model, optimizer, scheduler, others=()):
+    def __init__(self, trial: Any, model: Any, optimizer: Any, scheduler: _HasState | None, others: Iterable[Any] = ()) -> None:
         self._model = model
         self._optimizer = optimizer
         self._scheduler = scheduler
         known = [model, optimizer, *([scheduler] if scheduler is not None else []), *others]
         self._attributes = _Attributes(trial, model, known)
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, Any]]:
         """The tensors, and the rest as JSON."""
         import torch
 
@@ -55,14 +71,14 @@ class TrialState:
         return held.tensors, state
 
     @staticmethod
-    def _told(held, state, what):
+    def _told(held: Encoder, state: Any, what: str) -> Any:
         try:
             return held.encode(state, what)
         except Unencodable as error:
             recorder.CALLS.exactness.refuse(causes.STATE_OF_TRIAL(what=what, kind=error.kind, path=error.path))
             return None
 
-    def _told_in_parts(self, held, state):
+    def _told_in_parts(self, held: Encoder, state: dict[str, Any]) -> dict[str, Any]:
         """The state of a scheduler, without values that have no state and exist in each start, such as functions."""
         told = []
         for name, value in state.items():
@@ -70,7 +86,7 @@ class TrialState:
                 told.append([name, self._told(held, value, f"scheduler.{name}")])
         return {"dict": told}
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: dict[str, Any]) -> None:
         """Restores the state of a checkpoint.
 
         Raises:
@@ -88,7 +104,7 @@ class TrialState:
             refusal.exit_code = 76
             raise refusal from error
 
-    def _restore(self, tensors, state):
+    def _restore(self, tensors: dict[str, numpy.ndarray], state: dict[str, Any]) -> None:
         import torch
 
         torch.set_num_threads(state["threads"])
@@ -104,13 +120,13 @@ class TrialState:
         self._attributes.restore(state["attributes"], tensors)
 
 
-def _other_buffers(model):
+def _other_buffers(model: Any) -> dict[str, Any]:
     """The buffers that are not part of `state_dict`."""
     kept = model.state_dict()
     return {name: buffer for name, buffer in model.named_buffers() if name not in kept}
 
 
-def _set_buffers(model, buffers):
+def _set_buffers(model: Any, buffers: dict[str, Any]) -> None:
     modules = dict(model.named_modules())
     for name, value in buffers.items():
         owner, _, last = name.rpartition(".")
@@ -118,11 +134,11 @@ def _set_buffers(model, buffers):
         modules[owner]._buffers[last] = value.to(there.device) if there is not None else value
 
 
-def _numbered(state):
+def _numbered(state: dict[str, Any]) -> dict[str, Any]:
     """The state of an optimizer, with parameters named by their order. Before torch 1.5 their addresses name them."""
     if not _is_as_torch_tells(state):
         return state
-    numbers = {}
+    numbers: dict[Any, int] = {}
     for group in state["param_groups"]:
         for name in group["params"]:
             numbers.setdefault(name, len(numbers))
@@ -130,12 +146,12 @@ def _numbered(state):
     return {**state, "state": {numbers.get(name, name): value for name, value in state["state"].items()}, "param_groups": groups}
 
 
-def _is_as_torch_tells(state):
+def _is_as_torch_tells(state: dict[str, Any]) -> bool:
     """Whether the state of an optimizer has torch's form; an optimizer of the user may have another."""
     return "state" in state and "param_groups" in state
 
 
-def _load_optimizer(optimizer, state):
+def _load_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
     """`load_state_dict` converts all values to the type of their parameters; this restores their types."""
     optimizer.load_state_dict(state)
     if not _is_as_torch_tells(state):
@@ -155,13 +171,13 @@ def _load_optimizer(optimizer, state):
 class _Attributes:
     """The attributes of a trial, of its modules and of the user's objects in it, as they were when training began."""
 
-    def __init__(self, trial, model, known):
+    def __init__(self, trial: Any, model: Any, known: Iterable[Any]) -> None:
         self._roots = [("trial", trial)]
         self._roots += [(f"module {name}".rstrip(), module) for name, module in model.named_modules()]
         self._known = {id(one) for one in [trial, *known, *model.modules()]}
         self._begun = {path: mark for path, _, _, mark, _ in self._each(Encoder())}
 
-    def changed(self, held):
+    def changed(self, held: Encoder) -> dict[str, Any]:
         """The JSON of the attributes that have changed since, by their paths; their tensors go to `held`."""
         found = {}
         for path, _, value, mark, told in self._each(held):
@@ -173,7 +189,7 @@ class _Attributes:
             found[path] = told
         return found
 
-    def restore(self, state, tensors):
+    def restore(self, state: dict[str, Any], tensors: dict[str, numpy.ndarray]) -> None:
         """Restores the attributes."""
         for path, owner, there, _, _ in list(self._each(Encoder())):
             if path in state:
@@ -185,7 +201,7 @@ class _Attributes:
             if root in owners:
                 setattr(owners[root], name, decode(told, tensors))
 
-    def _each(self, held):
+    def _each(self, held: Encoder) -> Iterator[tuple[str, Any, Any, Any, Any]]:
         """`(path, owner, value, mark, JSON)` of each attribute; JSON is None if it cannot be kept."""
         waiting, seen = list(self._roots), set(self._known)
         for root, owner in waiting:
@@ -208,18 +224,18 @@ class _Attributes:
                     held.tensors.extend(own.tensors)
                 yield path, owner, value, mark, told
 
-    def _is_changed(self, path, mark):
+    def _is_changed(self, path: str, mark: object) -> bool:
         begun = getattr(self, "_begun", None)
         return begun is not None and begun.get(path) != mark
 
 
-def _state_of(value):
+def _state_of(value: Any) -> Any:
     """The value itself, or its `state_dict`."""
     has_state = hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
     return value.state_dict() if has_state and not isinstance(value, type) else value
 
 
-def _put(owner, name, there, value):
+def _put(owner: Any, name: str, there: Any, value: Any) -> None:
     """Gives an attribute a value: in place, if others may hold it too."""
     import numpy
     import torch
@@ -236,7 +252,7 @@ def _put(owner, name, there, value):
         setattr(owner, name, value)
 
 
-def _is_like(there, value):
+def _is_like(there: Any, value: Any) -> bool:
     return there.shape == value.shape and there.dtype == value.dtype
 
 
@@ -251,11 +267,11 @@ class ModelState:
         name: name of the state provider that holds its tensors.
     """
 
-    def __init__(self, model, name):
+    def __init__(self, model: Any, name: str) -> None:
         self._model = model
         self._name = name
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], list[dict[str, Any]]]:
         """No tensors; the names of the weights, and their names in the checkpoint."""
         import torch
 
@@ -277,5 +293,5 @@ class ModelState:
         }
         return [], [model]
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: object) -> None:
         """Does nothing: the trial makes its model itself."""

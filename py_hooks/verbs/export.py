@@ -21,9 +21,23 @@ A model of Keras is exported without its optimizer: it is for predictions, and m
 Exit codes are those of the host: 0; 64 if something is asked for that does not exist; 69 if the framework cannot be
 imported, or does not write the format; 65 if the model cannot be built again; 73 if TARGET cannot be made.
 """
+from __future__ import annotations
+
 import json
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, TypeVar
+
+    import numpy
+
+    # What a checkpoint says of its providers' states by their names, and of one model.
+    _States = dict[str, Any]
+    _Model = dict[str, Any]
+    _Value = TypeVar("_Value")
 
 USAGE, DAMAGED, FRAMEWORK, CANNOT_CREATE = 64, 65, 69, 73
 
@@ -59,13 +73,13 @@ _FIRST_WITH_KERAS_FILES = (2, 12)
 class Refused(Exception):
     """A request that cannot be met: text, hint and exit code."""
 
-    def __init__(self, code, text, hint=None):
+    def __init__(self, code: int, text: str, hint: str | None = None) -> None:
         Exception.__init__(self, text)
         self.code = code
         self.hint = hint
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     """Exports. Returns the exit code."""
     folder, target, number, weights_only, batch, trusted = arguments
     try:
@@ -104,7 +118,7 @@ def main(arguments):
     return 0
 
 
-def _opened(folder, target, number):
+def _opened(folder: str, target: str, number: str) -> tuple[_States, _Model, Tensors]:
     """The states of a checkpoint, the model that is asked for, and the `Tensors` of the checkpoint."""
     with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
         states = json.load(file)
@@ -121,7 +135,7 @@ def _opened(folder, target, number):
     return states, model, held
 
 
-def _check_whole(model, held):
+def _check_whole(model: _Model, held: Tensors) -> None:
     """Raises an error if a model lacks something that is needed below."""
     if model["framework"].partition(".")[0] not in _FRAMEWORKS:
         raise ValueError("`{}` is no framework".format(model["framework"]))
@@ -130,7 +144,7 @@ def _check_whole(model, held):
             raise ValueError(f"there is no tensor `{key}`")
 
 
-def _let_in_code(is_trusted, model, target):
+def _let_in_code(is_trusted: bool, model: _Model, target: str) -> None:
     """Lets code of the checkpoint run, if it is trusted; otherwise refuses what would run any."""
     if is_trusted:
         # As in `python`: modules of the user's layers are in the current folder.
@@ -139,7 +153,7 @@ def _let_in_code(is_trusted, model, target):
         _check_safe(model)
 
 
-def _check_safe(model):
+def _check_safe(model: _Model) -> None:
     """Refuses an architecture that holds code, or names modules that are not the framework's."""
     if model["framework"] in ("torch", "tensorflow") or model.get("architecture") is None:
         return
@@ -155,7 +169,7 @@ def _check_safe(model):
         )
 
 
-def _code_in(node):
+def _code_in(node: Any) -> str | None:
     """Describes what part of an architecture is code; None if there is none."""
     if isinstance(node, list):
         return next((found for found in map(_code_in, node) if found is not None), None)
@@ -171,7 +185,7 @@ def _code_in(node):
     return _code_in(list(node.values()))
 
 
-def _check_framework(model, target):
+def _check_framework(model: _Model, target: str) -> None:
     """Each framework has its own kinds of files; files of weights in other formats are for all frameworks."""
     for_all = (".npz", ".safetensors")
     names = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
@@ -190,16 +204,16 @@ def _check_framework(model, target):
     )
 
 
-def _listed(endings):
+def _listed(endings: Iterable[str]) -> str:
     return ", ".join(f"`{ending}`" for ending in endings)
 
 
-def _title(model):
+def _title(model: _Model) -> str:
     # In one line, whatever the name is.
     return "model {} (`{}`)".format(model["number"], json.dumps(model["class"])[1:-1])
 
 
-def _chosen(models, number):
+def _chosen(models: list[_Model] | None, number: str) -> _Model:
     """The model with this number; the only model, if no number is given."""
     if not models:
         raise Refused(USAGE, "the checkpoint knows of no model", "only models of Keras can be exported")
@@ -223,14 +237,14 @@ class Tensors:
     Source: https://github.com/huggingface/safetensors, README.md, "Format".
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
             content = file.read()
         end = 8 + int.from_bytes(content[:8], "little")
-        self._header = json.loads(content[8:end].decode("utf-8"))
+        self._header: dict[str, Any] = json.loads(content[8:end].decode("utf-8"))
         self._bytes = memoryview(content)[end:]
 
-    def array(self, key):
+    def array(self, key: str) -> numpy.ndarray:
         """A tensor as an array of NumPy."""
         import numpy
 
@@ -241,18 +255,18 @@ class Tensors:
         dtype = numpy.dtype(_DTYPES[entry["dtype"]])
         return numpy.frombuffer(self._slice(key), dtype).reshape(entry["shape"])
 
-    def of(self, provider):
+    def of(self, provider: str) -> dict[str, numpy.ndarray]:
         """All tensors of one provider, by their names in it."""
         return {key[len(provider) + 1:]: self.array(key) for key in self._header if key.startswith(provider + "/")}
 
-    def _slice(self, key):
+    def _slice(self, key: str) -> memoryview:
         start, end = self._header[key]["data_offsets"]
         return self._bytes[start:end]
 
-    def __contains__(self, key):
+    def __contains__(self, key: object) -> bool:
         return key in self._header
 
-    def write(self, path, weights):
+    def write(self, path: str, weights: Sequence[tuple[str, str]]) -> None:
         """Writes tensors in the same format under other names, `(name, key)`, each name once."""
         header, offset = {}, 0
         for name, key in weights:
@@ -270,7 +284,7 @@ class Tensors:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def _write(states, model, held, target):
+def _write(states: _States, model: _Model, held: Tensors, target: str) -> None:
     weights = [(name, held.array(key)) for name, key in model["weights"]]
     if target.endswith(".npz"):
         import numpy
@@ -296,7 +310,7 @@ def _write(states, model, held, target):
         ) from error
 
 
-def _write_torch(state, held, target, weights_only):
+def _write_torch(state: Any, held: Tensors, target: str, weights_only: bool) -> None:
     """What `torch.load(..., weights_only=True)` reads: dicts, tensors and numbers."""
     try:
         import torch
@@ -320,7 +334,7 @@ def _write_torch(state, held, target, weights_only):
         torch.save(saved, file)
 
 
-def _write_graph(state, definition, values, target):
+def _write_graph(state: Any, definition: numpy.ndarray, values: dict[str, numpy.ndarray], target: str) -> None:
     """A SavedModel of the graph of a `TensorFlowTrial`, with the variables of the checkpoint."""
     from py_hooks.tensorflow import served_graphs
 
@@ -332,7 +346,7 @@ def _write_graph(state, definition, values, target):
         ) from error
 
 
-def _told_apart(weights):
+def _told_apart(weights: Sequence[tuple[str, _Value]]) -> list[tuple[str, _Value]]:
     """Weights with unique names: a name that two of them have gets its place as a prefix."""
     names = [name for name, _ in weights]
     return [
@@ -340,7 +354,7 @@ def _told_apart(weights):
     ]
 
 
-def _printable(text):
+def _printable(text: str) -> str:
     """A text without control characters for the terminal: whoever made the checkpoint chose the names."""
     return "".join(
         character if character == "\n" or character.isprintable() else character.encode("unicode_escape").decode()
@@ -348,12 +362,12 @@ def _printable(text):
     )
 
 
-def _in_words(error):
+def _in_words(error: BaseException) -> str:
     lines = (str(error).strip() or "no text").splitlines()
     return f"{type(error).__name__}: " + "\n  ".join(lines[:3])
 
 
-def _framework(model):
+def _framework(model: _Model) -> Any:
     """The package of the model, imported with the backend on which the model was trained."""
     os.environ["KERAS_BACKEND"] = model["backend"]
     package = model["framework"].partition(".")[0]
@@ -376,7 +390,7 @@ def _framework(model):
     return framework
 
 
-def _built(framework, model, values):
+def _built(framework: Any, model: _Model, values: list[numpy.ndarray]) -> Any:
     """The model, built from its architecture, with the weights of the checkpoint."""
     hint = "export its weights with `--weights` to `.npz`, `.safetensors`"
     if model["architecture"] is None:
@@ -393,7 +407,7 @@ def _built(framework, model, values):
     return built
 
 
-def _set_weights(framework, built, values):
+def _set_weights(framework: Any, built: Any, values: list[numpy.ndarray]) -> None:
     """Sets `weights` in their order: in Keras 2 the order of `set_weights` differs from it."""
     if len(built.weights) != len(values):
         raise ValueError(f"it has {len(built.weights)} weights, and the checkpoint has {len(values)} of it")
@@ -404,11 +418,11 @@ def _set_weights(framework, built, values):
         weight.assign(value)
 
 
-def _version(framework):
+def _version(framework: Any) -> tuple[int, ...]:
     return tuple(int(number) for number in framework.__version__.split("-")[0].split(".")[:2])
 
 
-def _save(framework, built, target):
+def _save(framework: Any, built: Any, target: str) -> None:
     version = _version(framework)
     if target.endswith(".weights.h5"):
         built.save_weights(target)
@@ -432,13 +446,13 @@ def _save(framework, built, target):
         _save_graph(framework, built, target)
 
 
-def _is_eager():
+def _is_eager() -> bool:
     import tensorflow
 
     return tensorflow.executing_eagerly()
 
 
-def _save_graph(framework, built, target):
+def _save_graph(framework: Any, built: Any, target: str) -> None:
     """A SavedModel of the graph that Keras 2 has built in TensorFlow's session, without eager execution."""
     import tensorflow
 

@@ -8,6 +8,8 @@
 Exit codes are those of the host: 0, 64 for an unknown name, 69 if an interception is missing, or a library cannot be
 intercepted at all.
 """
+from __future__ import annotations
+
 import importlib
 import importlib.util
 import inspect
@@ -19,11 +21,17 @@ from py_hooks import causes
 from py_hooks.engine import patch, version
 from py_hooks.registry import GENERATIONS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
+    from typing import Any
+
 # Frameworks that scripts train with and that are not intercepted.
 _NOT_INTERCEPTED = ("torch", "flax", "mxnet")
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     """Prints what is asked for. Returns the exit code."""
     # If the reader closes the pipe (`pedl hooks keras | head`), this ends quietly.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -31,31 +39,31 @@ def main(arguments):
     return {"hooks": _hooks, "check": _check, "doctor": _doctor, "export": _export}[verb](*words)
 
 
-def _export(*arguments):
+def _export(*arguments: str) -> int:
     from py_hooks.verbs import export
 
     return export.main(arguments)
 
 
-def _error(code, message, hint):
+def _error(code: int, message: str, hint: str) -> int:
     sys.stdout.flush()
     sys.stderr.write(f"pedl: error: {message}\nhint: {hint}\n")
     return code
 
 
-def _unknown(library):
+def _unknown(library: str) -> int:
     known = ", ".join(_libraries())
     return _error(64, f"no library `{library}` is intercepted\n  known: {known}", "`pedl hooks` lists them")
 
 
-def _libraries():
+def _libraries() -> list[str]:
     return sorted({row[0] for row in GENERATIONS})
 
 
 # -- the rows ----------------------------------------------------------------------------------------------------------
 
 
-def _hooks(library=None, found=None, name=None):
+def _hooks(library: str | None = None, found: str | None = None, name: str | None = None) -> int:
     if library is None:
         for distribution, first, last, module in GENERATIONS:
             print("{:<16} {:<17} py_hooks/{}.py".format(distribution, version.range_text(first, last), module.replace(".", "/")))
@@ -72,7 +80,7 @@ def _hooks(library=None, found=None, name=None):
     return _print_rows(library, found, name, rows)
 
 
-def _print_rows(library, found, name, rows):
+def _print_rows(library: str, found: str | None, name: str | None, rows: list[tuple[str, str, str, str]]) -> int:
     shown = 0
     for _, first, last, module in rows:
         lines = _lines(module, name)
@@ -89,7 +97,7 @@ def _print_rows(library, found, name, rows):
     return _error(64, f"nothing named `{name}` is intercepted in {library}", f"`pedl hooks {library}` lists all")
 
 
-def _lines(module, name):
+def _lines(module: str, name: str | None) -> list[str]:
     """A line for each row of a generation with this name: target, row, advice, why."""
     source = importlib.import_module("py_hooks." + module)
     files = [(file, inspect.getsource(file).splitlines()) for file in _files_of_rows(source)]
@@ -105,13 +113,13 @@ def _lines(module, name):
     return ["  " + "   ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
 
 
-def _files_of_rows(module):
+def _files_of_rows(module: ModuleType) -> list[ModuleType]:
     """A generation, and the modules from which it takes rows that several generations share."""
     shared = [value for value in vars(module).values() if inspect.ismodule(value) and ".rows_of_" in value.__name__]
     return [module] + [file for one in shared for file in _files_of_rows(one)]
 
 
-def _row_place(files, row):
+def _row_place(files: list[tuple[ModuleType, list[str]]], row: patch.Patch) -> str:
     """The place of a row: in the first of these files, which is that of its generation, or in a shared one."""
     for file, text in files:
         number = _row_number(file, text, row)
@@ -120,7 +128,7 @@ def _row_place(files, row):
     return "row ?"
 
 
-def _row_number(file, text, row):
+def _row_number(file: ModuleType, text: list[str], row: patch.Patch) -> int:
     constants = [(name, value) for name, value in vars(file).items() if isinstance(value, str)]
     attributes = list(_spellings(row.attribute, constants))
     # If several lines match, the one that also names the module or the advice is best.
@@ -133,7 +141,7 @@ def _row_number(file, text, row):
     return min(rows)[1] if rows else 0
 
 
-def _spellings(name, constants):
+def _spellings(name: str, constants: list[tuple[str, str]]) -> Iterator[str]:
     """How a table may spell a name: in full, as a constant (a shared table omits the package), or as a constant plus text."""
     yield f'"{name}"'
     for constant, value in constants:
@@ -143,19 +151,19 @@ def _spellings(name, constants):
             yield f'{constant} + "{name[len(value):]}"'
 
 
-def _place(advice):
+def _place(advice: Callable[..., Any]) -> str:
     code = inspect.unwrap(advice).__code__
     return f"{_relative(code.co_filename)}:{code.co_firstlineno} {advice.__name__}"
 
 
-def _relative(path):
+def _relative(path: str) -> str:
     return os.path.relpath(path, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 # -- what is installed -------------------------------------------------------------------------------------------------
 
 
-def _check(library=None):
+def _check(library: str | None = None) -> int:
     if library is not None and library not in _libraries():
         return _unknown(library)
     code = 0
@@ -171,17 +179,17 @@ def _check(library=None):
     return code
 
 
-def _distribution(library):
+def _distribution(library: str) -> str:
     """The distribution of a library: the library itself, except for a part of another one."""
     return library.partition(".")[0]
 
 
-def _is_there(distribution):
+def _is_there(distribution: str) -> bool:
     # TensorFlow 1.14 removes its module specification when it is imported.
     return distribution in sys.modules or importlib.util.find_spec(distribution) is not None
 
 
-def _is_no_part(name):
+def _is_no_part(name: str) -> bool:
     """Whether a library is not a separate part in the installed version of the distribution, or is not installed."""
     if name == _distribution(name):
         return False
@@ -191,7 +199,7 @@ def _is_no_part(name):
     return name not in dict(version.parts(_distribution(name), found, GENERATIONS))
 
 
-def _print_check(name, module, generation, backend):
+def _print_check(name: str, module: ModuleType, generation: patch.Generation, backend: str | None) -> int:
     targets = patch.targets(generation, backend)
     missing = [(row, error) for row, error in targets if error is not None]
     for row, error in missing:
@@ -200,7 +208,7 @@ def _print_check(name, module, generation, backend):
     return 69 if missing else 0
 
 
-def _doctor():
+def _doctor() -> int:
     code = 0
     for name in _libraries():
         found = None if _is_no_part(name) else _installed(name)
@@ -223,7 +231,7 @@ def _doctor():
     return code
 
 
-def _installed(name):
+def _installed(name: str) -> tuple[ModuleType, patch.Generation, str | None] | None:
     """A library with its generation and backend; prints a line and returns None if there is nothing to intercept."""
     if not _is_there(_distribution(name)):
         print(f"{name:<16} not installed")
@@ -249,7 +257,7 @@ def _installed(name):
     return module, generation, backend
 
 
-def _causes(name):
+def _causes(name: str) -> Iterator[causes.Told]:
     """Reasons, known before any training, why a run is not exact."""
     if name == "tensorflow":
         tensorflow = sys.modules[name]

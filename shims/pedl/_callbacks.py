@@ -1,10 +1,16 @@
 """Calls the users' callbacks of steps, of trial classes and of scripts (rules C1 to C12)."""
+from __future__ import annotations
+
 import copy
 import os
 
 from pedl import _context
 from pedl.callback import Callback
 from pedl.errors import DefinitionError, described
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Callbacks:
@@ -18,22 +24,22 @@ class Callbacks:
         DefinitionError: it is no list of callbacks.
     """
 
-    def __init__(self, callbacks, source):
+    def __init__(self, callbacks: object, source: str) -> None:
         if not isinstance(callbacks, (list, tuple)) or not all(isinstance(one, Callback) for one in callbacks):
             raise DefinitionError(
                 f"{source} {described(callbacks)}\n  expected: a list of `pedl.callback.Callback`",
                 "derive them from `pedl.callback.Callback`; those of Keras belong into `keras_callbacks`, or into its `fit`",
             )
-        self._callbacks = list(callbacks)
+        self._callbacks: list[Callback] = list(callbacks)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._callbacks)
 
-    def add(self, others):
+    def add(self, others: Callbacks) -> None:
         """Has those of another `Callbacks` called after these."""
         self._callbacks += others._callbacks
 
-    def call(self, hook, *args):
+    def call(self, hook: str, *args: object) -> None:
         """Calls a hook of each, in their order."""
         for callback in self._callbacks:
             # Each gets a copy, so that changes by one do not affect the others.
@@ -44,7 +50,7 @@ class Callbacks:
 _NUMBERS_AND_TEXTS = frozenset((int, float, str, bool, type(None)))
 
 
-def _copied(value):
+def _copied(value: Any) -> Any:
     """A deep copy. For the metrics of a step, many dicts of few numbers, it takes a fraction of the time of `deepcopy`."""
     kind = type(value)
     if kind in _NUMBERS_AND_TEXTS:
@@ -56,7 +62,7 @@ def _copied(value):
     return copy.deepcopy(value)
 
 
-def register(callbacks):
+def register(callbacks: Callbacks) -> None:
     """Has `Callbacks` called by the process that trains. There the host replaces this function.
 
     Raises:
@@ -67,7 +73,7 @@ def register(callbacks):
         _context.context()
 
 
-def callbacks(*given):
+def callbacks(*given: Callback) -> None:
     """Has callbacks called around the steps of the script's training, in their order.
 
     Call it before training begins; a further call adds callbacks. `pedl.callback.Callback` explains the hooks and their

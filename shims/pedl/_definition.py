@@ -9,6 +9,8 @@ same file (`from model_def import MNistTrial`, as in a script) gives the same mo
 of the definition come before installed packages of the same name, as files beside a script do; modules that are imported
 already stay as they are. A directory without `__init__.py` is a package too.
 """
+from __future__ import annotations
+
 import importlib
 import importlib.machinery
 import importlib.util
@@ -18,6 +20,11 @@ import types
 
 from pedl.errors import DefinitionError
 from pedl.trial import Trial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 _INIT = "__init__.py"
 
@@ -37,20 +44,20 @@ class Definition:
         DefinitionError: there is no such class.
     """
 
-    def __init__(self, root, module, configuration):
+    def __init__(self, root: str, module: str | None, configuration: dict[str, Any]) -> None:
         self._root = root
         self._given = configuration.get("entrypoints") or {}
-        entrypoint = self._given.get("trial_class") or configuration.get("entrypoint")
+        entrypoint: Any = self._given.get("trial_class") or configuration.get("entrypoint")
         is_discovered = not isinstance(entrypoint, str)
         self._package = _import_package(root, runs_init=module is None or not is_discovered)
         if is_discovered:
             self._module = self._import(module or "")
-            self.trial_class = self._exposed()
+            self.trial_class: type[Trial] = self._exposed()
         else:
             self._module, self.trial_class = self._resolve(entrypoint)
         check_class(self.trial_class, entrypoint)
 
-    def function(self, name, is_required):
+    def function(self, name: str, is_required: bool) -> Any:
         """A function beside the class: of its module, or else of the package, or what `entrypoints` names.
 
         Args:
@@ -77,10 +84,10 @@ class Definition:
             f"define it in `{self._module_file()}`",
         )
 
-    def _module_file(self):
+    def _module_file(self) -> str:
         return os.path.basename(getattr(self._module, "__file__", None) or _INIT)
 
-    def _import(self, module):
+    def _import(self, module: str) -> types.ModuleType:
         canonical = f"{self._package.__name__}.{module}" if module else self._package.__name__
         try:
             return importlib.import_module(canonical)
@@ -94,14 +101,14 @@ class Definition:
             "correct `entrypoint`",
         )
 
-    def _files(self):
+    def _files(self) -> list[str]:
         return sorted(name[:-3] for name in os.listdir(self._root) if name.endswith(".py") and name != _INIT)
 
-    def _resolve(self, entrypoint):
+    def _resolve(self, entrypoint: str) -> tuple[types.ModuleType, Any]:
         """The module and the object of a text `module:object`."""
         module_name, _, names = (part.strip() for part in entrypoint.partition(":"))
         module = self._import(module_name)
-        value = module
+        value: Any = module
         for name in names.split("."):
             if not hasattr(value, name):
                 where = f"the module `{module_name}`" if module_name else f"`{_INIT}`"
@@ -113,7 +120,7 @@ class Definition:
             value = getattr(value, name)
         return module, value
 
-    def _exposed(self):
+    def _exposed(self) -> type[Trial]:
         """The one trial class that the module exposes."""
         found = _classes(self._module)
         if len(found) == 1:
@@ -132,7 +139,7 @@ class Definition:
         )
 
 
-def check_class(found, entrypoint):
+def check_class(found: Any, entrypoint: object) -> None:
     """Checks that an object is a trial class, and that it is complete.
 
     Args:
@@ -159,14 +166,14 @@ def check_class(found, entrypoint):
         )
 
 
-def _base_of(cls):
+def _base_of(cls: type) -> type:
     """The nearest base that is part of `pedl`."""
     return next(base for base in cls.__mro__ if base.__module__.partition(".")[0] == "pedl")
 
 
-def _classes(module):
+def _classes(module: types.ModuleType) -> list[type[Trial]]:
     """The trial classes that a module exposes and that are not part of `pedl`, each once."""
-    found = {}
+    found: dict[int, type[Trial]] = {}
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Trial) and value.__module__.partition(".")[0] != "pedl":
             found.setdefault(id(value), value)
@@ -175,21 +182,21 @@ def _classes(module):
     return complete or list(found.values())
 
 
-def _listed(names):
+def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) if names else "nothing"
 
 
 # -- the package -------------------------------------------------------------------------------------------------------
 
 
-def _import_package(root, runs_init):
+def _import_package(root: str, runs_init: bool) -> types.ModuleType:
     """Imports the package of a definition, and has its files found by short names too."""
     # Replaces the current directory, which is not in the path in Python's safe mode.
     sys.path[:1] = [root] if sys.path[:1] in ([""], [root]) else [root, *sys.path[:1]]
     name = _free_name(root, os.path.basename(root).replace(".", "_") or "definition")
     init = os.path.join(root, _INIT)
     if runs_init and os.path.isfile(init):
-        spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[root])
+        spec: Any = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[root])
         package = importlib.util.module_from_spec(spec)
     else:
         spec, package = None, types.ModuleType(name, "A model definition without `__init__.py`.")
@@ -201,7 +208,7 @@ def _import_package(root, runs_init):
     return package
 
 
-def _free_name(root, name):
+def _free_name(root: str, name: str) -> str:
     """The directory's name, or a similar one if that is the name of another module."""
     there = [entry for entry in sys.path if entry != root]
     finder = importlib.machinery.PathFinder
@@ -219,11 +226,13 @@ class _Finder:
         name: of the package.
     """
 
-    def __init__(self, root, name):
+    def __init__(self, root: str, name: str) -> None:
         self._root = root
         self._name = name
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         """For `model_def` and `library.part`, if the package has `NAME.model_def` and `NAME.library.part`."""
         first, _, rest = fullname.partition(".")
         if first == self._name:
@@ -233,9 +242,13 @@ class _Finder:
             is_ours = first in sys.modules and sys.modules[first] is sys.modules.get(f"{self._name}.{first}")
         else:
             is_ours = self._is_file(first)
-        return importlib.machinery.ModuleSpec(fullname, _Alias(canonical)) if is_ours else None
+        return (
+            importlib.machinery.ModuleSpec(fullname, _Alias(canonical))  # type: ignore[arg-type]  # it has the methods of one
+            if is_ours
+            else None
+        )
 
-    def _is_file(self, name):
+    def _is_file(self, name: str) -> bool:
         here = importlib.machinery.PathFinder.find_spec(name, [self._root])
         if here is None:
             return False
@@ -247,11 +260,11 @@ class _Finder:
 class _Alias:
     """Loads a module by returning the module of another name."""
 
-    def __init__(self, canonical):
+    def __init__(self, canonical: str) -> None:
         self._canonical = canonical
-        self._spec = None
+        self._spec: importlib.machinery.ModuleSpec | None = None
 
-    def create_module(self, spec):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         """The module of the other name, which is imported if it was not yet."""
         try:
             module = importlib.import_module(self._canonical)
@@ -263,6 +276,6 @@ class _Alias:
         self._spec = module.__spec__
         return module
 
-    def exec_module(self, module):
+    def exec_module(self, module: types.ModuleType) -> None:
         """Nothing runs: the module ran already. The import has set the other spec; this puts its spec back."""
         module.__spec__ = self._spec

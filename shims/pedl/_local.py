@@ -1,5 +1,15 @@
 """`pedl.local`: runs one step of a trial class in the calling process, of a notebook or of a script."""
+from __future__ import annotations
+
 import importlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from typing import Any
+
+    from pedl.trial import Trial
 
 
 class LocalRun:
@@ -12,13 +22,19 @@ class LocalRun:
         checkpoint: path of the saved model, in a form that the framework itself reads.
     """
 
-    def __init__(self, training_metrics, batch_metrics, validation_metrics, checkpoint):
+    def __init__(
+        self,
+        training_metrics: dict[str, Any],
+        batch_metrics: list[dict[str, Any]],
+        validation_metrics: dict[str, Any],
+        checkpoint: str,
+    ) -> None:
         self.training_metrics = training_metrics
         self.batch_metrics = batch_metrics
         self.validation_metrics = validation_metrics
         self.checkpoint = checkpoint
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"LocalRun({len(self.batch_metrics)} batches, training_metrics={self.training_metrics!r}, "
             f"validation_metrics={self.validation_metrics!r}, checkpoint={self.checkpoint!r})"
@@ -26,8 +42,15 @@ class LocalRun:
 
 
 def local(
-    trial_class, hparams=None, config=None, *, batches_per_step=None, directory=None, make_data_loaders=None, download_data=None
-):
+    trial_class: type[Trial],
+    hparams: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
+    *,
+    batches_per_step: int | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    make_data_loaders: Callable[..., Any] | None = None,
+    download_data: Callable[..., Any] | None = None,
+) -> LocalRun:
     """Tries a trial class: trains one step, validates once, and saves once, in this process.
 
     It needs no `pedl-run`, and nothing of it can be resumed. The class may be defined in a notebook. The loop, its checks of

@@ -1,4 +1,9 @@
 """`Callback`, the base of the classes whose hooks are called around the steps of a trial."""
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Callback:
@@ -8,13 +13,13 @@ class Callback:
     with the same metrics, so that the callbacks have the same state, and write the same files, as before.
     """
 
-    def on_trial_begin(self):
+    def on_trial_begin(self) -> None:
         """Before the first training step of the trial."""
 
-    def on_train_step_begin(self, step_id):
+    def on_train_step_begin(self, step_id: int) -> None:
         """A training step begins; steps are counted from 1."""
 
-    def on_train_step_end(self, step_id, metrics):
+    def on_train_step_end(self, step_id: int, metrics: list[dict[str, Any]]) -> None:
         """A training step has ended.
 
         Args:
@@ -23,10 +28,10 @@ class Callback:
                 is no mean (AUC, precision), Keras only knows its running value over the epoch.
         """
 
-    def on_validation_step_begin(self, step_id):
+    def on_validation_step_begin(self, step_id: int) -> None:
         """A validation begins, after `step_id` training steps."""
 
-    def on_validation_step_end(self, step_id, metrics):
+    def on_validation_step_end(self, step_id: int, metrics: dict[str, Any]) -> None:
         """A validation has ended.
 
         Args:

@@ -6,7 +6,13 @@ Example:
     train = ArrayBatchLoader(images, labels)
     return SliceBatchLoader(train, 0, 50000), SliceBatchLoader(train, 50000, 10000)
 """
+from __future__ import annotations
+
 import abc
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Batch:
@@ -17,7 +23,7 @@ class Batch:
         labels: the same number of rows.
     """
 
-    def __init__(self, data, labels):
+    def __init__(self, data: Any, labels: Any) -> None:
         self.data = data
         self.labels = labels
 
@@ -26,11 +32,11 @@ class BatchLoader(abc.ABC):
     """Gives any range of its rows."""
 
     @abc.abstractmethod
-    def get_batch(self, start, end):
+    def get_batch(self, start: int, end: int) -> Batch:
         """The rows from `start` up to, and without, `end`, as a `Batch`."""
 
     @abc.abstractmethod
-    def __len__(self):
+    def __len__(self) -> int:
         """The number of rows."""
 
 
@@ -45,17 +51,17 @@ class ArrayBatchLoader(BatchLoader):
         ValueError: it has more or fewer.
     """
 
-    def __init__(self, data, labels):
+    def __init__(self, data: Any, labels: Any) -> None:
         if len(data) != len(labels):
             raise ValueError(f"ArrayBatchLoader takes arrays of as many rows: data has {len(data)}, labels {len(labels)}")
         self._data = data
         self._labels = labels
 
-    def get_batch(self, start, end):
+    def get_batch(self, start: int, end: int) -> Batch:
         """The rows from `start` up to, and without, `end`."""
         return Batch(self._data[start:end], self._labels[start:end])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._data)
 
 
@@ -71,7 +77,7 @@ class SliceBatchLoader(BatchLoader):
         ValueError: the other loader has fewer rows.
     """
 
-    def __init__(self, loader, start, length):
+    def __init__(self, loader: BatchLoader, start: int, length: int) -> None:
         if start < 0 or length < 0 or start + length > len(loader):
             raise ValueError(
                 f"SliceBatchLoader was asked for {length} rows from row {start} on; the loader has {len(loader)}"
@@ -80,31 +86,31 @@ class SliceBatchLoader(BatchLoader):
         self._start = start
         self._length = length
 
-    def get_batch(self, start, end):
+    def get_batch(self, start: int, end: int) -> Batch:
         """The rows from `start` up to, and without, `end`, counted from the first of the range."""
         return self._loader.get_batch(self._start + start, self._start + min(end, self._length))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._length
 
 
 class _Rows:
     """The batches of a loader, by index."""
 
-    def __init__(self, loader, batch_size):
+    def __init__(self, loader: BatchLoader, batch_size: int) -> None:
         self._loader = loader
         self._batch_size = batch_size
 
-    def __len__(self):
+    def __len__(self) -> int:
         return (len(self._loader) + self._batch_size - 1) // self._batch_size
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
         start = index * self._batch_size
         batch = self._loader.get_batch(start, min(start + self._batch_size, len(self._loader)))
         return batch.data, batch.labels
 
 
-def as_sequence(loader, batch_size):
+def as_sequence(loader: BatchLoader, batch_size: int) -> _Rows:
     """A data set of the batches of a loader: its items are pairs of data and labels.
 
     Args:

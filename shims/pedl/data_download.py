@@ -1,9 +1,11 @@
 """The directory that `download_data` of a model definition has returned."""
+from __future__ import annotations
+
 from pedl._context import context
 from pedl.errors import NothingDownloaded
 
 
-def get_download_data_dir():
+def get_download_data_dir() -> str:
     """The path that `download_data` of the model definition has returned.
 
     Raises:

@@ -1,4 +1,5 @@
 """The exceptions of `pedl`."""
+from __future__ import annotations
 
 
 class Error(Exception):
@@ -17,7 +18,7 @@ class NothingDownloaded(Error):
     """The model definition has no `download_data`, or it was not called."""
 
 
-def described(given):
+def described(given: object) -> str:
     """How a message describes a value that is not the expected list: the classes of its items, or its own class."""
     if isinstance(given, (list, tuple)):
         return ", ".join(f"`{type(one).__name__}`" for one in given)
@@ -32,7 +33,7 @@ class DefinitionError(Error):
         hint: what to do.
     """
 
-    def __init__(self, message, hint=None):
+    def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message}\n  {hint}")
         self.message = message
         self.hint = hint

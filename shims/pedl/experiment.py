@@ -1,8 +1,14 @@
 """The experiment that the trial belongs to."""
+from __future__ import annotations
+
 from pedl._context import context
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def get_experiment_id():
+
+def get_experiment_id() -> int:
     """The number of this experiment, from 1.
 
     Raises:
@@ -11,7 +17,7 @@ def get_experiment_id():
     return context()["experiment_id"]
 
 
-def get_experiment_config():
+def get_experiment_config() -> dict[str, Any]:
     """The whole experiment configuration, with defaults filled in, as plain dicts and lists.
 
     Returns:
@@ -23,7 +29,7 @@ def get_experiment_config():
     return context().get("configuration") or {}
 
 
-def get_data_config():
+def get_data_config() -> dict[str, Any]:
     """The section `data` of the experiment configuration: whatever the model code reads from it.
 
     Returns:

@@ -1,12 +1,18 @@
 """The values that were chosen for this trial."""
+from __future__ import annotations
+
 from pedl._context import context
 from pedl.errors import HyperparameterNotFound
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # The names that this process has asked for.
-ASKED = set()
+ASKED: set[str] = set()
 
 
-def get_hyperparameter(name):
+def get_hyperparameter(name: str) -> Any:
     """This trial's value of a hyperparameter.
 
     May be called anywhere: in the script, while a module is imported, in a data worker process.
@@ -34,7 +40,7 @@ def get_hyperparameter(name):
     return values[name]
 
 
-def get_hyperparameters():
+def get_hyperparameters() -> dict[str, Any]:
     """All of this trial's hyperparameters, as a new dict for each call.
 
     Raises:

@@ -1,4 +1,6 @@
 """The trial that the script runs in, and the base of all trial classes."""
+from __future__ import annotations
+
 import abc
 import copy
 import inspect
@@ -7,12 +9,18 @@ from typing import Any, Callable
 from pedl._context import context
 from pedl.errors import DefinitionError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from pedl.callback import Callback
+
 # Names for the annotations of model definitions.
 MetricOp = Callable[..., Any]
 ValidOp = Callable[..., Any]
 
 
-def get_trial_id():
+def get_trial_id() -> int:
     """The number of this trial in its experiment, from 1.
 
     Raises:
@@ -21,7 +29,7 @@ def get_trial_id():
     return context()["trial_id"]
 
 
-def get_trial_seed():
+def get_trial_seed() -> int:
     """The seed of this trial: 0 to 2**31 - 1, drawn at random once and kept over restarts.
 
     Raises:
@@ -39,21 +47,23 @@ class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framewo
 
     # The module that runs it, whether it uses `make_data_loaders`, and the environment variable by which its framework finds
     # several processes that train one model.
-    _controller = None
+    _controller: Any = None
     _has_data_loaders = True
-    _ranks_by = None
+    _ranks_by: str | None = None
     # Why `pedl.local` does not run classes that are derived from it; None if it does.
-    _not_local = None
+    _not_local: str | None = None
 
-    def __init__(self, hparams, *_, **__):  # noqa: B027 - so that `super().__init__(hparams)` may be called
+    def __init__(  # noqa: B027 - so that `super().__init__(hparams)` may be called
+        self, hparams: dict[str, Any], *_: Any, **__: Any
+    ) -> None:
         pass
 
-    def callbacks(self, hparams):
+    def callbacks(self, hparams: dict[str, Any]) -> Sequence[Callback]:
         """The callbacks around steps: a list of `pedl.callback.Callback`; none by default."""
         return []
 
 
-def call_with(function, **available):
+def call_with(function: Any, **available: Any) -> Any:
     """Calls a function, or makes an object, with those of the arguments that it takes; by name, or by place.
 
     Definitions differ in whether they take `hparams`, and in what they call it. Each call gets copies,
@@ -89,7 +99,7 @@ def call_with(function, **available):
     return function(*[value for _, value in given.values()], **_rest(parameters, taken, available))
 
 
-def _rest(parameters, taken, available):
+def _rest(parameters: list[inspect.Parameter], taken: Container[str], available: dict[str, Any]) -> dict[str, Any]:
     """The arguments for `**` of a function."""
     takes_rest = any(one.kind == one.VAR_KEYWORD for one in parameters)
     return {name: value for name, value in available.items() if takes_rest and name not in taken}

@@ -1,4 +1,5 @@
 """The differences between generations of Keras that need code, each with a name and its evidence."""
+from __future__ import annotations
 
 
 class KerasFacts:
@@ -9,5 +10,5 @@ class KerasFacts:
             keras/backend/__init__.py).
     """
 
-    def __init__(self, backend_module):
+    def __init__(self, backend_module: str) -> None:
         self.backend_module = backend_module

@@ -7,9 +7,18 @@ Call paths (read from Keras 2.2.0 to 2.2.5, 2.3.0 and 2.3.1, and from tf.keras o
     Model.predict, predict_on_batch, ...          -> another one                              `Model._make_predict_function`
     Model.fit_generator, ...(Sequence, workers=N) -> an enqueuer's start() and get()
 """
+from __future__ import annotations
+
 from py_hooks.engine.patch import Patch
 from py_hooks.keras import entry_points, images, plan
 from py_hooks.keras.keras2_graph import enqueuers, graph
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    # What `Patch` takes: module, attribute, advice, why.
+    _Rows = tuple[tuple[Any, ...], ...]
 
 _MODEL = "engine.training"
 _CALLBACKS = "callbacks"
@@ -56,7 +65,7 @@ _ROWS_OF_IMAGES = (
 )
 
 
-def _below(package, rows):
+def _below(package: str, rows: _Rows) -> tuple[Patch, ...]:
     return tuple(Patch(f"{package}.{module}", *row) for module, *row in rows) + _ROWS_OF_IMAGES
 
 

@@ -8,16 +8,25 @@ Call paths (read from tf.keras of 2.3.4, and from 2.6.0, 2.12.0, 2.13.1 and 2.15
     fit_generator, evaluate_generator, predict_generator                           -> fit, evaluate, predict
     models of graph mode (`training_v1`)                                              stopped
 """
+from __future__ import annotations
+
 from py_hooks.engine.patch import Patch
 from py_hooks.keras import accumulators, entry_points, plan
 from py_hooks.keras.keras2_eager import eager, handlers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    # What `Patch` takes: module, attribute, advice, why.
+    _Rows = tuple[tuple[Any, ...], ...]
 
 _MODEL = "engine.training"
 _GRAPH_MODE = "engine.training_v1"
 _ADAPTERS = "engine.data_adapter"
 _CALLBACKS = "callbacks"
 
-_ROWS = (
+_ROWS: _Rows = (
     #module       attribute                                 advice                         why
     (_MODEL,      "Model.fit",                     entry_points.fit,              "know where a training call begins"),
     (_MODEL,      "Model.evaluate",                entry_points.evaluate,         "know where an evaluation begins"),
@@ -48,7 +57,7 @@ _ROWS = (
 )
 
 
-def _below(package):
+def _below(package: str) -> tuple[Patch, ...]:
     return tuple(Patch(f"{package}.{module}", *row) for module, *row in _ROWS)
 
 

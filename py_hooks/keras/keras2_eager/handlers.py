@@ -9,6 +9,8 @@ before. Over a `Sequence` there is a pass for each epoch, whose items are built 
 
 Source: keras 2.15.0, keras/src/engine/data_adapter.py.
 """
+from __future__ import annotations
+
 from py_hooks.datasets import generators
 from py_hooks.datasets.items import Items, SequencePass
 from py_hooks.engine.patch import binding
@@ -17,6 +19,11 @@ from py_hooks.recording import recorder
 from py_hooks.tensorflow.data import pipelines
 from py_hooks.workers import worker_processes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
 # Adapters whose pipelines depend only on the position in them.
 _OF_ARRAYS = (
     "TensorLikeDataAdapter", "GenericArrayLikeDataAdapter", "CompositeTensorDataAdapter", "ListsOfScalarsDataAdapter",
@@ -24,10 +31,10 @@ _OF_ARRAYS = (
 
 
 @binding
-def enumerate_epochs(original):
+def enumerate_epochs(original: Callable[..., Any]) -> Callable[..., Any]:
     """`DataHandler.enumerate_epochs`: its iterators are passes that can skip, in the recorder's thread."""
 
-    def epochs(handler):
+    def epochs(handler: Any) -> Iterator[Any]:
         calls = recorder.CALLS
         if calls.begun and calls.entries and calls.recordable():
             return _with_passes(original, handler)
@@ -36,7 +43,7 @@ def enumerate_epochs(original):
     return epochs
 
 
-def _with_passes(original, handler):
+def _with_passes(original: Callable[..., Any], handler: Any) -> Iterator[Any]:
     dataset = handler._dataset
     handler._adapter._pedl_is_of_arrays = type(handler._adapter).__name__ in _OF_ARRAYS
     handler._dataset = Passes(dataset, handler._adapter)
@@ -46,7 +53,9 @@ def _with_passes(original, handler):
         handler._dataset = dataset
 
 
-def local_dataset(original, handler, strategy, x, steps_per_epoch, class_weight, distribute):
+def local_dataset(
+    original: Callable[..., Any], handler: Any, strategy: Any, x: Any, steps_per_epoch: Any, class_weight: Any, distribute: bool
+) -> Any:
     """`DataHandler._configure_dataset_and_inferred_steps`: each of several ranks already has its share of the data.
 
     So the strategy does not share it out again; the iterator is an ordinary one of TensorFlow, as with one process.
@@ -58,10 +67,10 @@ def local_dataset(original, handler, strategy, x, steps_per_epoch, class_weight,
 # -- sequences ---------------------------------------------------------------------------------------------------------
 
 # The items of the adapter that is being made, innermost last.
-_BEING_MADE = []
+_BEING_MADE: list[Items | None] = []
 
 
-def sequence_adapter(original, adapter, x, *args, **kwargs):
+def sequence_adapter(original: Callable[..., Any], adapter: Any, x: Any, *args: Any, **kwargs: Any) -> None:
     """`KerasSequenceAdapter.__init__`: our passes replace its enqueuer, except for processes that are not forked."""
     items, workers = None, kwargs.get("workers", 1)
     in_processes = kwargs.get("use_multiprocessing", False) and workers > 0
@@ -79,7 +88,7 @@ def sequence_adapter(original, adapter, x, *args, **kwargs):
         adapter._dataset = pipelines.without_prefetching(adapter._dataset)
 
 
-def peek(original, x):
+def peek(original: Callable[..., Any], x: Any) -> Any:
     """`KerasSequenceAdapter._peek_and_restore`: builds the first item to learn its types, with a separate stream."""
     items = _BEING_MADE[-1] if _BEING_MADE else None
     if items is None:
@@ -87,13 +96,15 @@ def peek(original, x):
     return items.build(PEEK, 0), x
 
 
-def sequence_items(original, adapter, x, workers, use_multiprocessing, max_queue_size):
+def sequence_items(
+    original: Callable[..., Any], adapter: Any, x: Any, workers: int, use_multiprocessing: bool, max_queue_size: int
+) -> Callable[[], Any]:
     """`KerasSequenceAdapter._handle_multiprocessing`: the function that makes one pass over the items."""
     items = adapter.__dict__.get("_pedl_items")
     if items is None:
         return original(adapter, x, workers, use_multiprocessing, max_queue_size)
 
-    def begin():
+    def begin() -> SequencePass:
         epoch = adapter._pedl_epoch
         order = items.order(len(x), epoch, adapter._shuffle_sequence)
         start, adapter._pedl_start = adapter._pedl_start, 0
@@ -102,13 +113,13 @@ def sequence_items(original, adapter, x, workers, use_multiprocessing, max_queue
     return begin
 
 
-def sequence_epoch_end(original, adapter):
+def sequence_epoch_end(original: Callable[..., Any], adapter: Any) -> Any:
     """`KerasSequenceAdapter.on_epoch_end`: calls the hook of the data set with a separate stream."""
     items = adapter.__dict__.get("_pedl_items")
     if items is None:
         return original(adapter)
 
-    def on_epoch_end():
+    def on_epoch_end() -> Any:
         return original(adapter)
 
     items.end_epoch(len(items.dataset))
@@ -120,7 +131,7 @@ def sequence_epoch_end(original, adapter):
 # -- Python generators -------------------------------------------------------------------------------------------------
 
 
-def generator_adapter(original, adapter, x, *args, **kwargs):
+def generator_adapter(original: Callable[..., Any], adapter: Any, x: Any, *args: Any, **kwargs: Any) -> None:
     """`GeneratorDataAdapter.__init__`: batches are drawn with the generator's stream, ahead by one of our threads.
 
     How many batches TensorFlow would draw beyond those consumed is unknown, and a second fit continues after them.

@@ -13,6 +13,8 @@ copies would yield some batches twice and others never, depending on their speed
 
 Source: keras 2.3.1, keras/utils/data_utils.py and keras/engine/training_generator.py.
 """
+from __future__ import annotations
+
 import sys
 
 from py_hooks.datasets import generators
@@ -23,6 +25,11 @@ from py_hooks.keras.skipped_batch import SkippedBatch
 from py_hooks.recording import recorder
 from py_hooks.workers import worker_processes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
 _LOOPS = tuple(package + ".engine.training_generator" for package in PACKAGES)
 # Their `__iter__` yields the items in their order, epoch after epoch. The one of image iterators does so, too.
 _SEQUENCES = tuple(package + ".utils.data_utils" for package in PACKAGES) + ("keras_preprocessing.image.iterator",)
@@ -31,19 +38,19 @@ _SEQUENCES = tuple(package + ".utils.data_utils" for package in PACKAGES) + ("ke
 class _EmptyItems:
     """Items that were None, which enqueuers leave out. Part of a checkpoint: a replay does not build what it skips."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         # Used as an ordered set, because it is searched for every item.
-        self._found = {}
+        self._found: dict[tuple[int, ...], None] = {}
 
-    def note(self, *place):
+    def note(self, *place: int) -> None:
         """An item was None: its stream and epoch, and how many were taken before it in its epoch."""
         self._found[place] = None
 
-    def has(self, *place):
+    def has(self, *place: int) -> bool:
         """Whether the item at this place is known to be None."""
         return place in self._found
 
-    def begin(self, found):
+    def begin(self, found: Iterable[Iterable[int]]) -> None:
         """The trial has begun.
 
         Args:
@@ -51,11 +58,11 @@ class _EmptyItems:
         """
         self._found.update((tuple(place), None) for place in found)
 
-    def capture(self):
+    def capture(self) -> tuple[list[Any], list[tuple[int, ...]]]:
         """The places: part of a checkpoint."""
         return [], list(self._found)
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: object, state: object) -> None:
         """Does nothing: the replay is over, and only it needs the places."""
 
 
@@ -65,7 +72,7 @@ EMPTY_ITEMS = _EmptyItems()
 class ItemStream(ItemEpochs):
     """The items of a data set, epoch after epoch, as an enqueuer yields them: without those that are None."""
 
-    def __next__(self):
+    def __next__(self) -> Any:
         size = recorded_batch_size(recorder.CALLS) if sys._getframe(1).f_globals.get("__name__") in _LOOPS else 0
         item = None
         while item is None:
@@ -75,7 +82,7 @@ class ItemStream(ItemEpochs):
                 EMPTY_ITEMS.note(*place)
         return item
 
-    def _skip(self, size, is_empty):
+    def _skip(self, size: int, is_empty: bool) -> tuple[SkippedBatch, SkippedBatch] | None:
         self.skip()
         return None if is_empty else (SkippedBatch(size), SkippedBatch(size))
 
@@ -88,15 +95,15 @@ class GeneratorStream:
         ahead: how many batches may be drawn before they are asked for.
     """
 
-    def __init__(self, generator, ahead):
+    def __init__(self, generator: Iterator[Any], ahead: int) -> None:
         self._source = generators.SOURCES.of(generator, recorder.CALLS.streams)
         self._ahead = ahead
         self.closed = False
 
-    def __iter__(self):
+    def __iter__(self) -> GeneratorStream:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         if self.closed:
             raise StopIteration
         batch = None
@@ -104,12 +111,12 @@ class GeneratorStream:
             batch = self._source.take(self._ahead)
         return batch
 
-    def close(self):
+    def close(self) -> None:
         """No more batches are taken from it."""
         self.closed = True
 
 
-def start_ordered(original, enqueuer, workers=1, max_queue_size=10):
+def start_ordered(original: Callable[..., Any], enqueuer: Any, workers: int = 1, max_queue_size: int = 10) -> None:
     """`OrderedEnqueuer.start`: the items of one of our streams, except for worker processes that are not forked."""
     in_processes, dataset = enqueuer.use_multiprocessing, enqueuer.sequence
     if in_processes and not worker_processes.are_forked():
@@ -118,7 +125,7 @@ def start_ordered(original, enqueuer, workers=1, max_queue_size=10):
     _serve(enqueuer, ItemStream(dataset, workers, max_queue_size, enqueuer.shuffle, True, in_processes), workers)
 
 
-def start_generator(original, enqueuer, workers=1, max_queue_size=10):
+def start_generator(original: Callable[..., Any], enqueuer: Any, workers: int = 1, max_queue_size: int = 10) -> None:
     """`GeneratorEnqueuer.start`: batches of one of our streams, except for worker processes with copies of the script's."""
     # Keras before 2.2.3 has these names with an underscore.
     generator = getattr(enqueuer, "_generator", None) or enqueuer.sequence
@@ -129,13 +136,13 @@ def start_generator(original, enqueuer, workers=1, max_queue_size=10):
     _serve(enqueuer, GeneratorStream(generator, max_queue_size), workers)
 
 
-def _is_of_loop(generator):
+def _is_of_loop(generator: object) -> bool:
     """Whether Keras's loop has made a generator from arrays (`convert_to_generator_like`)."""
     frame = getattr(generator, "gi_frame", None)
     return frame is not None and frame.f_globals.get("__name__") in _LOOPS
 
 
-def _serve(enqueuer, stream, workers):
+def _serve(enqueuer: Any, stream: ItemStream | GeneratorStream, workers: int) -> None:
     enqueuer.workers = workers
     enqueuer.get = lambda: stream
     enqueuer.stop = lambda timeout=None: stream.close()
@@ -143,21 +150,21 @@ def _serve(enqueuer, stream, workers):
     enqueuer.join_end_of_epoch = getattr(stream, "join_end_of_epoch", None)
 
 
-def iter_sequence_infinite(original, seq):
+def iter_sequence_infinite(original: Callable[..., Any], seq: Any) -> Any:
     """`iter_sequence_infinite`: items built by the consumer. A data set that defines its order keeps it."""
     if type(seq).__iter__.__module__ not in _SEQUENCES:
         return original(seq)
     return _consumed(seq)
 
 
-def iterate_sequence(original, seq):
+def iterate_sequence(original: Callable[..., Any], seq: Any) -> Any:
     """`Sequence.__iter__` of Keras before 2.2.3, if Keras's loop calls it: items built by the consumer."""
     if sys._getframe(2).f_globals.get("__name__") not in _LOOPS:
         return original(seq)
     return _consumed(seq)
 
 
-def _consumed(dataset):
+def _consumed(dataset: Any) -> ItemStream:
     """The items of a data set that the consumer builds. Keras's loop itself signals the end of an epoch to the data set."""
     stream = ItemStream(dataset, workers=0, ahead=1, shuffle=False, notifies=False)
     stream.stand_in(_LOOPS)

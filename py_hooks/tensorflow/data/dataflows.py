@@ -13,6 +13,8 @@ their batches are not compared then, and a resumed trial continues with other ba
 
 Source: tensorpack 0.11, tensorpack/utils/utils.py, `get_rng`; dataflow/base.py, parallel.py, parallel_map.py, remote.py, raw.py.
 """
+from __future__ import annotations
+
 import importlib
 import itertools
 
@@ -21,6 +23,13 @@ from py_hooks.datasets.generators import SOURCES
 from py_hooks.random_numbers import owned_generators
 from py_hooks.random_numbers.random_streams import mix
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
+
 # Modules whose DataFlows have no fixed order, and a DataFlow of another module that has none.
 _UNORDERED = frozenset(f"tensorpack.dataflow.{name}" for name in ("parallel", "parallel_map", "remote"))
 _FROM_A_QUEUE = "DataFromQueue"
@@ -28,26 +37,27 @@ _FROM_A_QUEUE = "DataFromQueue"
 _ORDERED = ("PlasmaPutData", "PlasmaGetData")
 
 
-def fix_seed(trial_seed):
+def fix_seed(trial_seed: int) -> None:
     """Gives tensorpack's generators a seed of the trial, unless the definition has given them one."""
     utils = importlib.import_module("tensorpack.utils.utils")
     if utils._RNG_SEED is None:
         utils.fix_rng_seed(_of_trial(trial_seed))
 
 
-def _of_trial(trial_seed):
+def _of_trial(trial_seed: int) -> int:
     return mix(trial_seed, "tensorpack") % (1 << 32)
 
 
-def causes_of(flows):
+def causes_of(flows: Iterable[Any]) -> list[causes.Told]:
     """The causes in DataFlows: what cannot be repeated."""
     names = sorted({name for flow in flows for name in _unordered_in(flow)})
     return [causes.DATAFLOW(name=name) for name in names]
 
 
-def _unordered_in(flow):
+def _unordered_in(flow: Any) -> Iterator[str]:
     """Names of the classes without an order, among all DataFlows that a DataFlow is made of."""
     base = importlib.import_module("tensorpack").DataFlow
+    seen: list[Any]
     seen, waiting = [], [flow]
     while waiting:
         value = waiting.pop()
@@ -60,7 +70,7 @@ def _unordered_in(flow):
                 yield type(value).__name__
 
 
-def _has_no_order(kind):
+def _has_no_order(kind: type) -> bool:
     is_of_them = kind.__module__ in _UNORDERED and kind.__name__ not in _ORDERED
     return is_of_them or (kind.__name__ == _FROM_A_QUEUE and kind.__module__.startswith("tensorpack."))
 
@@ -74,7 +84,7 @@ class Source:
         is_cut: a pass ends after as many batches as its length says, if it has a length.
     """
 
-    def __init__(self, calls, flow, is_cut):
+    def __init__(self, calls: Calls, flow: Any, is_cut: bool) -> None:
         _, self._number = calls.streams.new_key()
         self._trial_seed = calls.trial.seed
         self._generator = self._batches(flow, is_cut)
@@ -82,18 +92,18 @@ class Source:
         self._source = SOURCES.of(self._generator, calls.streams)
         self.next()
 
-    def next(self):
+    def next(self) -> Any:
         """The next batch; None if a pass is over, and the next one is to begin."""
         return next(self._source)
 
-    def _batches(self, flow, is_cut):
+    def _batches(self, flow: Any, is_cut: bool) -> Iterator[Any]:
         self._reset(flow)
         yield None
         while True:
             yield from itertools.islice(flow, _length_of(flow) if is_cut else None)
             yield None
 
-    def _reset(self, flow):
+    def _reset(self, flow: Any) -> None:
         before = owned_generators.find(flow)
         flow.reset_state()
         given = importlib.import_module("tensorpack.utils.utils")._RNG_SEED
@@ -105,7 +115,7 @@ class Source:
                 owned_generators.seed(generator, mix("dataflow", number, self._trial_seed, self._number))
 
 
-def _length_of(flow):
+def _length_of(flow: Any) -> int | None:
     try:
         return len(flow) or None
     except (NotImplementedError, TypeError, ValueError, AttributeError):

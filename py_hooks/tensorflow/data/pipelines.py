@@ -12,6 +12,8 @@ Source: tensorflow 1.13.1, 1.14.0, 1.15.5, 2.3.4 and 2.21.0, tensorflow/python/d
 from_generator_op.py; tensorflow/python/data/experimental/ops/batching.py; tensorflow/python/data/util/random_seed.py;
 tensorflow/python/ops/script_ops.py.
 """
+from __future__ import annotations
+
 import inspect
 import itertools
 import os
@@ -24,8 +26,13 @@ from py_hooks.tensorflow.graphs import graphs, op_kinds
 from py_hooks.tensorflow.random_ops import random_ops, random_states
 from py_hooks.tensorflow.variables import resource_variables
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-def seed(original, seed):
+
+def seed(original: Callable[..., Any], seed: Any) -> Any:
     """`random_seed.get_seed` of `tf.data`: an operation without any seed gets one of the trial."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
@@ -44,7 +51,7 @@ def seed(original, seed):
 _SEED_OF_OPERATIONS = "operations in the graph before a tf.data operation without a seed"
 
 
-def _has_no_global_seed():
+def _has_no_global_seed() -> bool:
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
 
@@ -55,7 +62,7 @@ def _has_no_global_seed():
     return graph.seed is None and (not graph.building_function or random_ops.is_tracing_pipeline())
 
 
-def mapped(original, dataset, *args, **kwargs):
+def mapped(original: Callable[..., Any], dataset: Any, *args: Any, **kwargs: Any) -> Any:
     """`Dataset.map` and `Dataset.interleave`: a parallel one that does not repeat is sequential with `--exact`."""
     made = original(dataset, *args, **kwargs)
     function = _function_of(made)
@@ -77,14 +84,14 @@ def mapped(original, dataset, *args, **kwargs):
     return made
 
 
-def batched(original, dataset, *args, **kwargs):
+def batched(original: Callable[..., Any], dataset: Any, *args: Any, **kwargs: Any) -> Any:
     """`Dataset.batch`: an option lets it keep no order (from TensorFlow 2.5 on)."""
     if kwargs.get("deterministic") is False and kwargs.get("num_parallel_calls") is not None:
         _refuse(causes.PIPELINE_ORDER(option="deterministic=False"))
     return original(dataset, *args, **kwargs)
 
 
-def cached(original, dataset, filename="", *args, **kwargs):
+def cached(original: Callable[..., Any], dataset: Any, filename: Any = "", *args: Any, **kwargs: Any) -> Any:
     """`Dataset.cache`: C++ code fills a cache in files, and a replay fills it again."""
     name = _text_of(filename)
     if name:
@@ -94,7 +101,7 @@ def cached(original, dataset, filename="", *args, **kwargs):
     return original(dataset, filename, *args, **kwargs)
 
 
-def stored(original, dataset, path, *args, **kwargs):
+def stored(original: Callable[..., Any], dataset: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     """`Dataset.snapshot`, `Dataset.save`: a folder that C++ code writes."""
     name = _text_of(path)
     if name is None or os.path.lexists(name):
@@ -104,7 +111,7 @@ def stored(original, dataset, path, *args, **kwargs):
     return original(dataset, path, *args, **kwargs)
 
 
-def _text_of(name):
+def _text_of(name: Any) -> str | None:
     """A path that may be a tensor; None for one that has no value yet."""
     if hasattr(name, "numpy"):
         name = name.numpy()
@@ -113,14 +120,24 @@ def _text_of(name):
     return None
 
 
-def mapped_and_batched(original, dataset, *args, **kwargs):
+def mapped_and_batched(original: Callable[..., Any], dataset: Any, *args: Any, **kwargs: Any) -> None:
     """`_MapAndBatchDataset.__init__`, of `tf.data.experimental.map_and_batch`: always parallel."""
     original(dataset, *args, **kwargs)
     if _is_stateful(_function_of(dataset)):
         _refuse(causes.PIPELINE_MAP_AND_BATCH())
 
 
-def interleaved(original, dataset, input_dataset, map_func, cycle_length, block_length, sloppy, *args, **kwargs):
+def interleaved(
+    original: Callable[..., Any],
+    dataset: Any,
+    input_dataset: Any,
+    map_func: Callable[..., Any],
+    cycle_length: Any,
+    block_length: Any,
+    sloppy: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
     """`ParallelInterleaveDataset.__init__`, of `tf.data.experimental.parallel_interleave`."""
     original(dataset, input_dataset, map_func, cycle_length, block_length, sloppy, *args, **kwargs)
     if sloppy is not False and sloppy is not None:
@@ -129,7 +146,7 @@ def interleaved(original, dataset, input_dataset, map_func, cycle_length, block_
         _refuse(causes.PIPELINE_PARALLEL_INTERLEAVE())
 
 
-def repeated(original, dataset, *args, **kwargs):
+def repeated(original: Callable[..., Any], dataset: Any, *args: Any, **kwargs: Any) -> Any:
     """`Dataset.repeat` in TensorFlow 2.2 to 2.5: a race decides if random ops start again in the second round.
 
     Of 16 rounds of 2.3.4 half did; in 1.13 to 1.15 and from 2.6 on all do.
@@ -143,7 +160,7 @@ def repeated(original, dataset, *args, **kwargs):
     return original(dataset, *args, **kwargs)
 
 
-def function_within(original, wrapper, *args, **kwargs):
+def function_within(original: Callable[..., Any], wrapper: Any, *args: Any, **kwargs: Any) -> None:
     """`StructuredFunctionWrapper.__init__` in TensorFlow 2.2 to 2.5: a function of a data set within a data set.
 
     A race decides if its random ops start again for each data set that the outer function makes: of 150 passes of 2.3.4
@@ -155,20 +172,20 @@ def function_within(original, wrapper, *args, **kwargs):
         _refuse(causes.PIPELINE_NESTED())
 
 
-def _draws(dataset):
+def _draws(dataset: Any) -> bool:
     """Whether the function of a data set draws random numbers."""
     function = _function_of(dataset)
     return function is not None and random_ops.draws(function)
 
 
-def _function_of(dataset):
+def _function_of(dataset: Any) -> Any:
     """The traced function of a data set that was just made; None if it has none."""
     # TensorFlow 1 wraps the data set.
     dataset = getattr(dataset, "_dataset", dataset)
     return dataset._map_func.function if hasattr(dataset, "_map_func") else None
 
 
-def _is_stateful(function):
+def _is_stateful(function: Any) -> bool:
     return op_kinds.definition_of(function).signature.is_stateful
 
 
@@ -176,7 +193,7 @@ def _is_stateful(function):
 _SEED_STATE = "seed_generator_state"
 
 
-def _leave_out_of_checkpoints(function):
+def _leave_out_of_checkpoints(function: Any) -> None:
     """Leaves out the variables that a pipeline's function writes: pulling rebuilds them."""
     from tensorflow.python.framework import dtypes
 
@@ -189,28 +206,28 @@ def _leave_out_of_checkpoints(function):
         recorder.CALLS.exactness.refuse(causes.PIPELINE_WRITES())
 
 
-def _refuse(cause):
+def _refuse(cause: causes.Told) -> None:
     calls = recorder.CALLS
     if not calls.depth:
         # What was computed with the data is recorded and continues from the same state; only the data are drawn again.
         calls.exactness.refuse(cause)
 
 
-def from_generator(original, generator, *args, **kwargs):
+def from_generator(original: Callable[..., Any], generator: Any, *args: Any, **kwargs: Any) -> Any:
     """`Dataset.from_generator`: gives every generator that it makes a separate stream."""
     calls = recorder.CALLS
     if calls.depth or not calls.on_main_thread() or not callable(generator):
         return original(generator, *args, **kwargs)
     key, numbers = calls.streams.new_key(), itertools.count()
 
-    def make(*values):
+    def make(*values: Any) -> GeneratorSource:
         iterator = iter(generator(*values))
         return GeneratorSource(lambda: iterator, (*key, next(numbers)))
 
     return original(make, *args, **kwargs)
 
 
-def python_function(original, func, *args, **kwargs):
+def python_function(original: Callable[..., Any], func: Any, *args: Any, **kwargs: Any) -> Any:
     """`script_ops._internal_py_func`: a Python function in a graph, which may run in any thread and ahead of time."""
     from tensorflow.python.eager import context
 
@@ -219,7 +236,7 @@ def python_function(original, func, *args, **kwargs):
 
     key, numbers = recorder.CALLS.streams.new_key(), itertools.count()
 
-    def watched(*values):
+    def watched(*values: Any) -> Any:
         with PrivateStream("a Python function", *key, next(numbers)) as stream:
             result = func(*values)
         if stream.is_drawn_from:
@@ -229,7 +246,7 @@ def python_function(original, func, *args, **kwargs):
     return original(watched, *args, **kwargs)
 
 
-def without_prefetching(dataset):
+def without_prefetching(dataset: Any) -> Any:
     """A pipeline of the framework, without the prefetching at its end, and without any that TensorFlow would add."""
     import tensorflow
 

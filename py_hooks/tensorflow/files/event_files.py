@@ -17,12 +17,32 @@ are causes.
 Source: tensorflow 1.15.5 and 2.21.0, tensorflow/python/ops/summary_ops_v2.py and
 tensorflow/python/summary/writer/event_file_writer.py.
 """
+from __future__ import annotations
+
 import contextlib
 import os
 import weakref
 
 from py_hooks import causes
 from py_hooks.recording import recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    from py_hooks.recording.recorder import Calls
+
+    class _Writer(Protocol):
+        """A writer of the script: begins a file in a folder, perhaps in another one than its own."""
+
+        directory: str
+
+        def open(self, directory: str) -> None: ...
+        def flush(self) -> None: ...
+        def close(self) -> None: ...
+        def is_open(self) -> bool: ...
+        def is_of(self, handle: object) -> bool: ...
 
 _PREFIX = "events.out.tfevents."
 
@@ -34,19 +54,19 @@ class EventFiles:
         calls: the recorder.
     """
 
-    def __init__(self, calls):
+    def __init__(self, calls: Calls) -> None:
         trial = calls.trial
         self._calls = calls
         self._pid = os.getpid()
-        self._paths = []
-        self._writers = []
+        self._paths: list[str] = []
+        self._writers: list[_Writer] = []
         self._is_replay = trial.resume and trial.has_checkpoint()
         # The folder for writers in a replay.
         self._nowhere = os.path.join(trial.directory, "replayed-events")
 
     # -- writers -----------------------------------------------------------------------------------------------------
 
-    def refuses(self, directory):
+    def refuses(self, directory: str) -> bool:
         """Whether the files of a folder are left alone; reports the cause if they cannot be kept exact."""
         if os.getpid() != self._pid:
             # The files of a forked child are left alone.
@@ -59,7 +79,7 @@ class EventFiles:
             return False
         return True
 
-    def begin_file(self, writer):
+    def begin_file(self, writer: _Writer) -> None:
         """A writer begins a file in its folder.
 
         Args:
@@ -74,16 +94,16 @@ class EventFiles:
         else:
             self._open(writer)
 
-    def ended(self, handle):
+    def ended(self, handle: object) -> None:
         """The script closes a writer that is a resource."""
         self._writers = [each for each in self._writers if not each.is_of(handle)]
 
-    def make_directory(self, directory):
+    def make_directory(self, directory: str) -> None:
         """Makes the folder as the script would, so that the ledger has it. TensorFlow reports any error later."""
         with contextlib.suppress(OSError):
             os.makedirs(directory, exist_ok=True)
 
-    def _open(self, writer):
+    def _open(self, writer: _Writer) -> None:
         before = _files_in(writer.directory)
         writer.open(writer.directory)
         for path in sorted(_files_in(writer.directory) - before):
@@ -91,19 +111,19 @@ class EventFiles:
             self._paths.append(path)
 
     @property
-    def is_replay(self):
+    def is_replay(self) -> bool:
         """Whether what is written now was written before."""
         return self._is_replay
 
     # -- the life of a trial -------------------------------------------------------------------------------------------
 
-    def begin(self):
+    def begin(self) -> None:
         """The trial has begun. Without a replay, what earlier starts wrote is written again, and all writers are live."""
         if not self._calls.replaying:
             self._calls.files.restore_logged({})
             self._go_live()
 
-    def _go_live(self):
+    def _go_live(self) -> None:
         import shutil
 
         was_replay, self._is_replay = self._is_replay, False
@@ -114,7 +134,7 @@ class EventFiles:
                     self._open(writer)
         shutil.rmtree(self._nowhere, ignore_errors=True)
 
-    def capture(self):
+    def capture(self) -> tuple[list[Any], dict[str, int]]:
         """Lengths of the event files by their names in the ledger, with everything flushed and on the disk."""
         for writer in self._writers:
             if writer.is_open():
@@ -133,16 +153,16 @@ class EventFiles:
                 os.close(descriptor)
         return [], found
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: object, state: dict[str, int] | None) -> None:
         """The replay is over: the files come back as they were at the checkpoint, and each writer begins a new one."""
         self._paths = self._calls.files.restore_logged(state or {})
         self._go_live()
 
 
-EVENT_FILES = None
+EVENT_FILES: EventFiles | None = None
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """Has the lengths of event files kept in checkpoints."""
     global EVENT_FILES  # noqa: PLW0603 - made once, when TensorFlow is intercepted
     EVENT_FILES = EventFiles(calls)
@@ -150,7 +170,7 @@ def prepare(calls):
     calls.lifecycle.at_begin.append(EVENT_FILES.begin)
 
 
-def _files_in(directory):
+def _files_in(directory: str) -> set[str]:
     try:
         names = os.listdir(directory)
     except OSError:
@@ -171,38 +191,46 @@ class _ResourceWriter:
         settings: the other arguments of the op.
     """
 
-    def __init__(self, create, handle, directory, settings):
+    def __init__(self, create: Callable[..., Any], handle: Any, directory: str, settings: tuple[Any, ...]) -> None:
         self._create = create
         self._handle = weakref.ref(handle)
         self._settings = settings
         self.directory = directory
 
-    def open(self, directory):
+    def open(self, directory: str) -> None:
         """Begins a file."""
         self._create(self._handle(), directory, *self._settings)
 
-    def flush(self):
+    def flush(self) -> None:
         """Writes the pending events."""
         from tensorflow.python.ops import gen_summary_ops
 
         gen_summary_ops.flush_summary_writer(self._handle())
 
-    def close(self):
+    def close(self) -> None:
         """Ends the file; the handle stays, for another."""
         from tensorflow.python.ops import gen_summary_ops
 
         gen_summary_ops.close_summary_writer._pedl_original(self._handle())
 
-    def is_open(self):
+    def is_open(self) -> bool:
         """Whether the script may still write to it."""
         return self._handle() is not None
 
-    def is_of(self, handle):
+    def is_of(self, handle: object) -> bool:
         """Whether it is the writer of a resource."""
         return self._handle() is handle
 
 
-def create(original, writer, logdir, max_queue, flush_millis, filename_suffix, name=None):
+def create(
+    original: Callable[..., Any],
+    writer: Any,
+    logdir: Any,
+    max_queue: Any,
+    flush_millis: Any,
+    filename_suffix: Any,
+    name: str | None = None,
+) -> Any:
     """`create_summary_file_writer`: in a replay, for a folder that is deleted afterwards."""
     from tensorflow.python.eager import context
 
@@ -217,13 +245,13 @@ def create(original, writer, logdir, max_queue, flush_millis, filename_suffix, n
     return EVENT_FILES.begin_file(_ResourceWriter(original, writer, os.path.abspath(directory), settings))
 
 
-def close(original, writer, name=None):
+def close(original: Callable[..., Any], writer: Any, name: str | None = None) -> Any:
     """`close_summary_writer`: forgets the writer, which does not open again."""
     EVENT_FILES.ended(writer)
     return original(writer, name)
 
 
-def _text(logdir):
+def _text(logdir: Any) -> str:
     value = logdir.numpy() if hasattr(logdir, "numpy") else logdir
     return os.fsdecode(value)
 
@@ -234,17 +262,17 @@ def _text(logdir):
 class _QueueWriter:
     """A `FileWriter` of TensorFlow 1, by the `EventFileWriter` in it."""
 
-    def __init__(self, writer, suffix):
+    def __init__(self, writer: Any, suffix: bytes) -> None:
         self._writer = weakref.ref(writer)
         self._suffix = suffix
         self.directory = os.path.abspath(os.fsdecode(writer.get_logdir()))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, _QueueWriter) and self._writer() is other._writer()
 
     __hash__ = None
 
-    def open(self, directory):
+    def open(self, directory: str) -> None:
         """Begins a file; C++ would do so at the first event. A folder that is deleted afterwards gets none.
 
         C++ names a file by the second, and would overwrite one that was begun in the same second.
@@ -254,24 +282,31 @@ class _QueueWriter:
             suffix = b".%d" % taken if taken else b""
             self._writer()._ev_writer.InitWithSuffix(suffix + self._suffix)
 
-    def flush(self):
+    def flush(self) -> None:
         """Writes the pending events."""
         self._writer().flush()
 
-    def close(self):
+    def close(self) -> None:
         """Nothing: there is no file yet."""
 
-    def is_open(self):
+    def is_open(self) -> bool:
         """Whether the script may still write to it."""
         writer = self._writer()
         return writer is not None and not writer._closed
 
-    def is_of(self, handle):
+    def is_of(self, handle: object) -> bool:
         """No: it is no resource."""
         return False
 
 
-def created(original, writer, logdir, max_queue=10, flush_secs=120, filename_suffix=None):
+def created(
+    original: Callable[..., Any],
+    writer: Any,
+    logdir: Any,
+    max_queue: int = 10,
+    flush_secs: float = 120,
+    filename_suffix: str | None = None,
+) -> None:
     """`EventFileWriter.__init__`: begins its file at once, so that it has a name; not in a replay."""
     refused = EVENT_FILES.refuses(os.fsdecode(logdir))
     if refused:
@@ -283,14 +318,14 @@ def created(original, writer, logdir, max_queue=10, flush_secs=120, filename_suf
     EVENT_FILES.begin_file(writer._pedl_file)
 
 
-def add_event(original, writer, event):
+def add_event(original: Callable[..., Any], writer: Any, event: Any) -> None:
     """`EventFileWriter.add_event`: skipped in a replay, except the event that ends the writer's thread."""
     is_end = event is getattr(writer, "_sentinel_event", None)
     if is_end or not EVENT_FILES.is_replay or not hasattr(writer, "_pedl_file"):
         original(writer, event)
 
 
-def reopen(original, writer):
+def reopen(original: Callable[..., Any], writer: Any) -> None:
     """`EventFileWriter.reopen`: begins another file."""
     is_closed = writer._closed
     original(writer)

@@ -10,11 +10,18 @@ of the op is unknown. A MetaGraph states it, a mere graph does not. Then a run t
 
 Source: tensorflow 1.13.1 to 2.15.1, tensorflow/python/framework/ops.py, importer.py and meta_graph.py.
 """
+from __future__ import annotations
+
 import collections
 import contextlib
 
 from py_hooks.recording import recorder
 from py_hooks.tensorflow.graphs import graphs, op_kinds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
 
 # A random op that has a substitute: its type, the inputs of the substitute that it has too, its attributes by their names
 # in the substitute, and its seeds.
@@ -25,7 +32,7 @@ _HANDS_ON = ("Identity", "StopGradient")
 
 
 @contextlib.contextmanager
-def own_part():
+def own_part() -> Iterator[None]:
     """Ops that are made inside are a part of the substitute of a random op: ops of pedl-run, in the script's scope."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
@@ -37,7 +44,7 @@ def own_part():
         yield
 
 
-def stands_for(tensor, kind, inputs, attributes, seeds):
+def stands_for(tensor: Any, kind: str, inputs: list[int], attributes: dict[str, str], seeds: Iterable[int | None]) -> None:
     """Notes which random op the op of this tensor replaces, in graphs that sessions run.
 
     Args:
@@ -56,7 +63,7 @@ def stands_for(tensor, kind, inputs, attributes, seeds):
 # -- exports -----------------------------------------------------------------------------------------------------------
 
 
-def exported(original, graph, *args, **kwargs):
+def exported(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> tuple[Any, int]:
     """`Graph._as_graph_def`: the definition of the script's graph."""
     definition, version = original(graph, *args, **kwargs)
     known = getattr(graph, "_pedl", None)
@@ -69,7 +76,9 @@ def exported(original, graph, *args, **kwargs):
 _LEAVE_OUT = ("export_scope", "clear_devices", "clear_extraneous_savers")
 
 
-def exported_part(original, filename=None, graph_def=None, graph=None, *args, **kwargs):
+def exported_part(
+    original: Callable[..., Any], filename: str | None = None, graph_def: Any = None, graph: Any = None, *args: Any, **kwargs: Any
+) -> Any:
     """`export_scoped_meta_graph`: to leave something out it asks each op for its node, and the op may be of pedl-run."""
     from tensorflow.python.framework import ops
 
@@ -88,7 +97,7 @@ def exported_part(original, filename=None, graph_def=None, graph=None, *args, **
     return original(filename, graph_def, graph, *args, **kwargs)
 
 
-def _take_out(known, definition):
+def _take_out(known: graphs.Graph, definition: Any) -> None:
     nodes = {node.name: node for node in definition.node}
     kept = []
     for node in definition.node:
@@ -109,7 +118,7 @@ def _take_out(known, definition):
         definition.node.extend(kept)
 
 
-def _original_of(node, original, nodes):
+def _original_of(node: Any, original: Original, nodes: dict[str, Any]) -> Any:
     made = type(node)(name=node.name, op=original.type, device=node.device)
     data = [name for name in node.input if not name.startswith("^")]
     made.input.extend(_past_own(data[number], nodes) for number in original.inputs)
@@ -124,13 +133,13 @@ def _original_of(node, original, nodes):
     return made
 
 
-def _past_own(name, nodes):
+def _past_own(name: str, nodes: dict[str, Any]) -> str:
     while op_kinds.is_own(name) and nodes[name.partition(":")[0]].op in _HANDS_ON:
         name = nodes[name.partition(":")[0]].input[0]
     return name
 
 
-def exported_values(original, context, *args, **kwargs):
+def exported_values(original: Callable[..., Any], context: Any, *args: Any, **kwargs: Any) -> Any:
     """`ControlFlowContext._to_values_def`: the tensors of a loop or a branch, without those of pedl-run."""
     values = original(context, *args, **kwargs)
     names = [name for name in values.values if not op_kinds.is_own(name)]
@@ -148,10 +157,10 @@ class _Imports:
     """How many imports run, one inside the other, and the place in each graph where they began."""
 
     depth = 0
-    begun = []
+    begun: list[tuple[Any, int]] = []
 
 
-def imported(original, *args, **kwargs):
+def imported(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`import_graph_def`: replaces the random ops that were imported."""
     from tensorflow.python.framework import ops
 
@@ -162,7 +171,7 @@ def imported(original, *args, **kwargs):
     return imported_meta_graph(original, *args, **kwargs)
 
 
-def imported_meta_graph(original, *args, **kwargs):
+def imported_meta_graph(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The import of a MetaGraph: it states the loops of the imported ops only after the ops exist."""
     if not recorder.CALLS.on_main_thread():
         return original(*args, **kwargs)
@@ -177,7 +186,7 @@ def imported_meta_graph(original, *args, **kwargs):
                 _replace(graph, graph.get_operations()[first:])
 
 
-def _replace(graph, operations):
+def _replace(graph: Any, operations: list[Any]) -> None:
     known = graphs.of(graph)
     are_told = _tells_contexts(graph, operations)
     for op in operations:
@@ -194,7 +203,7 @@ def _replace(graph, operations):
                         consumer._update_input(number, other)
 
 
-def _other(known, op):
+def _other(known: graphs.Graph, op: Any) -> Any:
     """The tensor of a new op beside this one, which gives the same numbers."""
     from tensorflow.python.framework import ops
 
@@ -214,7 +223,7 @@ def _other(known, op):
             graph._set_control_flow_context(outside)
 
 
-def _tells_contexts(graph, operations):
+def _tells_contexts(graph: Any, operations: list[Any]) -> bool:
     """Whether the imported ops know their loops and branches."""
     from tensorflow.python.framework import ops
 
@@ -233,7 +242,7 @@ def _tells_contexts(graph, operations):
 _BEGINS = ("Enter", "RefEnter", "Switch", "RefSwitch")
 
 
-def _is_outside(op):
+def _is_outside(op: Any) -> bool:
     """Whether nothing that an op depends on belongs to a loop or a branch, except what comes out of loops."""
     seen, waiting = set(), [op]
     while waiting:
@@ -247,8 +256,8 @@ def _is_outside(op):
     return True
 
 
-def _of_floats(name):
-    def make(op, seeds):
+def _of_floats(name: str) -> Callable[[Any, dict[str, int]], Any]:
+    def make(op: Any, seeds: dict[str, int]) -> Any:
         from tensorflow.python.ops import gen_random_ops
 
         return getattr(gen_random_ops, name)(op.inputs[0], op.get_attr("dtype"), **seeds)
@@ -256,8 +265,8 @@ def _of_floats(name):
     return make
 
 
-def _of_values(name, **attributes):
-    def make(op, seeds):
+def _of_values(name: str, **attributes: str) -> Callable[[Any, dict[str, int]], Any]:
+    def make(op: Any, seeds: dict[str, int]) -> Any:
         from tensorflow.python.ops import gen_random_ops
 
         given = {ours: op.get_attr(theirs) for ours, theirs in attributes.items()}

@@ -2,6 +2,8 @@
 
 Source: tensorflow 1.15.5, tensorflow/python/framework/ops.py.
 """
+from __future__ import annotations
+
 import contextlib
 
 from py_hooks import places
@@ -9,37 +11,51 @@ from py_hooks.engine.patch import binding
 from py_hooks.recording import recorder
 from py_hooks.tensorflow.graphs import control_flow, op_kinds, races
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
+    from typing import Any, Protocol
+
+    from py_hooks.tensorflow.graphs.graph_definitions import Original
+    from py_hooks.tensorflow.graphs.races import Races, _NotLookedAt
+    from py_hooks.tensorflow.sessions.session_loops import TrainingRun
+
+    class _Keeper(Protocol):
+        """Receives values that a callable has fetched."""
+
+        values: list[Any]
+
 # Ids of the ops of pedl-run. The default seed of a script's random op is the id of the op before it (`Graph._last_id`), so
 # these ops must not count.
 _FIRST_OWN_ID = 1 << 40
 
 
 @binding
-def count_op(original):
+def count_op(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Graph._add_op`: counts the ops. An op that is made inside a recorded call has to be made in a replay too."""
 
-    def counted(graph, op):
+    def counted(graph: Any, op: Any) -> Any:
         recorder.CALLS.traces += 1
         return original(graph, op)
 
     return counted
 
 
-def generated_source(original, *args, **kwargs):
+def generated_source(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`ast_to_object` of AutoGraph: notes the file, which has a random name, that its copy of a function runs from."""
     made = original(*args, **kwargs)
     places.note_generated(made[0].__file__)
     return made
 
 
-def _given_seeds():
+def _given_seeds() -> MutableMapping[Any, int] | None:
     """How many ops got a default seed, by graph; None if TensorFlow counts all ops (until 2.5)."""
     from tensorflow.python.framework import random_seed
 
     return getattr(random_seed, "_graph_to_seed_dict", None)
 
 
-def of(graph):
+def of(graph: Any) -> Graph:
     """The `Graph` of a TensorFlow graph. It is an attribute of the graph, and dies with it."""
     known = getattr(graph, "_pedl", None)
     if known is None:
@@ -60,28 +76,28 @@ class Graph:
         feeds_vary: whether the feeds of runs that train differ in a replay, and so are not compared.
     """
 
-    def __init__(self, graph):
+    def __init__(self, graph: Any) -> None:
         self.graph = graph
-        self.stale = set()
-        self.trained = set()
-        self.random_states = []
-        self.originals = {}
-        self.replaced = {}
-        self.metric_names = {}
+        self.stale: set[str] = set()
+        self.trained: set[str] = set()
+        self.random_states: list[Any] = []
+        self.originals: dict[str, Original] = {}
+        self.replaced: dict[str, str] = {}
+        self.metric_names: dict[str, str] = {}
         self.feeds_vary = False
         self._own_id = _FIRST_OWN_ID
-        self._algorithm = None
+        self._algorithm: Any = None
         self._seen = 0
-        self._variables = []
-        self._readers = {}
-        self._writers = {}
-        self._effects = {}
-        self._keepers = {}
+        self._variables: list[Any] = []
+        self._readers: dict[str, tuple[Any, Any]] = {}
+        self._writers: dict[str, tuple[Any, Any]] = {}
+        self._effects: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[str, str], ...]], Effects] = {}
+        self._keepers: dict[str, tuple[int, _Keeper]] = {}
 
     # -- ops of pedl-run -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def own_ids(self):
+    def own_ids(self) -> Iterator[None]:
         """Ops that are made inside do not count: neither in ids nor as a change of a finished graph."""
         graph = self.graph
         finalized, graph._finalized = graph._finalized, False
@@ -94,7 +110,7 @@ class Graph:
             graph._finalized = finalized
 
     @contextlib.contextmanager
-    def _uncounted(self):
+    def _uncounted(self) -> Iterator[None]:
         graph = self.graph
         last_id, version = graph._next_id_counter, graph._version
         graph._next_id_counter = self._own_id
@@ -106,13 +122,13 @@ class Graph:
             graph._version = version or graph._version
 
     @property
-    def count(self):
+    def count(self) -> int:
         """The count that gives the next random op its default seed: of all ops, or of ops that got such a seed."""
         counts = _given_seeds()
         return self.graph._next_id_counter if counts is None else counts.get(self.graph, 0)
 
     @count.setter
-    def count(self, number):
+    def count(self, number: int) -> None:
         counts = _given_seeds()
         if counts is None:
             self.graph._next_id_counter = number
@@ -120,7 +136,7 @@ class Graph:
             counts[self.graph] = number
 
     @contextlib.contextmanager
-    def beside(self):
+    def beside(self) -> Iterator[None]:
         """Ops that are made inside are outside all scopes of the script, on the CPU."""
         from tensorflow.python.framework import ops
 
@@ -134,7 +150,7 @@ class Graph:
             scopes.enter_context(self.graph.device("/cpu:0"))
             yield
 
-    def algorithm(self):
+    def algorithm(self) -> Any:
         """The constant that names Philox to the stateful random ops."""
         if self._algorithm is None:
             from tensorflow.python.framework import constant_op, dtypes
@@ -145,20 +161,20 @@ class Graph:
 
     # -- variables -------------------------------------------------------------------------------------------------
 
-    def variables(self):
+    def variables(self) -> list[Any]:
         """The ops of all variables, whatever collection holds them, in order of creation."""
         operations = self.graph.get_operations()
         self._variables.extend(op for op in operations[self._seen:] if op.type in op_kinds.VARIABLES)
         self._seen = len(operations)
         return self._variables
 
-    def reader(self, variable):
+    def reader(self, variable: Any) -> tuple[Any, Any]:
         """`(value, is initialised)`: tensors of pedl-run for a variable's op."""
         if variable.name not in self._readers:
             self._readers[variable.name] = self._make_reader(variable)
         return self._readers[variable.name]
 
-    def _make_reader(self, variable):
+    def _make_reader(self, variable: Any) -> tuple[Any, Any]:
         from tensorflow.python.ops import array_ops, gen_resource_variable_ops, gen_state_ops
 
         with self.beside():
@@ -168,13 +184,13 @@ class Graph:
                 return value, gen_resource_variable_ops.var_is_initialized_op(held, name="pedl_read")
             return array_ops.identity(held, name="pedl_read"), gen_state_ops.is_variable_initialized(held, name="pedl_read")
 
-    def writer(self, variable):
+    def writer(self, variable: Any) -> tuple[Any, Any]:
         """`(assignment, placeholder)`: ops of pedl-run for a variable's op."""
         if variable.name not in self._writers:
             self._writers[variable.name] = self._make_writer(variable)
         return self._writers[variable.name]
 
-    def _make_writer(self, variable):
+    def _make_writer(self, variable: Any) -> tuple[Any, Any]:
         from tensorflow.python.ops import array_ops, gen_resource_variable_ops, gen_state_ops
 
         with self.beside():
@@ -187,16 +203,16 @@ class Graph:
 
     # -- staleness -------------------------------------------------------------------------------------------------
 
-    def changed_by_training(self, names):
+    def changed_by_training(self, names: Collection[str]) -> None:
         """Notes that training changed variables, and whatever else it writes by these names."""
         self.changed(names)
         self.trained.update(op.name for op in self.variables() if op.name in names)
 
-    def changed(self, names):
+    def changed(self, names: Iterable[str]) -> None:
         """Notes variables that changed in a way that a replay does not repeat."""
         self.stale.update(names)
 
-    def written(self, names):
+    def written(self, names: Collection[str]) -> None:
         """Notes variables that Python wrote: their values are true, in a replay too."""
         if not self.stale.isdisjoint(names):
             self.stale.difference_update(names)
@@ -204,7 +220,7 @@ class Graph:
 
     # -- fetches ---------------------------------------------------------------------------------------------------
 
-    def effects(self, fetches, feeds, connections=()):
+    def effects(self, fetches: Sequence[Any], feeds: Sequence[Any], connections: tuple[tuple[str, str], ...] = ()) -> Effects:
         """The effects of running `fetches` (tensors and ops) with values for the tensors `feeds`; computed once.
 
         Args:
@@ -225,7 +241,7 @@ class Graph:
                 effects.races = races.of(self, found, feeds)
         return effects
 
-    def keep_fetched(self, tensors, keeper):
+    def keep_fetched(self, tensors: Sequence[Any], keeper: _Keeper) -> None:
         """Has the values of tensors kept whenever a callable fetches them, in `keeper.values`.
 
         Args:
@@ -234,26 +250,26 @@ class Graph:
         """
         self._keepers[tensors[0].name] = (len(tensors), keeper)
 
-    def keeper_of(self, names):
+    def keeper_of(self, names: Iterable[str]) -> tuple[int, int, _Keeper] | None:
         """`(place, count, keeper)` for the names that a callable fetches; None if nothing of that is kept."""
         for place, name in enumerate(names):
             if name in self._keepers:
                 return (place, *self._keepers[name])
         return None
 
-    def _draws_unordered(self, op):
+    def _draws_unordered(self, op: Any) -> bool:
         if op.name not in self.originals:
             return False
         loops = control_flow.loops_around(op._get_control_flow_context())
         return any(loop.parallel_iterations > 1 for loop in loops)
 
-    def _trainable(self):
+    def _trainable(self) -> set[str]:
         return {variable.op.name for variable in self.graph.get_collection_ref("trainable_variables")}
 
-    def _ancestors(self, fetches, feeds, connections):
+    def _ancestors(self, fetches: Sequence[Any], feeds: frozenset[str], connections: dict[str, str]) -> dict[str, op_kinds.Node]:
         """The ops that run for fetches, as `Node`s by their names."""
 
-        def source(element):
+        def source(element: Any) -> Any:
             if element.name in connections:
                 element = self.graph.get_tensor_by_name(connections[element.name])
             return getattr(element, "op", element)
@@ -294,7 +310,12 @@ class Effects:
         substitutes: what is fetched instead of the script's ops and tensors (`Substitutes`); None without any.
     """
 
-    def __init__(self, operations, fetches, feeds, trainable):
+    unordered: bool
+    training: TrainingRun | None
+    races: Races | _NotLookedAt | None
+    substitutes: op_kinds.Substitutes | None
+
+    def __init__(self, operations: list[Any], fetches: Sequence[Any], feeds: frozenset[str], trainable: set[str]) -> None:
         reads, writes = set(), set()
         for op in operations:
             for number, tensor in enumerate(op.inputs):
@@ -317,12 +338,12 @@ class Effects:
         self.identity = _identity(fetches, self.writes)
         self.training = self.races = self.substitutes = None
 
-    def fetched(self, elements):
+    def fetched(self, elements: list[Any]) -> list[Any]:
         """What is fetched for these ops, or tensors."""
         return [self.substitutes.get(id(element), element) for element in elements] if self.substitutes else elements
 
 
-def _identity(fetches, writes):
+def _identity(fetches: Sequence[Any], writes: frozenset[str]) -> str:
     import zlib
 
     # The number after the last underscore counts ops of the same name; a replay may have made fewer of them.

@@ -2,8 +2,15 @@
 
 Source: tensorflow 1.15.5, tensorflow/core/ops; tensorflow/python/framework/ops.py.
 """
+from __future__ import annotations
+
 import collections
 import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 # Ops that pass a variable on without reading its value.
@@ -24,7 +31,7 @@ _OWN = re.compile(r"(^|/)pedl_(random|read|write|order)(_\d+)?(/|:|$)")
 Node = collections.namedtuple("Node", "op kind inputs controls")
 
 
-def nodes_of(function):
+def nodes_of(function: Any) -> list[Any]:
     """The nodes of a traced function, and of those that it calls."""
     nodes = list(definition_of(function).node_def)
     # A function of TensorFlow 1.13 has no graph; the functions that it calls are in the graph around it.
@@ -33,12 +40,12 @@ def nodes_of(function):
     return nodes
 
 
-def definition_of(function):
+def definition_of(function: Any) -> Any:
     """The `FunctionDef` of a traced function."""
     return function.function_def if hasattr(function, "function_def") else function.definition
 
 
-def is_own(name):
+def is_own(name: str) -> bool:
     """Whether an op or a tensor of this name belongs to pedl-run, and not to the script."""
     return _OWN.search(name) is not None
 
@@ -46,16 +53,16 @@ def is_own(name):
 class Substitutes(dict):
     """Ops and tensors that are fetched instead of others, by the addresses of these. An object is equal to itself only."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a `dict` has none
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self is other
 
-    def __ne__(self, other):
+    def __ne__(self, other: object) -> bool:
         return self is not other
 
 
-def variable_of(tensor):
+def variable_of(tensor: Any) -> Any:
     """The variable's op that a handle or a reference refers to, or None."""
     from tensorflow.python.framework import dtypes
 
@@ -67,12 +74,12 @@ def variable_of(tensor):
     return op if op.type in VARIABLES else None
 
 
-def is_variable(tensor):
+def is_variable(tensor: Any) -> bool:
     """Whether a tensor is the handle of a variable, or a reference to one."""
     return variable_of(tensor) is not None
 
 
-def use_of(op, number):
+def use_of(op: Any, number: int) -> tuple[bool, bool]:
     """`(reads, writes)`: what an op does with the variable in its input `number`. An unknown op does both."""
     if op.inputs[number].dtype._is_ref_dtype and op.type not in _KNOWN:
         by_reference = number < len(op.op_def.input_arg) and op.op_def.input_arg[number].is_ref
@@ -80,43 +87,43 @@ def use_of(op, number):
     return use_by_type(op.type)
 
 
-def use_by_type(kind):
+def use_by_type(kind: str) -> tuple[bool, bool]:
     """`(reads, writes)`: what ops of a type do with a variable's handle. An unknown type does both."""
     if kind in _LOOKS_AT_NO_VALUE or kind in PASSES_ON:
         return False, False
     return kind not in _WRITES, kind not in _READS
 
 
-def is_set_before(op, variable):
+def is_set_before(op: Any, variable: Any) -> bool:
     """Whether an op reads what an assignment has just written: Keras's `set_value` fetches what `assign` returns."""
     return op.type == "ReadVariableOp" and any(
         before.type == "AssignVariableOp" and variable_of(before.inputs[0]) is variable for before in op.control_inputs
     )
 
 
-def number_of(op):
+def number_of(op: Any) -> int:
     """The place of an op in the order of creation."""
     return op._id
 
 
-def is_iterator(kind):
+def is_iterator(kind: str) -> bool:
     """Whether an op of this type takes the next element of a `tf.data` pipeline."""
     return kind.startswith("IteratorGetNext")
 
 
-def applies(kind):
+def applies(kind: str) -> bool:
     """Whether ops of this type apply gradients: `ApplyAdam`, `ResourceSparseApplyMomentum`."""
     for word in ("Resource", "Sparse"):
         kind = kind[len(word):] if kind.startswith(word) else kind
     return kind.startswith(_APPLIES)
 
 
-def takes_data(kind):
+def takes_data(kind: str) -> bool:
     """Whether ops of this type advance a queue or an iterator, or call Python."""
     return is_iterator(kind) or "Queue" in kind or kind.startswith(("Reader", "PyFunc", "EagerPyFunc"))
 
 
-def draws_hidden(op):
+def draws_hidden(op: Any) -> bool:
     """Whether an op draws random numbers from a state in its kernel, which nobody can read."""
     # A queue that shuffles has no order, for other reasons too.
     if "Queue" in op.type:
@@ -124,11 +131,11 @@ def draws_hidden(op):
     return _has_seeds(attribute.name for attribute in op.op_def.attr) or _calls_what_draws(op)
 
 
-def _has_seeds(names):
+def _has_seeds(names: Iterable[str]) -> bool:
     return {"seed", "seed2"} <= set(names)
 
 
-def _calls_what_draws(op):
+def _calls_what_draws(op: Any) -> bool:
     """Whether a function of the graph that an op calls has random ops, as an imported one may."""
     kinds = {attribute.name: attribute.type for attribute in op.op_def.attr if "func" in attribute.type}
     # Functions of pipelines draw with the iterator.

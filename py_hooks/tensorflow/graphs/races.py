@@ -20,12 +20,27 @@ them, and they count in no id.
 
 Source: tensorflow 1.15.5, core/common_runtime/executor.cc and core/kernels/assign_op.h, resource_variable_ops.cc.
 """
+from __future__ import annotations
+
 import collections
 import contextlib
 import itertools
 
 from py_hooks import causes
 from py_hooks.tensorflow.graphs import op_kinds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Sequence
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.tensorflow.graphs.graphs import Effects, Graph
+
+    # The ops of a run, by name.
+    Nodes = dict[str, op_kinds.Node]
+    # Predicates and the truths that they must have.
+    Conditions = frozenset[tuple["_Compared", bool]]
 
 # What an op does with a variable. `conditions` are pairs of a tensor and a truth: it does so only if these are equal.
 Access = collections.namedtuple("Access", "op reads writes conditions")
@@ -48,7 +63,7 @@ _LOOP = ("Enter", "RefEnter", "LoopCond", *_NEXT, *_EXITS)
 _INITIAL = ("IsVariableInitialized", "VarIsInitializedOp")
 
 
-def of(known, nodes, feeds):
+def of(known: Graph, nodes: Nodes, feeds: Sequence[Any]) -> Races | _NotLookedAt | None:
     """The `Races` of a run; None without any.
 
     Args:
@@ -66,16 +81,16 @@ def of(known, nodes, feeds):
 class _NotLookedAt:
     """Takes the place of `Races` for a graph that could not be analysed."""
 
-    def __init__(self, error):
+    def __init__(self, error: Exception) -> None:
         self._error = f"{type(error).__name__}: {error}"
 
-    def look(self, calls, effects, values, can_order=True):
+    def look(self, calls: Calls, effects: Effects, values: Sequence[Any], can_order: bool = True) -> None:
         """As in `Races`."""
         effects.races = None
         calls.exactness.refuse(causes.ORDER_UNKNOWN(error=self._error))
 
 
-def find(nodes, feeds):
+def find(nodes: Nodes, feeds: Container[str]) -> list[Pair]:
     """The pairs of ops that nothing orders.
 
     Args:
@@ -87,7 +102,7 @@ def find(nodes, feeds):
     if not accesses:
         return []
     paths = _Paths(nodes, ordered, {access.op.name: access.op for found in accesses.values() for access in found})
-    pairs = []
+    pairs: list[Pair | None] = []
     for variable in sorted(accesses):
         found = sorted(accesses[variable], key=lambda access: op_kinds.number_of(access.op))
         writers = [access for access in found if access.writes]
@@ -99,7 +114,7 @@ def find(nodes, feeds):
     return [pair for pair in pairs if pair is not None]
 
 
-def _pair(variable, first, second, feeds):
+def _pair(variable: str, first: Access, second: Access, feeds: Container[str]) -> Pair | None:
     """The `Pair` of two accesses that no path orders; None if no run makes both."""
     conditions = first.conditions | second.conditions
     if any((tensor, not truth) in conditions for tensor, truth in conditions) or _reads_initial_value(first, second.op):
@@ -116,7 +131,7 @@ def _pair(variable, first, second, feeds):
 # -- who uses a variable -----------------------------------------------------------------------------------------------
 
 
-def _sorted(nodes):
+def _sorted(nodes: Nodes) -> list[str]:
     """Names of the nodes, each one after those that it needs, except where a loop leads back."""
     done, found = set(), []
     for last in nodes:
@@ -134,20 +149,22 @@ def _sorted(nodes):
     return found
 
 
-def _before(node, nodes):
+def _before(node: op_kinds.Node, nodes: Nodes) -> list[str]:
     """Names of the nodes that a node needs, without the way back of a loop."""
     return _inputs_in_pass(node, nodes) + node.controls
 
 
-def _inputs_in_pass(node, nodes):
+def _inputs_in_pass(node: op_kinds.Node, nodes: Nodes) -> list[str]:
     """Names of the nodes that give the inputs of a node, without the way back of a loop."""
     if node.kind in _MERGES:
         return [name for name in node.inputs if nodes[name].kind not in _NEXT]
     return node.inputs
 
 
-def _accesses(nodes, ordered, feeds):
+def _accesses(nodes: Nodes, ordered: list[str], feeds: Container[str]) -> dict[str, list[Access]]:
     """The accesses of variables that are written, and that another op uses or a loop writes: lists by name."""
+    found: dict[str, list[Access]]
+    held: dict[str, set[tuple[str, Conditions]]]
     found, held = {}, {}
     for op_name in ordered:
         node, handed_on = nodes[op_name], set()
@@ -168,7 +185,7 @@ def _accesses(nodes, ordered, feeds):
     }
 
 
-def _held_by(tensor, held):
+def _held_by(tensor: Any, held: dict[str, set[tuple[str, Conditions]]]) -> list[tuple[str, Conditions, bool]]:
     """The variables whose memory a tensor is: names, conditions, and whether the tensor is a handle or a reference."""
     variable = op_kinds.variable_of(tensor)
     if variable is not None:
@@ -178,7 +195,7 @@ def _held_by(tensor, held):
     return [(*each, tensor.dtype._is_ref_dtype) for each in handed_on]
 
 
-def _use(node, number, is_direct):
+def _use(node: op_kinds.Node, number: int, is_direct: bool) -> tuple[bool, list[Access]]:
     """`(passes the memory on, accesses)`: what an op does with the variable in its input `number`."""
     op = node.op
     if node.kind in _LOOKS_AT_SHAPE:
@@ -196,7 +213,7 @@ def _use(node, number, is_direct):
     return False, [access for access in _of_resource(op, number) if access.reads or access.writes]
 
 
-def _of_resource(op, number):
+def _of_resource(op: Any, number: int) -> list[Access]:
     functions = _called_with(op, number)
     if functions is None:
         # An op that makes a pipeline only reads.
@@ -206,7 +223,7 @@ def _of_resource(op, number):
     return [Access(op, *_in_function(op.graph, name, place, ()), conditions) for name, place, conditions in functions]
 
 
-def _called_with(op, number):
+def _called_with(op: Any, number: int) -> list[tuple[str, int, tuple[tuple[Any, bool], ...]]] | None:
     """`(function, number of its argument, conditions)` for what an op calls with its input; None if that is unknown."""
     if op.type in ("If", "StatelessIf"):
         branches = (("then_branch", True), ("else_branch", False))
@@ -218,7 +235,7 @@ def _called_with(op, number):
     return None
 
 
-def _in_function(graph, name, number, outer):
+def _in_function(graph: Any, name: str, number: int, outer: tuple[str, ...]) -> tuple[bool, bool]:
     """`(reads, writes)`: what a function does with an argument. A function that is not found does both."""
     function = graph._get_function(name)
     if function is None or name in outer:
@@ -241,7 +258,7 @@ def _in_function(graph, name, number, outer):
     return reads, writes
 
 
-def _of_node(graph, node, number, outer):
+def _of_node(graph: Any, node: Any, number: int, outer: tuple[str, ...]) -> tuple[bool, bool]:
     if node.op in ("If", "StatelessIf"):
         calls = [(node.attr[name].func.name, number - 1) for name in ("then_branch", "else_branch")]
     elif node.op in ("While", "StatelessWhile"):
@@ -263,11 +280,11 @@ class _Paths:
     A set of these ops is a whole number with one bit for each of them. Each op of the run has such a set.
     """
 
-    def __init__(self, nodes, ordered, ops):
+    def __init__(self, nodes: Nodes, ordered: list[str], ops: dict[str, Any]) -> None:
         self._nodes = nodes
         self._ordered = ordered
         self._bits = {name: 1 << number for number, name in enumerate(sorted(ops))}
-        self._inside = collections.Counter()
+        self._inside: collections.Counter[Any] = collections.Counter()
         for name, op in ops.items():
             for context in contexts_of(op)[:-1]:
                 self._inside[context] |= self._bits[name]
@@ -279,7 +296,7 @@ class _Paths:
             walked = self._walk(self._in_all, goes_back=True)
             loops_back, self._in_all = walked != self._in_all, walked
 
-    def order(self, one, other):
+    def order(self, one: Any, other: Any) -> bool:
         """Whether one of two ops always runs before the other. An op in a loop also has to run before itself."""
         there, back = self._bits[one.name], self._bits[other.name]
         loops = [loop for loop in loops_of(one) if loop in loops_of(other)]
@@ -288,17 +305,17 @@ class _Paths:
             return bool(both_ways and (one is other or self._is_in_pass(one, other)))
         return one is other or bool(self._is_in_pass(one, other) or (not loops and self._is_in_all(one, other)))
 
-    def _is_in_pass(self, one, other):
+    def _is_in_pass(self, one: Any, other: Any) -> int:
         return self._in_pass[other.name] & self._bits[one.name] or self._in_pass[one.name] & self._bits[other.name]
 
-    def _is_in_all(self, one, other):
+    def _is_in_all(self, one: Any, other: Any) -> int:
         return self._in_all[other.name] & self._bits[one.name] or self._in_all[one.name] & self._bits[other.name]
 
-    def _walk(self, known, goes_back):
+    def _walk(self, known: dict[str, int], goes_back: bool) -> dict[str, int]:
         """The sets of ops that run before each op, by its name."""
         found = dict(known)
 
-        def up_to(name):
+        def up_to(name: str) -> int:
             return found.get(name, 0) | self._bits.get(name, 0)
 
         for name in self._ordered:
@@ -311,7 +328,7 @@ class _Paths:
             found[name] = before
         return found
 
-    def _end_of_branches(self, ends, up_to):
+    def _end_of_branches(self, ends: list[str], up_to: Callable[[str], int]) -> int:
         """What runs before the end of a `cond`, which waits for one branch: what is in it, and what is before all branches."""
         before, inside = -1, 0
         for end in ends:
@@ -324,7 +341,7 @@ class _Paths:
         return (before | inside) if ends else 0
 
 
-def sum_of(sets):
+def sum_of(sets: Iterable[int]) -> int:
     """The union of sets of bits."""
     union = 0
     for each in sets:
@@ -332,7 +349,7 @@ def sum_of(sets):
     return union
 
 
-def contexts_of(op):
+def contexts_of(op: Any) -> list[Any]:
     """The loops and branches that an op is in, innermost first, and None for the graph around them."""
     context = op._get_control_flow_context()
     found = []
@@ -342,7 +359,7 @@ def contexts_of(op):
     return [*found, None]
 
 
-def loops_of(op):
+def loops_of(op: Any) -> list[Any]:
     """The loops that an op is in, innermost first."""
     return [context for context in contexts_of(op)[:-1] if context.IsWhileContext()]
 
@@ -350,7 +367,7 @@ def loops_of(op):
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-def _conditions_of(access):
+def _conditions_of(access: Access) -> Conditions:
     """Pairs of a tensor and a truth, without which an op does not run."""
     found = [(context.pred, bool(context.branch)) for context in contexts_of(access.op)[:-1] if context.IsCondContext()]
     sources = [_source_of(*condition) for condition in [*found, *access.conditions]]
@@ -358,7 +375,7 @@ def _conditions_of(access):
     return frozenset((source, truth) for source, truth in sources if not loops_of(source.tensor.op))
 
 
-def _source_of(tensor, truth):
+def _source_of(tensor: Any, truth: bool) -> tuple[_Compared, bool]:
     """The tensor that a predicate is computed from, and its truth."""
     while tensor.op.type in ("Identity", "Switch", "Cast", "LogicalNot", "Enter"):
         truth ^= tensor.op.type == "LogicalNot"
@@ -369,18 +386,18 @@ def _source_of(tensor, truth):
 class _Compared:
     """A tensor that is equal to itself only. TensorFlow 2 compares the values of tensors."""
 
-    def __init__(self, tensor):
+    def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
         self.name = tensor.name
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         return self.tensor is other.tensor
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return id(self.tensor)
 
 
-def _value_of(compared):
+def _value_of(compared: _Compared) -> bool | None:
     """The truth of a predicate that is known from the graph; None if it is not."""
     from tensorflow.python.framework import tensor_util
 
@@ -391,7 +408,7 @@ def _value_of(compared):
     return None if value is None else bool(value)
 
 
-def _reads_initial_value(reader, writer):
+def _reads_initial_value(reader: Access, writer: Any) -> bool:
     """Whether the reader takes the variable's value, if it is initialized, as the value that the writer initializes it with."""
     if writer.type not in ("Assign", "AssignVariableOp"):
         return False
@@ -412,9 +429,9 @@ class Races:
         waiting: lists of pairs by their conditions, which no run has met so far.
     """
 
-    _told = set()
+    _told: set[tuple[str, str]] = set()
 
-    def __init__(self, known, nodes, feeds, pairs):
+    def __init__(self, known: Graph, nodes: Nodes, feeds: Sequence[Any], pairs: list[Pair]) -> None:
         """Keeps the pairs.
 
         Args:
@@ -426,12 +443,12 @@ class Races:
         self._known = known
         self._nodes = nodes
         self._places = {feed.name: number for number, feed in enumerate(feeds)}
-        self._imposed = []
-        self.waiting = {}
+        self._imposed: list[Pair] = []
+        self.waiting: dict[frozenset[tuple[str, bool]], list[Pair]] = {}
         for pair in pairs:
             self.waiting.setdefault(pair.conditions, []).append(pair)
 
-    def look(self, calls, effects, values, can_order=True):
+    def look(self, calls: Calls, effects: Effects, values: Sequence[Any], can_order: bool = True) -> None:
         """A run is about to be made, or answered: the pairs that it meets are ordered, or are a cause.
 
         Args:
@@ -457,7 +474,7 @@ class Races:
             return
         self._tell(calls, pairs)
 
-    def _impose(self, calls, effects, pairs):
+    def _impose(self, calls: Calls, effects: Effects, pairs: list[Pair]) -> str | None:
         """Has a run fetch the ordered ops; returns the reason if it cannot."""
         made = calls.traces
         try:
@@ -471,16 +488,16 @@ class Races:
             calls.traces = made
         return None
 
-    def _are_met(self, conditions, values):
+    def _are_met(self, conditions: frozenset[tuple[str, bool]], values: Sequence[Any]) -> bool:
         return all(bool(values[self._places[name]]) == truth for name, truth in conditions)
 
-    def _tell(self, calls, pairs):
+    def _tell(self, calls: Calls, pairs: list[Pair]) -> None:
         new = [pair for pair in pairs if (pair.first.name, pair.second.name) not in Races._told]
         if new:
             calls.trial.log(f"--exact imposes an order on ops of one run: {_described(new)}")
         Races._told.update((pair.first.name, pair.second.name) for pair in new)
 
-    def impose(self, pairs):
+    def impose(self, pairs: list[Pair]) -> op_kinds.Substitutes:
         """Builds ops of pedl-run that have an order.
 
         Args:
@@ -493,13 +510,13 @@ class Races:
         return _Copies(self._known, self._nodes, self._places).make(self._imposed)
 
 
-def cause_of(pairs, why_not=None):
+def cause_of(pairs: list[Pair], why_not: str | None = None) -> causes.Told:
     """The cause for pairs that have no order."""
     imposes = "`--exact` imposes one" if why_not is None else f"none can be imposed: {why_not}"
     return causes.NO_ORDER(pairs=_described(pairs), imposes=imposes)
 
 
-def _described(pairs):
+def _described(pairs: list[Pair]) -> str:
     """The first of some pairs, and how many others there are."""
     first = min(pairs, key=lambda pair: (pair.variable, pair.first.name, pair.second.name))
     text = f"`{first.first.name}` {first.does} the variable `{first.variable}`, and `{first.second.name}` writes it"
@@ -514,17 +531,17 @@ class CannotOrder(Exception):
 class _Copies:
     """Ops of pedl-run that do what ops of the script do, but wait for others too."""
 
-    def __init__(self, known, nodes, feeds):
+    def __init__(self, known: Graph, nodes: Nodes, feeds: Container[str]) -> None:
         self._known = known
         self._nodes = nodes
         self._feeds = feeds
-        self._after = {}
+        self._after: dict[str, list[str]] = {}
         for name, node in nodes.items():
             for before in _before(node, nodes):
                 self._after.setdefault(before, []).append(name)
-        self._made = {}
+        self._made: dict[str, Any] = {}
 
-    def make(self, pairs):
+    def make(self, pairs: list[Pair]) -> op_kinds.Substitutes:
         """The `op_kinds.Substitutes` that have an order."""
         edges = self._edges(pairs)
         nodes = dict(self._nodes)
@@ -548,8 +565,10 @@ class _Copies:
             substitutes.update((id(theirs), ours) for theirs, ours in outputs if theirs.name not in self._feeds)
         return substitutes
 
-    def _edges(self, pairs):
+    def _edges(self, pairs: list[Pair]) -> dict[str, list[str]]:
         """Names of the ops that each op has to wait for, by its name."""
+        edges: dict[str, list[str]]
+        waits_for: dict[str, list[str]]
         edges, waits_for = {}, {}
         for pair in sorted(pairs, key=lambda pair: (op_kinds.number_of(pair.second), op_kinds.number_of(pair.first))):
             if pair.first.name in self._reached([pair.second.name], waits_for):
@@ -565,7 +584,7 @@ class _Copies:
                 waits_for.setdefault(first, []).append(second)
         return edges
 
-    def _reached(self, names, waits_for):
+    def _reached(self, names: Iterable[str], waits_for: dict[str, list[str]]) -> set[str]:
         """Names of some ops, of those that come after them, and of those that wait for them."""
         waiting, found = list(names), set()
         while waiting:
@@ -576,7 +595,7 @@ class _Copies:
                 waiting.extend(waits_for.get(name, ()))
         return found
 
-    def _end_of(self, first, second):
+    def _end_of(self, first: Any, second: Any) -> str | None:
         """The name of the op after which `first` is over, in the loop and the branches of `second`; None without one."""
         if any(loop in loops_of(second) for loop in loops_of(first)):
             return None
@@ -594,7 +613,7 @@ class _Copies:
             waiting.extend(after for after in self._after.get(name, ()) if after not in seen)
         return None
 
-    def _copy(self, name, node):
+    def _copy(self, name: str, node: op_kinds.Node) -> Any:
         op = node.op
         # The device and the attributes hold the place that the script gave it, and the ops that it is colocated with.
         made = self._known.graph.create_op(
@@ -611,13 +630,13 @@ class _Copies:
             made._add_control_inputs([self._made.get(each, self._nodes[each].op) for each in node.controls])
         return made
 
-    def _copied_tensor(self, tensor):
+    def _copied_tensor(self, tensor: Any) -> Any:
         if tensor.name in self._feeds or tensor.op.name not in self._made:
             return tensor
         return self._made[tensor.op.name].outputs[tensor.value_index]
 
 
-def _check(op):
+def _check(op: Any) -> None:
     """Raises `CannotOrder` for an op that would differ if it were built a second time."""
     if op.type in _LOOP or loops_of(op):
         raise CannotOrder("a loop runs after them")

@@ -6,6 +6,8 @@ number is used twice in a loop that runs several passes at once. The numbers dra
 
 Source: tensorflow 1.13.1, tensorflow/python/ops/gen_stateless_random_ops.py and gen_state_ops.py.
 """
+from __future__ import annotations
+
 from py_hooks.tensorflow.graphs.graph_definitions import stands_for
 from py_hooks.tensorflow.random_ops.random_ops import (
     but_in_pipelines,
@@ -16,29 +18,48 @@ from py_hooks.tensorflow.random_ops.random_ops import (
     sort_by,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 _LAST = (1 << 63) - 1
 
 
 @but_in_pipelines
-def random_uniform(original, shape, dtype, seed=0, seed2=0, name=None):
+def random_uniform(
+    original: Callable[..., Any], shape: Any, dtype: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.random_uniform`."""
     return _keyed("stateless_random_uniform", "RandomUniform", original, shape, dtype, seed, seed2, name)
 
 
 @but_in_pipelines
-def random_standard_normal(original, shape, dtype, seed=0, seed2=0, name=None):
+def random_standard_normal(
+    original: Callable[..., Any], shape: Any, dtype: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.random_standard_normal`."""
     return _keyed("stateless_random_normal", "RandomStandardNormal", original, shape, dtype, seed, seed2, name)
 
 
 @but_in_pipelines
-def truncated_normal(original, shape, dtype, seed=0, seed2=0, name=None):
+def truncated_normal(
+    original: Callable[..., Any], shape: Any, dtype: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.truncated_normal`."""
     return _keyed("stateless_truncated_normal", "TruncatedNormal", original, shape, dtype, seed, seed2, name)
 
 
 @but_in_pipelines
-def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=None):
+def random_uniform_int(
+    original: Callable[..., Any],
+    shape: Any,
+    minval: Any,
+    maxval: Any,
+    seed: int | None = 0,
+    seed2: int | None = 0,
+    name: str | None = None,
+) -> Any:
     """`gen_random_ops.random_uniform_int`."""
     from tensorflow.python.framework import ops
     from tensorflow.python.ops import gen_stateless_random_ops
@@ -56,7 +77,9 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
 
 
 @but_in_pipelines
-def random_shuffle(original, value, seed=0, seed2=0, name=None):
+def random_shuffle(
+    original: Callable[..., Any], value: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.random_shuffle`: draws one random number for each row, and takes the order in which these sort."""
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateless_random_ops
@@ -69,7 +92,15 @@ def random_shuffle(original, value, seed=0, seed2=0, name=None):
 
 
 @but_in_pipelines
-def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=None, name=None):
+def multinomial(
+    original: Callable[..., Any],
+    logits: Any,
+    num_samples: Any,
+    seed: int | None = 0,
+    seed2: int | None = 0,
+    output_dtype: Any = None,
+    name: str | None = None,
+) -> Any:
     """`gen_random_ops.multinomial`."""
     from tensorflow.python.framework import dtypes
 
@@ -80,7 +111,16 @@ def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=Non
     return sample_by(lambda: key, logits, num_samples, (seed, seed2), output_dtype, name)
 
 
-def _keyed(stateless, name, original, shape, dtype, seed, seed2, given_name):
+def _keyed(
+    stateless: str,
+    name: str,
+    original: Callable[..., Any],
+    shape: Any,
+    dtype: Any,
+    seed: int | None,
+    seed2: int | None,
+    given_name: str | None,
+) -> Any:
     from tensorflow.python.ops import gen_stateless_random_ops
 
     key = _new_key(seed, seed2)
@@ -91,7 +131,7 @@ def _keyed(stateless, name, original, shape, dtype, seed, seed2, given_name):
     return made
 
 
-def _new_key(seed, seed2):
+def _new_key(seed: int | None, seed2: int | None) -> Any:
     """The key of a new op in the default graph, which changes with each run; None if an op cannot have a state of pedl-run."""
     from tensorflow.python.framework import constant_op, dtypes
     from tensorflow.python.ops import array_ops, gen_state_ops

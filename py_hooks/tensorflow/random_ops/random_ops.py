@@ -16,6 +16,8 @@ TensorFlow 1.13 has no such twins: see `keyed_ops.py`.
 Source: tensorflow 1.14.0 and 1.15.5, tensorflow/python/ops/gen_random_ops.py and gen_stateful_random_ops.py; the layout of a
 state, tensorflow/core/kernels/stateful_random_ops.cc: counter (two words), key.
 """
+from __future__ import annotations
+
 import functools
 
 from py_hooks import causes
@@ -24,6 +26,14 @@ from py_hooks.recording import recorder
 from py_hooks.tensorflow.graphs import control_flow, graphs, op_kinds
 from py_hooks.tensorflow.graphs.graph_definitions import own_part, stands_for
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from typing import Any
+
+    # As `state_of_graph`.
+    MakeState = Callable[[Hashable, int | None, int | None], tuple[Any, Any] | None]
+
 
 class _Pipelines:
     """How many functions of pipelines are being traced, one inside the other."""
@@ -31,7 +41,7 @@ class _Pipelines:
     tracing = 0
 
 
-def pipeline_function(original, wrapper, *args, **kwargs):
+def pipeline_function(original: Callable[..., Any], wrapper: Any, *args: Any, **kwargs: Any) -> None:
     """`StructuredFunctionWrapper.__init__`: traces a function of a `tf.data` pipeline."""
     calls = recorder.CALLS
     if not calls.on_main_thread():
@@ -47,26 +57,26 @@ def pipeline_function(original, wrapper, *args, **kwargs):
             calls.exactness.refuse(causes.PIPELINE_NO_SEED(kind=node.op))
 
 
-def _has_no_seed(node):
+def _has_no_seed(node: Any) -> bool:
     """Whether a node draws from a stream of the operating system."""
     return "seed" in node.attr and "seed2" in node.attr and not node.attr["seed"].i and not node.attr["seed2"].i
 
 
-def draws(function):
+def draws(function: Any) -> bool:
     """Whether a traced function of a pipeline draws random numbers; it may be stateful because it reads a file, too."""
     return any("seed2" in node.attr for node in op_kinds.nodes_of(function))
 
 
-def is_tracing_pipeline():
+def is_tracing_pipeline() -> bool:
     """Whether a function of a pipeline is being traced."""
     return _Pipelines.tracing > 0
 
 
-def but_in_pipelines(advice):
+def but_in_pipelines(advice: Callable[..., Any]) -> Callable[..., Any]:
     """Advice for a random op that leaves it TensorFlow's kernel in the functions of pipelines."""
 
     @functools.wraps(advice)
-    def outside_of_pipelines(original, *args, **kwargs):
+    def outside_of_pipelines(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if not is_tracing_pipeline() or not calls.on_main_thread():
             return advice(original, *args, **kwargs)
@@ -78,12 +88,12 @@ def but_in_pipelines(advice):
 
 
 @but_in_pipelines
-def seeded_in_pipelines(original, *args, **kwargs):
+def seeded_in_pipelines(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """An op without a twin: only in the functions of pipelines it gets a seed of the trial, if it has none."""
     return original(*args, **kwargs)
 
 
-def seeds_of_trial(is_of_rank=False):
+def seeds_of_trial(is_of_rank: bool = False) -> tuple[int, int]:
     """`(seed, seed2)` for a new op, as TensorFlow would give them to the kernel.
 
     Args:
@@ -97,25 +107,39 @@ def seeds_of_trial(is_of_rank=False):
 
 
 @but_in_pipelines
-def random_uniform(original, shape, dtype, seed=0, seed2=0, name=None):
+def random_uniform(
+    original: Callable[..., Any], shape: Any, dtype: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.random_uniform`."""
     return _twin("stateful_uniform", "RandomUniform", original, shape, dtype, seed, seed2, name)
 
 
 @but_in_pipelines
-def random_standard_normal(original, shape, dtype, seed=0, seed2=0, name=None):
+def random_standard_normal(
+    original: Callable[..., Any], shape: Any, dtype: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.random_standard_normal`."""
     return _twin("stateful_standard_normal_v2", "RandomStandardNormal", original, shape, dtype, seed, seed2, name)
 
 
 @but_in_pipelines
-def truncated_normal(original, shape, dtype, seed=0, seed2=0, name=None):
+def truncated_normal(
+    original: Callable[..., Any], shape: Any, dtype: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.truncated_normal`."""
     return _twin("stateful_truncated_normal", "TruncatedNormal", original, shape, dtype, seed, seed2, name)
 
 
 @but_in_pipelines
-def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=None):
+def random_uniform_int(
+    original: Callable[..., Any],
+    shape: Any,
+    minval: Any,
+    maxval: Any,
+    seed: int | None = 0,
+    seed2: int | None = 0,
+    name: str | None = None,
+) -> Any:
     """`gen_random_ops.random_uniform_int`."""
     from tensorflow.python.framework import ops
     from tensorflow.python.ops import gen_stateful_random_ops
@@ -133,7 +157,9 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
 
 
 @but_in_pipelines
-def random_shuffle(original, value, seed=0, seed2=0, name=None):
+def random_shuffle(
+    original: Callable[..., Any], value: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.random_shuffle`: draws one random number for each row, and takes the order in which these sort."""
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateful_random_ops
@@ -145,7 +171,7 @@ def random_shuffle(original, value, seed=0, seed2=0, name=None):
     return sort_by(lambda count: draw(state[0], state[1], count, dtypes.float64), value, (seed, seed2), name)
 
 
-def sort_by(draw, value, seeds, name):
+def sort_by(draw: Callable[[Any], Any], value: Any, seeds: tuple[int | None, int | None], name: str | None) -> Any:
     """The rows of a tensor in another order, as `random_shuffle` gives them.
 
     Args:
@@ -173,7 +199,15 @@ def sort_by(draw, value, seeds, name):
 
 
 @but_in_pipelines
-def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=None, name=None):
+def multinomial(
+    original: Callable[..., Any],
+    logits: Any,
+    num_samples: Any,
+    seed: int | None = 0,
+    seed2: int | None = 0,
+    output_dtype: Any = None,
+    name: str | None = None,
+) -> Any:
     """`gen_random_ops.multinomial`: a stateless op, keyed by a stateful one."""
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateful_random_ops
@@ -186,7 +220,14 @@ def multinomial(original, logits, num_samples, seed=0, seed2=0, output_dtype=Non
     return sample_by(lambda: draw(state[0], state[1], [2], dtypes.int64), logits, num_samples, (seed, seed2), output_dtype, name)
 
 
-def sample_by(draw, logits, num_samples, seeds, output_dtype, name):
+def sample_by(
+    draw: Callable[[], Any],
+    logits: Any,
+    num_samples: Any,
+    seeds: tuple[int | None, int | None],
+    output_dtype: Any,
+    name: str | None,
+) -> Any:
     """Samples, as `multinomial` gives them.
 
     Args:
@@ -212,7 +253,16 @@ def sample_by(draw, logits, num_samples, seeds, output_dtype, name):
         return samples
 
 
-def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
+def _twin(
+    twin: str,
+    name: str,
+    original: Callable[..., Any],
+    shape: Any,
+    dtype: Any,
+    seed: int | None,
+    seed2: int | None,
+    given_name: str | None,
+) -> Any:
     from tensorflow.python.framework import dtypes
     from tensorflow.python.ops import gen_stateful_random_ops
 
@@ -227,7 +277,7 @@ def _twin(twin, name, original, shape, dtype, seed, seed2, given_name):
     return made
 
 
-def state_of_graph(kind, seed, seed2):
+def state_of_graph(kind: Hashable, seed: int | None, seed2: int | None) -> tuple[Any, Any] | None:
     """`(handle, algorithm)` for a new op in the default graph; None if an op cannot have a state of pedl-run.
 
     Args:
@@ -246,15 +296,15 @@ def state_of_graph(kind, seed, seed2):
 class _States:
     """Makes the states of new ops: those of graphs, or what `random_states.py` has for TensorFlow 2."""
 
-    make = staticmethod(state_of_graph)
+    make: MakeState = staticmethod(state_of_graph)
 
 
-def make_states_by(make):
+def make_states_by(make: MakeState) -> None:
     """Called once, for TensorFlow 2; `make` takes the arguments of `state_of_graph`, and returns the same."""
     _States.make = staticmethod(make)
 
 
-def place_of_state(seed, seed2):
+def place_of_state(seed: int | None, seed2: int | None) -> tuple[graphs.Graph, int, int] | None:
     """`(graph, seed, seed2)` for the state of a new op; None if an op cannot have a state of pedl-run.
 
     An op without any seed gets one of the trial.
@@ -275,7 +325,7 @@ def place_of_state(seed, seed2):
     return graphs.of(graph), seed, seed2
 
 
-def make_state(known, first):
+def make_state(known: graphs.Graph, first: list[int] | int) -> Any:
     """The handle of a new variable of the graph. `first` is its first value: a list of integers, or one."""
     from tensorflow.python.framework import constant_op, dtypes
     from tensorflow.python.ops import gen_resource_variable_ops
@@ -288,7 +338,7 @@ def make_state(known, first):
     return handle
 
 
-def inside_control_flow(known, tensor):
+def inside_control_flow(known: graphs.Graph, tensor: Any) -> Any:
     """A tensor as seen inside the `cond` or `while_loop` that is being built, if any."""
     from tensorflow.python.framework import ops
 
@@ -301,7 +351,7 @@ def inside_control_flow(known, tensor):
         return context.AddValue(tensor)
 
 
-def _run_passes_in_turn(graph, context):
+def _run_passes_in_turn(graph: Any, context: Any) -> None:
     """Has loops begin a pass only when the previous one has ended: else the passes draw from an op in any order."""
     from tensorflow.core.framework import attr_value_pb2
 

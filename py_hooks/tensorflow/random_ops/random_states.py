@@ -15,6 +15,8 @@ In the functions of `tf.data` pipelines `random_ops.py` leaves an op its kernel.
 Source: tensorflow 2.15.1, tensorflow/python/ops/gen_random_ops.py, random_ops.py and gen_stateful_random_ops.py;
 tensorflow/python/eager/context.py.
 """
+from __future__ import annotations
+
 import contextlib
 import functools
 import importlib
@@ -23,6 +25,15 @@ import weakref
 from py_hooks import causes
 from py_hooks.recording import recorder
 from py_hooks.tensorflow.random_ops import random_ops
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from typing import Any
+
+    from numpy import ndarray
+
+    from py_hooks.recording.recorder import Calls
 
 
 class RandomState:
@@ -38,7 +49,7 @@ class RandomState:
 
     begins_anew = False
 
-    def __init__(self, number, seed, seed2):
+    def __init__(self, number: int, seed: int, seed2: int) -> None:
         from tensorflow.python.framework import constant_op, dtypes, ops
         from tensorflow.python.ops import gen_resource_variable_ops
 
@@ -50,14 +61,14 @@ class RandomState:
             first = constant_op.constant(self.first, dtypes.int64)
             gen_resource_variable_ops.assign_variable_op(self.handle, first)
 
-    def numpy(self):
+    def numpy(self) -> ndarray:
         """The value."""
         from tensorflow.python.framework import dtypes
         from tensorflow.python.ops import gen_resource_variable_ops
 
         return gen_resource_variable_ops.read_variable_op(self.handle, dtypes.int64).numpy()
 
-    def assign(self, value):
+    def assign(self, value: Sequence[int] | ndarray) -> None:
         """Sets the value."""
         from tensorflow.python.framework import constant_op, dtypes
         from tensorflow.python.ops import gen_resource_variable_ops
@@ -68,31 +79,31 @@ class RandomState:
 class RandomStates:
     """The states by creation number; those of graphs live as long as their graph. A provider of state."""
 
-    def __init__(self):
-        self._references = {}
-        self._by_handle = {}
+    def __init__(self) -> None:
+        self._references: dict[int, weakref.ref[RandomState]] = {}
+        self._by_handle: dict[int, weakref.ref[RandomState]] = {}
         self._created = 0
-        self._eager = {}
+        self._eager: dict[Hashable, RandomState] = {}
 
-    def of_handle(self, handle):
+    def of_handle(self, handle: object) -> weakref.ref[RandomState] | None:
         """A weak reference to the state whose handle this is; None for other handles."""
         return self._by_handle.get(id(handle))
 
-    def new(self, seed, seed2):
+    def new(self, seed: int, seed2: int) -> RandomState:
         """A state as TensorFlow would give a kernel with these seeds."""
         number = self._created
         self._created += 1
         state = RandomState(number, seed, seed2)
         handle = id(state.handle)
 
-        def forget(_):
+        def forget(_: object) -> None:
             self._references.pop(number, None)
             self._by_handle.pop(handle, None)
 
         self._references[number] = self._by_handle[handle] = weakref.ref(state, forget)
         return state
 
-    def of_function(self, graph, seed, seed2, begins_anew=True):
+    def of_function(self, graph: Any, seed: int, seed2: int, begins_anew: bool = True) -> tuple[Any, Any]:
         """A state for an op in the graph of a function."""
         _know_twins()
         is_seeded = bool(seed or seed2)
@@ -105,26 +116,26 @@ class RandomStates:
             graph = getattr(graph, "outer_graph", None)
         return state.handle, self.algorithm()
 
-    def of_eager(self, kind):
+    def of_eager(self, kind: Hashable) -> tuple[Any, Any]:
         """The state for ops of one kind that have no seed and are in no function."""
         if kind not in self._eager:
             self._eager[kind] = self.new(*random_ops.seeds_of_trial())
         return self._eager[kind].handle, self.algorithm()
 
     @staticmethod
-    def algorithm():
+    def algorithm() -> Any:
         """The number of Philox."""
         from tensorflow.python.framework import constant_op, dtypes
 
         return constant_op.constant(1, dtypes.int64)
 
-    def _alive(self):
+    def _alive(self) -> Iterator[tuple[str, RandomState]]:
         for number, reference in sorted(self._references.items()):
             state = reference()
             if state is not None:
                 yield str(number), state
 
-    def begin_anew(self):
+    def begin_anew(self) -> None:
         """TensorFlow has deleted its kernels, and with them their counters."""
         from tensorflow.python.framework import ops
 
@@ -133,7 +144,7 @@ class RandomStates:
                 if state.begins_anew:
                     state.assign(state.first)
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, ndarray]], list[Any] | None]:
         """The states, and that of the generator from which TensorFlow takes seeds of eager ops."""
         import numpy
         from tensorflow.python.eager import context
@@ -145,7 +156,7 @@ class RandomStates:
         version, words, gauss = generator.getstate()
         return [*tensors, ("seeds", numpy.array(words, numpy.uint64))], [version, gauss]
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, ndarray], state: list[Any] | None) -> None:
         """Assigns saved states."""
         from tensorflow.python.eager import context
 
@@ -160,13 +171,13 @@ class RandomStates:
 STATES = RandomStates()
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """Has the states kept in checkpoints, and ops made with them."""
     calls.checkpoints.keep("tensorflow-random", STATES)
     random_ops.make_states_by(_new_state)
 
 
-def _new_state(kind, seed, seed2):
+def _new_state(kind: Hashable, seed: int | None, seed2: int | None) -> tuple[Any, Any] | None:
     """`(handle, algorithm)` for a new op; None if the op keeps TensorFlow's kernel.
 
     Args:
@@ -192,14 +203,22 @@ def _new_state(kind, seed, seed2):
     return STATES.of_function(graph, seed or 0, seed2 or 0)
 
 
-def _of_session(kind, seed, seed2):
+def _of_session(kind: Hashable, seed: int | None, seed2: int | None) -> tuple[Any, Any] | None:
     """`(handle, algorithm)` for an op that sessions run: a variable of their graph."""
     _know_twins()
     return random_ops.state_of_graph(kind, seed, seed2)
 
 
 @random_ops.but_in_pipelines
-def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=None):
+def random_uniform_int(
+    original: Callable[..., Any],
+    shape: Any,
+    minval: Any,
+    maxval: Any,
+    seed: int | None = 0,
+    seed2: int | None = 0,
+    name: str | None = None,
+) -> Any:
     """`gen_random_ops.random_uniform_int`, which ignores the limits if no numbers are wanted; its twin checks them."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops, tensor_util
@@ -216,7 +235,7 @@ def random_uniform_int(original, shape, minval, maxval, seed=0, seed2=0, name=No
     return random_ops.random_uniform_int(original, shape, minval, maxval, seed=seed, seed2=seed2, name=name)
 
 
-def pipeline_function(original, wrapper, *args, **kwargs):
+def pipeline_function(original: Callable[..., Any], wrapper: Any, *args: Any, **kwargs: Any) -> None:
     """`StructuredFunctionWrapper.__init__`: traces a function of a `tf.data` pipeline.
 
     A `tf.function` in it that was traced before has a state already. Pipelines run ahead of training, so the position of
@@ -229,7 +248,7 @@ def pipeline_function(original, wrapper, *args, **kwargs):
         recorder.CALLS.exactness.refuse(causes.PIPELINE_FUNCTION())
 
 
-def cleared(original, *args, **kwargs):
+def cleared(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`TFE_ContextClearCaches`: TensorFlow deletes the kernels that eager calls have made."""
     result = original(*args, **kwargs)
     STATES.begin_anew()
@@ -242,7 +261,7 @@ _KEY = "StatefulUniformFullInt"
 
 
 @functools.lru_cache(maxsize=None)
-def _know_twins():
+def _know_twins() -> None:
     """Registers for the twins what TensorFlow knows of the ops that they replace.
 
     This is that they have no gradient (TensorFlow looks for one on every path from a resource), and how `vectorized_map`
@@ -263,7 +282,7 @@ def _know_twins():
             pfor.RegisterPFor(twin)(_draw_for_all)
 
 
-def _draw_for_all(pfor_input):
+def _draw_for_all(pfor_input: Any) -> Any:
     """Converts an op in the function of a `vectorized_map`. The op is still in the graph and draws, so it shares no state."""
     from tensorflow.python.framework import ops
     from tensorflow.python.ops import array_ops, math_ops
@@ -282,7 +301,7 @@ def _draw_for_all(pfor_input):
     return [pfor.wrap(output, True) for output in drawn.outputs]
 
 
-def _state_behind(tensor):
+def _state_behind(tensor: Any) -> RandomState | None:
     """The state whose handle a tensor is, in some function; None for other handles."""
     while tensor is not None:
         reference = STATES.of_handle(tensor)

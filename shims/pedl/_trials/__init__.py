@@ -7,6 +7,8 @@ output are those of scripts. A controller (`keras.py`, ...) only adds the loop.
 In a replay these loops visit the recorded batches, and compute nothing. Callbacks are called again with the metrics of the
 record, so that their state, and the files that they write, are as before.
 """
+from __future__ import annotations
+
 import importlib
 import os
 import random
@@ -20,11 +22,30 @@ from pedl._trials.steps import Steps
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
 
-def main():
+    from pedl._context import Context
+    from pedl._trials.host import Host, RecordingHost
+    from pedl.trial import Trial
+
+    class AnyDefinition(Protocol):
+        """A trial class, and the functions beside it: `Definition`, or what `pedl.local` was given."""
+
+        @property
+        def trial_class(self) -> type[Trial]:
+            """The class."""
+
+        def function(self, name: str, is_required: bool) -> Any:
+            """A function beside it; None if there is none."""
+
+
+def main() -> None:
     """Trains the trial of this process."""
     known = context()
-    host = None
+    host: RecordingHost | None = None
     try:
         # The trial's seed, at every start, for all that the definition draws, also while it is imported.
         seed_python(known["trial_seed"])
@@ -35,7 +56,7 @@ def main():
         (host or hosted("")).refuse(error.message, error.hint)
 
 
-def run(definition, known, host, make_steps=Steps):
+def run(definition: AnyDefinition, known: Context, host: Host, make_steps: Callable[[object, int], Steps] = Steps) -> None:
     """Trains a trial class.
 
     Args:
@@ -59,7 +80,7 @@ def run(definition, known, host, make_steps=Steps):
     host.finish()
 
 
-def _check_ranks(trial_class, ranks):
+def _check_ranks(trial_class: type[Trial], ranks: dict[str, Any]) -> None:
     """Checks that several processes can train this class: its framework has to find them by this variable."""
     variable = ranks["variable"]
     if trial_class._ranks_by != variable:
@@ -76,11 +97,11 @@ def _check_ranks(trial_class, ranks):
 class Loaders:
     """Makes the two data sets of a definition, when its controller is ready for them."""
 
-    def __init__(self, definition, configuration, hparams):
+    def __init__(self, definition: AnyDefinition, configuration: dict[str, Any], hparams: dict[str, Any]) -> None:
         self._make = definition.function("make_data_loaders", is_required=True)
         self._given = configuration, hparams
 
-    def make(self):
+    def make(self) -> tuple[Any, Any]:
         """The data sets to train on and to validate on.
 
         Raises:
@@ -98,7 +119,7 @@ class Loaders:
         return tuple(made)
 
 
-def seed_python(seed):
+def seed_python(seed: int) -> None:
     """Seeds the generators of Python and, if it is imported, of NumPy."""
     random.seed(seed)
     numpy = sys.modules.get("numpy")

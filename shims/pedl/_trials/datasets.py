@@ -1,7 +1,13 @@
 """Checks the `tf.data.Dataset`s of trials: they have to be batched (rule T3), with elements for one graph (T4)."""
+from __future__ import annotations
+
 import importlib
 
 from pedl.errors import DefinitionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Kinds of data sets, by their classes' names without underscores and versions. Their elements are batches.
 _BATCHES = ("Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch", "DenseToSparseBatch", "DenseToRaggedBatch")
@@ -22,16 +28,16 @@ class Elements:
         v1: `tensorflow.compat.v1`.
     """
 
-    def __init__(self, data, v1):
+    def __init__(self, data: Any, v1: Any) -> None:
         self.classes, self.types, self.shapes = (self._of(data, v1, what) for what in ("classes", "types", "shapes"))
 
     @staticmethod
-    def _of(data, v1, what):
+    def _of(data: Any, v1: Any, what: str) -> Any:
         get = getattr(v1.data, f"get_output_{what}", None)
         return get(data) if get is not None else getattr(data, f"output_{what}")
 
 
-def checked(training, validation, v1):
+def checked(training: Any, validation: Any, v1: Any) -> Elements:
     """The `Elements` of two data sets, with shapes that hold for both.
 
     Raises:
@@ -45,7 +51,7 @@ def checked(training, validation, v1):
     return _merged(*found)
 
 
-def _check_is_dataset(data, what, v1):
+def _check_is_dataset(data: Any, what: str, v1: Any) -> None:
     kinds = (v1.data.Dataset, importlib.import_module("tensorflow").data.Dataset)
     if not isinstance(data, kinds):
         raise DefinitionError(
@@ -58,7 +64,7 @@ def _check_is_dataset(data, what, v1):
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
-def _check_is_batched(data, elements, what):
+def _check_is_batched(data: Any, elements: Elements, what: str) -> None:
     flat = importlib.import_module("tensorflow.python.data.util.nest").flatten(elements.shapes)
     if any(shape.ndims == 0 for shape in flat) or _are_rows(data):
         raise DefinitionError(
@@ -69,7 +75,7 @@ def _check_is_batched(data, elements, what):
         )
 
 
-def _are_rows(data):
+def _are_rows(data: Any) -> bool:
     """Whether elements of a data set are known to be rows; those of an unknown kind may be batches."""
     kind = _kind_of(data)
     if kind in _ROWS:
@@ -80,7 +86,7 @@ def _are_rows(data):
     return any(_are_rows(each) for each in inputs)
 
 
-def _kind_of(data):
+def _kind_of(data: Any) -> str:
     name = type(data).__name__.strip("_").replace("V1Adapter", "").replace("V1", "").replace("V2", "")
     if hasattr(data, "_dataset") and not name.replace("Dataset", ""):
         return "V1Adapter"
@@ -90,7 +96,7 @@ def _kind_of(data):
 # -- one graph for both ------------------------------------------------------------------------------------------------
 
 
-def _merged(training, validation):
+def _merged(training: Elements, validation: Elements) -> Elements:
     nest = importlib.import_module("tensorflow.python.data.util.nest")
     parts = []
     for what in ("classes", "types", "shapes"):
@@ -109,14 +115,14 @@ def _merged(training, validation):
     return training
 
 
-def _shapes_fit(one, other):
+def _shapes_fit(one: Any, other: Any) -> bool:
     """Whether two shapes of batches are alike except for their numbers of rows."""
     if one.ndims is None or other.ndims is None:
         return True
     return one.ndims == other.ndims and one[1:].is_compatible_with(other[1:])
 
 
-def _mismatch(what, training, validation):
+def _mismatch(what: str, training: Any, validation: Any) -> DefinitionError:
     return DefinitionError(
         f"the two data sets that `make_data_loaders` returned have elements of different {what}\n"
         f"  to train on: {_shown(training)}\n  to validate on: {_shown(validation)}\n"
@@ -125,7 +131,7 @@ def _mismatch(what, training, validation):
     )
 
 
-def _shown(structure):
+def _shown(structure: Any) -> str:
     """A nested structure of shapes, types or classes, in a line."""
     if isinstance(structure, dict):
         return "{" + ", ".join(f"{name!r}: {_shown(structure[name])}" for name in structure) + "}"

@@ -4,6 +4,8 @@ One of a trial's processes on a machine calls it, and the others wait for the di
 at a restart while that directory exists, unless the configuration, the hyperparameters, or the file of the function differ. The
 downloaded files do not belong to the trial: a restart leaves them in place.
 """
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import hashlib
@@ -16,10 +18,19 @@ from pedl._context import VARIABLE
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pedl._context import Context
+    from pedl._trials import AnyDefinition
+    from pedl._trials.host import Host
+
 _NAME = "download_data"
 
 
-def download(definition, known, host):
+def download(definition: AnyDefinition, known: Context, host: Host) -> None:
     """Calls `download_data` if the definition has one, and has `pedl.get_download_data_dir` return its directory.
 
     Args:
@@ -42,7 +53,7 @@ def download(definition, known, host):
     os.environ[VARIABLE] = json.dumps(dict(known, download_data_dir=directory))
 
 
-def _source_of(function):
+def _source_of(function: Any) -> list[str] | str | None:
     """The file of a function, and a hash of it."""
     path = getattr(sys.modules.get(function.__module__), "__file__", None)
     if path is None:
@@ -52,7 +63,7 @@ def _source_of(function):
     return path
 
 
-def _called(function, configuration, hparams):
+def _called(function: Any, configuration: dict[str, Any], hparams: dict[str, Any]) -> str:
     directory = call_with(function, experiment_config=configuration, hparams=hparams)
     if not isinstance(directory, (str, os.PathLike)):
         raise DefinitionError(
@@ -64,7 +75,7 @@ def _called(function, configuration, hparams):
     return directory
 
 
-def once(key, call):
+def once(key: str, call: Callable[[], str]) -> str:
     """The directory that `call()` returned, in any process of this machine; other processes wait for it.
 
     Args:

@@ -9,6 +9,8 @@ SavedModels are written again before each checkpoint, from the current variables
 
 The Estimator that is trained is a copy of the user's, with a folder below the trial directory.
 """
+from __future__ import annotations
+
 import importlib
 import os
 import shutil
@@ -17,13 +19,22 @@ from pedl._trials import metrics
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pedl._trials.host import Host
+    from pedl._trials.steps import Steps
+    from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial
+
 # The `tf_random_seed` of a `tf.estimator.RunConfig` if none was given (tensorflow_estimator 1.13 to 2.15).
 _DEFAULT_SEED = 1
 
 _GLOBAL_STEP = "global_step"
 
 
-def run(trial, _loaders, hparams, steps, host):
+def run(trial: EstimatorTrial, _loaders: None, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
     """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     v1 = importlib.import_module("tensorflow.compat.v1")
     if importlib.import_module("tensorflow").__version__.partition(".")[0] != "1":
@@ -51,7 +62,7 @@ def run(trial, _loaders, hparams, steps, host):
         host.say(f"a hook of the trial class has ended its training, {host.batches_left} batches before the last step")
 
 
-def _built(trial, method, kinds, expected, hparams):
+def _built(trial: EstimatorTrial, method: str, kinds: Any, expected: str, hparams: dict[str, Any]) -> Any:
     built = call_with(getattr(trial, method), hparams=hparams)
     if not isinstance(built, kinds):
         raise DefinitionError(
@@ -61,7 +72,7 @@ def _built(trial, method, kinds, expected, hparams):
     return built
 
 
-def _copy(given, host, v1):
+def _copy(given: Any, host: Host, v1: Any) -> Any:
     """An Estimator of the same model, with the folder, the checkpoints and the data sets of the host."""
     kind = v1.estimator.Estimator
     kind = kind if isinstance(given, kind) else importlib.import_module("tensorflow").estimator.Estimator
@@ -77,7 +88,7 @@ def _copy(given, host, v1):
     )
     call = estimator._call_input_fn
 
-    def call_input_fn(input_fn, mode, *args, **kwargs):
+    def call_input_fn(input_fn: Callable[..., Any], mode: str, *args: Any, **kwargs: Any) -> Any:
         data = call(input_fn, mode, *args, **kwargs)
         _check_data(data, mode)
         return data.repeat() if mode == v1.estimator.ModeKeys.TRAIN else data
@@ -87,7 +98,7 @@ def _copy(given, host, v1):
     return estimator
 
 
-def _check_data(data, mode):
+def _check_data(data: Any, mode: str) -> None:
     if hasattr(data, "repeat") and hasattr(data, "batch"):
         return
     what = "train" if mode == "train" else "validation"
@@ -114,7 +125,12 @@ class _Loop:
         session: the session that trains.
     """
 
-    def __init__(self, estimator, spec, steps, host, v1):
+    loss: Any
+    session: Any
+    _saver: Any
+    _exporter: Any
+
+    def __init__(self, estimator: Any, spec: Any, steps: Steps, host: Host, v1: Any) -> None:
         self._estimator = estimator
         self._spec = spec
         self._steps = steps
@@ -122,7 +138,7 @@ class _Loop:
         self._v1 = v1
         self._saver = self._exporter = self.loss = self.session = None
 
-    def graph_is_built(self):
+    def graph_is_built(self) -> None:
         """The graph is complete except what hooks add to it."""
         # The Estimator adds the loss of the model to this collection, as the last one.
         self.loss = self._v1.get_collection(self._v1.GraphKeys.LOSSES)[-1]
@@ -130,11 +146,11 @@ class _Loop:
         self._exporter = self._v1.train.Saver(max_to_keep=None)
         self._host.name_metrics_of_runs(self.loss.graph, {self.loss.name: "loss"})
 
-    def batch_begins(self):
+    def batch_begins(self) -> None:
         """A batch is about to be trained."""
         self._steps.batch_begins()
 
-    def batch_ended(self, loss, context):
+    def batch_ended(self, loss: Any, context: Any) -> None:
         """A batch was trained. Validates if the plan says so; ends the training after the plan's last batch.
 
         Args:
@@ -149,15 +165,15 @@ class _Loop:
             host.finish()
             context.request_stop()
 
-    def ends(self):
+    def ends(self) -> None:
         """The training is over, and its session is still open. If a hook has ended it, there was no last batch."""
         self._host.finish()
 
-    def save_for_export(self, path):
+    def save_for_export(self, path: str) -> str:
         """Writes the current variables. Returns the path to read them from."""
         return self._exporter.save(self.session, path, write_meta_graph=False, write_state=False)
 
-    def saved(self, directory):
+    def saved(self, directory: str) -> str:
         """Saves the variables, without the host. Returns the path to read them from."""
         if self._host.batches_left:
             raise DefinitionError(
@@ -167,7 +183,7 @@ class _Loop:
             )
         return self.save_for_export(os.path.join(directory, "model.ckpt"))
 
-    def _validate(self):
+    def _validate(self) -> None:
         self._steps.validation_begins()
         # This deletes the file of the previous validation, which logs a line about a deprecated function.
         path = self._saver.save(self.session, os.path.join(self._estimator.model_dir, "model.ckpt"), self._host.batches)
@@ -190,7 +206,7 @@ class _Exports:
         DefinitionError: `build_serving_input_receiver_fns` returned something else.
     """
 
-    def __init__(self, trial, estimator, hparams):
+    def __init__(self, trial: EstimatorTrial, estimator: Any, hparams: dict[str, Any]) -> None:
         functions = call_with(trial.build_serving_input_receiver_fns, hparams=hparams)
         if not isinstance(functions, dict) or not all(map(callable, functions.values())):
             raise DefinitionError(
@@ -198,11 +214,11 @@ class _Exports:
                 "  expected: a dict of functions by names"
             )
         self._estimator = estimator
-        self._root = os.path.join(os.path.dirname(estimator.model_dir), "exports")
+        self._root: str = os.path.join(os.path.dirname(estimator.model_dir), "exports")
         self._functions = functions
         self.folders = [os.path.join(self._root, name) for name in functions]
 
-    def write(self, loop):
+    def write(self, loop: _Loop) -> None:
         """Writes all of them, with the current variables.
 
         Args:
@@ -219,28 +235,28 @@ class _Exports:
         shutil.rmtree(made)
 
 
-def _hooks(v1, loop):
+def _hooks(v1: Any, loop: _Loop) -> tuple[Any, Any]:
     """The hook that is called first, and the one that is called last."""
-    base = v1.train.SessionRunHook
+    base: Any = v1.train.SessionRunHook
 
     class Begins(base):
-        def begin(self):
+        def begin(self) -> None:
             loop.graph_is_built()
 
-        def after_create_session(self, session, coord):
+        def after_create_session(self, session: Any, coord: Any) -> None:
             loop.session = session
 
-        def before_run(self, run_context):
+        def before_run(self, run_context: Any) -> None:
             loop.batch_begins()
 
     class Ends(base):
-        def before_run(self, run_context):
+        def before_run(self, run_context: Any) -> Any:
             return v1.train.SessionRunArgs(loop.loss)
 
-        def after_run(self, run_context, run_values):
+        def after_run(self, run_context: Any, run_values: Any) -> None:
             loop.batch_ended(run_values.results, run_context)
 
-        def end(self, session):
+        def end(self, session: Any) -> None:
             loop.ends()
 
     return Begins(), Ends()

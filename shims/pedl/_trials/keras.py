@@ -4,6 +4,8 @@ Keras's loop, callbacks and metrics are those of a script that calls `fit`; this
 the sequencer asks for them, and after the last step, not at the ends of epochs. The batches of a `Sequence` are used in
 order; it shuffles itself in `on_epoch_end`.
 """
+from __future__ import annotations
+
 import importlib
 import inspect
 import os
@@ -18,6 +20,18 @@ from pedl.frameworks.keras.keras_trial import KerasFunctionalTrial
 from pedl.frameworks.keras.tf_keras_trial import TFKerasTrial
 from pedl.trial import call_with
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Union
+
+    from pedl._trials import Loaders
+    from pedl._trials.host import Host, Ranks
+    from pedl._trials.steps import Steps
+    from pedl.frameworks.keras.keras_trial import KerasTrial
+
+    AnyTrial = Union[KerasTrial, KerasFunctionalTrial, TFKerasTrial]
+
 # No epoch ends with a validation: the sequencer asks for them.
 _NEVER = 1 << 30
 
@@ -29,7 +43,7 @@ _NOT_TRIED = "whether a training by several processes goes on exactly was not tr
 _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 
 
-def run(trial, loaders, hparams, steps, host):
+def run(trial: AnyTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
     """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     package = package_of(trial)
     _check_version(context().get("ranks"))
@@ -47,14 +61,14 @@ def run(trial, loaders, hparams, steps, host):
             "make it there",
         )
     fit = _Fit(model, package, training, validation)
-    last = {}
+    last: dict[str, Any] = {}
     callbacks = [_Last.made(package, last), *_callbacks_of(trial, hparams)]
     if steps.has_callbacks:
         host.keep_batches()
         callbacks = [_step_begins(package, steps), *callbacks, _step_ends(package, steps, names, host)]
-    validated = []
+    validated: list[int] = []
 
-    def ended(metrics):
+    def ended(metrics: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
         validated.append(host.batches)
         last.update(metrics)
         steps.validated(names.of_validation(metrics))
@@ -74,14 +88,14 @@ def run(trial, loaders, hparams, steps, host):
         steps.validated(names.of_validation(metrics))
 
 
-def _names(trial, model, package):
+def _names(trial: AnyTrial, model: Any, package: Any) -> keras_metrics.Names:
     """Checks or compiles the model, by the kind of the trial."""
     if isinstance(trial, TFKerasTrial):
         return keras_metrics.checked(trial, model)
     return keras_metrics.compiled(trial, model, package, isinstance(trial, KerasFunctionalTrial))
 
 
-def _callbacks_of(trial, hparams):
+def _callbacks_of(trial: AnyTrial, hparams: dict[str, Any]) -> list[Any] | tuple[Any, ...]:
     callbacks = call_with(trial.keras_callbacks, hparams=hparams)
     if not isinstance(callbacks, (list, tuple)):
         raise DefinitionError(
@@ -92,7 +106,7 @@ def _callbacks_of(trial, hparams):
     return callbacks
 
 
-def package_of(trial):
+def package_of(trial: AnyTrial | type[AnyTrial]) -> Any:
     """The Keras of a trial, or of its class: the package `keras`, or the one within TensorFlow."""
     top, _, rest = trial._package.partition(".")
     try:
@@ -113,13 +127,13 @@ def package_of(trial):
     return getattr(package, rest) if rest else package
 
 
-def _tensorflow(package):
+def _tensorflow(package: Any) -> Any:
     """TensorFlow, if it is the backend; else None."""
     backend = getattr(package.backend, "backend", lambda: "tensorflow")()
     return importlib.import_module("tensorflow") if backend == "tensorflow" else None
 
 
-def _configure_session(trial, hparams, package):
+def _configure_session(trial: AnyTrial, hparams: dict[str, Any], package: Any) -> None:
     tensorflow = _tensorflow(package)
     if tensorflow is None:
         return
@@ -134,7 +148,7 @@ def _configure_session(trial, hparams, package):
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.inter_op_parallelism_threads)
 
 
-def _check_version(ranks):
+def _check_version(ranks: dict[str, Any] | None) -> None:
     """Checks, if several processes train, that this version of TensorFlow supports it (rule K5).
 
     Args:
@@ -173,9 +187,9 @@ class _Data:
         DefinitionError: it is something else.
     """
 
-    def __init__(self, data, trial, package):
+    def __init__(self, data: Any, trial: Any, package: Any) -> None:
         adapter = data if isinstance(data, KerasDataAdapter) else None
-        self.source = data if adapter is None else adapter.sequence
+        self.source: Any = data if adapter is None else adapter.sequence
         if isinstance(self.source, BatchLoader):
             self.source = as_sequence(self.source, trial.batch_size())
         kind = getattr(package.utils, "PyDataset", None) or package.utils.Sequence
@@ -196,13 +210,13 @@ class _Data:
             )
         if self.is_sequence and not isinstance(self.source, kind):
             self.source = _of_kind(self.source, kind)
-        self.workers = {name: getattr(adapter, name) for name in _OF_WORKERS} if adapter is not None else {}
+        self.workers: dict[str, Any] = {name: getattr(adapter, name) for name in _OF_WORKERS} if adapter is not None else {}
         if self.is_sequence and hasattr(kind, "num_batches"):
             # Keras 3 asks the data set, not the call.
             for name, value in self.workers.items():
                 setattr(self.source, name, value)
 
-    def share(self, ranks, package):
+    def share(self, ranks: Ranks, package: Any) -> None:
         """If there are several ranks, takes this rank's share of the batches."""
         if ranks.size == 1:
             return
@@ -214,25 +228,25 @@ class _Data:
         self.source = share
 
 
-def _is_dataset(data):
+def _is_dataset(data: object) -> bool:
     return any(base.__name__ in ("Dataset", "DatasetV1", "DatasetV2") for base in type(data).__mro__)
 
 
-def _of_kind(items, kind):
+def _of_kind(items: Any, kind: Any) -> Any:
     """An object with items and a length, as a data set of Keras."""
 
     class Items(kind):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.items = items
 
-        def __len__(self):
+        def __len__(self) -> int:
             return len(self.items)
 
-        def __getitem__(self, index):
+        def __getitem__(self, index: int) -> Any:
             return self.items[index]
 
-        def on_epoch_end(self):
+        def on_epoch_end(self) -> None:
             getattr(self.items, "on_epoch_end", lambda: None)()
 
     return Items()
@@ -245,7 +259,7 @@ class _Fit:
         DefinitionError: this Keras cannot validate on such data if it trains on the other.
     """
 
-    def __init__(self, model, package, training, validation):
+    def __init__(self, model: Any, package: Any, training: _Data, validation: _Data) -> None:
         self._model = model
         self._training = training
         self._validation = validation
@@ -262,7 +276,7 @@ class _Fit:
                 "mixture but a `Sequence` to train on; nothing was trained",
             )
 
-    def train(self, host, callbacks, epochs):
+    def train(self, host: Any, callbacks: list[Any], epochs: int) -> None:
         """Trains as long as the plan has batches.
 
         Args:
@@ -272,7 +286,7 @@ class _Fit:
         """
         data, validation = self._training, self._validation
         method = self._model.fit_generator if self._uses_generators and data.is_sequence else self._model.fit
-        given = {"callbacks": callbacks, "epochs": epochs, "verbose": 0, "shuffle": False}
+        given: dict[str, Any] = {"callbacks": callbacks, "epochs": epochs, "verbose": 0, "shuffle": False}
         if data.is_sequence and (self._takes_workers or method != self._model.fit):
             given.update(data.workers)
         if "validation_freq" in inspect.signature(method).parameters:
@@ -282,7 +296,7 @@ class _Fit:
             host.validate_on(validation.source)
         method(data.source, **given)
 
-    def evaluate(self):
+    def evaluate(self) -> list[tuple[str, float]]:
         """Validates. Returns pairs of names, which begin with `val_`, and values."""
         model, data = self._model, self._validation
         if data.is_sequence and self._uses_generators:
@@ -300,7 +314,7 @@ class _Last:
     """Puts the metrics of the last validation into the logs of the epoch, where callbacks look for them."""
 
     @staticmethod
-    def made(package, last):
+    def made(package: Any, last: dict[str, Any]) -> Any:
         """A callback of Keras, for the first place of their list.
 
         Args:
@@ -308,7 +322,7 @@ class _Last:
             last: names and values of the last validation.
         """
 
-        def on_epoch_end(self, epoch, logs=None):
+        def on_epoch_end(self: Any, epoch: int, logs: dict[str, Any] | None = None) -> None:
             if logs is not None:
                 logs.update(last)
 
@@ -318,7 +332,7 @@ class _Last:
 # -- the user's callbacks ----------------------------------------------------------------------------------------------
 
 
-def _callback(package, name, hook, call):
+def _callback(package: Any, name: str, hook: str, call: Callable[[dict[str, Any] | None], object]) -> Any:
     """A callback of Keras with one hook."""
     base = package.callbacks.Callback
     # Before Keras 2.2.5 batches have one hook for all modes.
@@ -326,12 +340,12 @@ def _callback(package, name, hook, call):
     return type(name, (base,), {hook: lambda self, batch, logs=None: call(logs)})()
 
 
-def _step_begins(package, steps):
+def _step_begins(package: Any, steps: Steps) -> Any:
     return _callback(package, "StepBegins", "on_train_batch_begin", lambda logs: steps.batch_begins())
 
 
-def _step_ends(package, steps, names, host):
-    def known():
+def _step_ends(package: Any, steps: Steps, names: keras_metrics.Names, host: Host) -> Any:
+    def known() -> list[dict[str, Any]] | None:
         """The metrics of each batch by itself, if they are known: Keras reports running values."""
         batches = host.of_step
         return None if batches is None else [names.of_batch(batch) for batch in batches]
@@ -341,10 +355,10 @@ def _step_ends(package, steps, names, host):
     )
 
 
-def _stops(package, host, model):
+def _stops(package: Any, host: Host, model: Any) -> Any:
     """A callback of Keras, for the last place of their list: ends the fit with the last batch, if nothing else does."""
 
-    def stop(_logs):
+    def stop(_logs: dict[str, Any] | None) -> None:
         if not host.batches_left:
             model.stop_training = True
 
@@ -354,7 +368,7 @@ def _stops(package, host, model):
 # -- without the host --------------------------------------------------------------------------------------------------
 
 
-def _saved(model, directory, is_keras_3):
+def _saved(model: Any, directory: str, is_keras_3: bool) -> str:
     """Saves a whole model, or only its weights if nothing except code describes it. Returns the path."""
     try:
         model.get_config()

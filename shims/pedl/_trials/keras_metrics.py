@@ -1,5 +1,14 @@
 """Compiles the models of Keras trials, so that their metrics are reported under the user's names."""
+from __future__ import annotations
+
 from pedl.errors import DefinitionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from pedl.trial import Trial
 
 # The names under which versions of Keras report the metric "accuracy".
 _ACCURACY = ("accuracy", "acc")
@@ -26,17 +35,19 @@ class Names:
         validation: those that are reported for validations; None for all.
     """
 
-    def __init__(self, by_log=None, training=None, validation=None):
+    def __init__(
+        self, by_log: dict[str, str] | None = None, training: set[str] | None = None, validation: set[str] | None = None
+    ) -> None:
         self._by_log = by_log
         self._training = training
         self._validation = validation
 
-    def of_batch(self, logs):
+    def of_batch(self, logs: dict[str, Any]) -> dict[str, Any]:
         """The metrics of a batch."""
         named = {self._name(name): value for name, value in logs.items() if name not in _OF_BATCHES}
         return {name: value for name, value in named.items() if _is_in(name, self._training)}
 
-    def of_validation(self, pairs):
+    def of_validation(self, pairs: Sequence[tuple[str, float]]) -> dict[str, float]:
         """The metrics of a validation; if the names are the user's, only the loss has a prefix."""
         if self._by_log is None:
             return dict(pairs)
@@ -45,12 +56,13 @@ class Names:
             _PREFIX + name if name == "loss" else name: value for name, value in named if _is_in(name, self._validation)
         }
 
-    def told(self, pairs):
+    def told(self, pairs: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
         """All metrics of a validation, as the journal and `searcher.metric` name them: the user's names after a prefix.
 
         If a name of a validation metric has the prefix already, it gets no other. Such a metric has priority over a batch
         metric that would have the same name.
         """
+        told: dict[str, float]
         told, own = {}, self._validation or ()
         for logged, value in pairs:
             name = self._name(logged[len(_PREFIX):])
@@ -60,15 +72,15 @@ class Names:
                 told[shown] = value
         return list(told.items())
 
-    def _name(self, name):
+    def _name(self, name: str) -> str:
         return name if self._by_log is None else self._by_log.get(name, name)
 
 
-def _is_in(name, names):
+def _is_in(name: str, names: set[str] | None) -> bool:
     return names is None or name == "loss" or name in names
 
 
-def checked(trial, model):
+def checked(trial: Trial, model: Any) -> Names:
     """The `Names` of a model that the user has compiled.
 
     Raises:
@@ -84,7 +96,7 @@ def checked(trial, model):
     return Names()
 
 
-def compiled(trial, model, package, is_functional):
+def compiled(trial: Any, model: Any, package: Any, is_functional: bool) -> Names:
     """Compiles a model with what the methods of its trial return. Returns its `Names`.
 
     Raises:
@@ -99,8 +111,13 @@ def compiled(trial, model, package, is_functional):
                 "  expected: the same, or two names",
                 f"rename one of them, for example to `validation_{name}`",
             )
+    metrics: dict[str, Any]
+    by_log: dict[str, str]
+    given: Any
     metrics, by_log = {**training, **validation}, {}
     if is_functional:
+        losses: dict[str, Any]
+        by_output: dict[str, list[Any]]
         losses, by_output = dict(trial.losses()), {}
         for name, pair in metrics.items():
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -124,7 +141,7 @@ def compiled(trial, model, package, is_functional):
     return Names(by_log, set(training), set(validation))
 
 
-def _check_is_model(trial, model):
+def _check_is_model(trial: Trial, model: Any) -> None:
     if not hasattr(model, "compile") or not hasattr(model, "fit"):
         raise DefinitionError(
             f"`build_model` of `{type(trial).__name__}` returned an object of class `{type(model).__name__}`\n"
@@ -133,7 +150,7 @@ def _check_is_model(trial, model):
         )
 
 
-def _metrics_of(trial, method):
+def _metrics_of(trial: Trial, method: str) -> dict[str, Any]:
     metrics = getattr(trial, method)()
     if not isinstance(metrics, dict):
         raise DefinitionError(
@@ -144,7 +161,7 @@ def _metrics_of(trial, method):
     return metrics
 
 
-def _is_same(one, other):
+def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
         return len(one) == len(other) and all(map(_is_same, one, other))
     if type(one) is type(other) and hasattr(one, "get_config"):
@@ -154,7 +171,7 @@ def _is_same(one, other):
     return one == other
 
 
-def _named(name, metric, loss, package):
+def _named(name: str, metric: Any, loss: Any, package: Any) -> tuple[Any, tuple[str, ...]]:
     """A metric as `compile` takes it, and the names that it may have in logs."""
     if isinstance(metric, str) and metric in _ACCURACY:
         word = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
@@ -176,7 +193,7 @@ def _named(name, metric, loss, package):
             "  expected: a function, a metric of Keras, or the name of one"
         )
 
-    def measured(y_true, y_pred):
+    def measured(y_true: Any, y_pred: Any) -> Any:
         return metric(y_true, y_pred)
 
     measured.__name__ = name

@@ -7,6 +7,8 @@ The process is restored afterwards: the trial that `pedl` answers for and, with 
 Random generators follow the seed from then on. On TensorFlow 2 a `TensorFlowTrial` and an `EstimatorTrial` switch its newer
 behaviour off, as they do in `pedl-run`.
 """
+from __future__ import annotations
+
 import contextlib
 import importlib
 import json
@@ -22,6 +24,16 @@ from pedl._trials import metrics, run, seed_python
 from pedl._trials.steps import Steps
 from pedl.errors import DefinitionError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from pedl._context import Context
+    from pedl._trials.host import OfTorch
+    from pedl.trial import Trial
+
 # The default number of batches in a step (rule T19).
 _BATCHES = 100
 
@@ -32,7 +44,14 @@ _SEEDS = 1 << 31
 _SEEDING = (("torch", "manual_seed"), ("tensorflow", "compat.v1.set_random_seed"), ("keras", "utils.set_random_seed"))
 
 
-def run_step(trial_class, hparams, config, batches_per_step, directory, functions):
+def run_step(
+    trial_class: type[Trial],
+    hparams: dict[str, Any],
+    config: dict[str, Any],
+    batches_per_step: int | None,
+    directory: str | os.PathLike[str] | None,
+    functions: dict[str, Any],
+) -> _local.LocalRun:
     """Does the work of `pedl.local`, and returns its result.
 
     Args:
@@ -48,7 +67,7 @@ def run_step(trial_class, hparams, config, batches_per_step, directory, function
     known = _context(hparams, config, batches_per_step)
     host = _Local(known, _new_directory(directory))
 
-    def make_steps(callbacks, size):
+    def make_steps(callbacks: object, size: int) -> _Steps:
         host.steps = _Steps(callbacks, size)
         return host.steps
 
@@ -75,62 +94,62 @@ class _Local:
     is_validation_due = False
     bounds_fits = False
 
-    def __init__(self, known, directory):
+    def __init__(self, known: Context, directory: str) -> None:
         self.seed = known["trial_seed"]
         self.work_directory = directory
         # The directory for downloads: another run of the same definition uses them again.
         self.directory = os.getcwd()
-        self.checkpoint = None
-        self.steps = None
+        self.checkpoint: Any = None
+        self.steps: Any = None
         self._size = known["batches_per_step"]
-        self._save = None
+        self._save: Any = None
 
     @property
-    def batches(self):
+    def batches(self) -> int:
         return self.steps.batches
 
     @property
-    def batches_left(self):
+    def batches_left(self) -> int:
         return max(0, self._size - self.batches)
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         sys.stderr.write(f"pedl: {text}\n")
 
-    def saved_by(self, save):
+    def saved_by(self, save: Callable[[str], str]) -> None:
         """Sets `save(directory)`, which saves the trained model, and returns the path that the framework reads."""
         self._save = save
 
-    def finish(self):
+    def finish(self) -> None:
         """The step is over; a loop may say so before its session is closed, and again after it."""
         if self.checkpoint is None:
             self.checkpoint = self._save(self.work_directory)
 
     # -- computing ------------------------------------------------------------------------------------------------------
 
-    def train(self, live, _skip):
+    def train(self, live: Callable[[int], Any], _skip: Callable[[], object]) -> Any:
         return live(self.batches)
 
-    def validate(self, live):
+    def validate(self, live: Callable[[], Any]) -> Any:
         return live()
 
-    def of_tensorflow(self, _ranks=None):
+    def of_tensorflow(self, _ranks: Any = None) -> One:
         return One()
 
-    def of_torch(self, _ranks=None):
+    def of_torch(self, _ranks: Any = None) -> OfTorch:
         return importlib.import_module("pedl._trials.local_torch").Training()
 
     @staticmethod
-    def untracked():
+    def untracked() -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
     @staticmethod
-    def loop():
+    def loop() -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
-    def export_with_checkpoints(self, _folders, export):
+    def export_with_checkpoints(self, _folders: list[str], export: Callable[[], object]) -> None:
         save = self._save
 
-        def save_all(directory):
+        def save_all(directory: str) -> str:
             path = save(directory)
             export()
             return path
@@ -139,33 +158,35 @@ class _Local:
 
     # -- ignored here ---------------------------------------------------------------------------------------------------
 
-    def described(self):
+    def described(self) -> dict[str, str]:
         return {}
 
-    def begin(self, causes=()):
+    def begin(self, causes: Sequence[object] = ()) -> None:
         pass
 
-    def begin_in(self, session):
+    def begin_in(self, session: Any) -> None:
         pass
 
-    def name_metrics_of_runs(self, graph, names):
+    def name_metrics_of_runs(self, graph: Any, names: dict[str, str]) -> None:
         pass
 
-    def keep_graph(self, graph, record, is_training, outputs):
+    def keep_graph(self, graph: Any, record: Any, is_training: Any, outputs: dict[str, Any]) -> None:
         pass
 
-    def heed_signal(self):
+    def heed_signal(self) -> None:
         pass
 
     of_step = None
 
-    def keep_batches(self):
+    def keep_batches(self) -> None:
         pass
 
-    def watch_validations(self, begins, ended):
+    def watch_validations(
+        self, begins: Callable[[], object], ended: Callable[[Sequence[tuple[str, float]]], list[tuple[str, float]]]
+    ) -> None:
         pass
 
-    def validated(self, scalars):
+    def validated(self, scalars: Sequence[tuple[str, float]]) -> None:
         pass
 
 
@@ -176,16 +197,16 @@ class One:
     rank = 0
     key = ()
 
-    def guard(self):
+    def guard(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
-    def with_guard(self, function):
+    def with_guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return function
 
-    def scope(self):
+    def scope(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
-    def adopt(self, _model):
+    def adopt(self, _model: Any) -> bool:
         return True
 
 
@@ -199,20 +220,20 @@ class _Steps(Steps):
 
     has_callbacks = True
 
-    def __init__(self, callbacks, batches_per_step):
+    def __init__(self, callbacks: object, batches_per_step: int) -> None:
         super().__init__(callbacks, batches_per_step)
-        self.measured = []
-        self.validation = None
+        self.measured: list[dict[str, Any]] = []
+        self.validation: Any = None
 
     @property
-    def batches(self):
+    def batches(self) -> int:
         return len(self.measured)
 
-    def batch_ended(self, measured, known=None):
+    def batch_ended(self, measured: dict[str, Any], known: Callable[[], list[dict[str, Any]] | None] | None = None) -> None:
         self.measured.append(dict(measured))
         super().batch_ended(self.measured[-1], known)
 
-    def validated(self, measured):
+    def validated(self, measured: dict[str, Any]) -> None:
         self.validation = dict(measured)
         super().validated(measured)
 
@@ -231,7 +252,7 @@ class _Given:
         DefinitionError: it is no trial class, lacks methods, or is of a kind that cannot run here.
     """
 
-    def __init__(self, trial_class, functions):
+    def __init__(self, trial_class: type[Trial], functions: dict[str, Any]) -> None:
         check_class(trial_class, getattr(trial_class, "__name__", repr(trial_class)))
         if trial_class._not_local is not None:
             raise DefinitionError(
@@ -242,7 +263,7 @@ class _Given:
         self.trial_class = trial_class
         self._functions = functions
 
-    def function(self, name, is_required):
+    def function(self, name: str, is_required: bool) -> Any:
         """See `Definition`."""
         module = self.trial_class.__module__
         found = self._functions[name] or getattr(sys.modules.get(module), name, None)
@@ -255,7 +276,7 @@ class _Given:
         return found
 
 
-def _check_is_no_definition():
+def _check_is_no_definition() -> None:
     known = json.loads(os.environ.get(VARIABLE, "{}"))
     if known.get("definition"):
         raise DefinitionError(
@@ -265,7 +286,7 @@ def _check_is_no_definition():
         )
 
 
-def _context(hparams, config, batches_per_step):
+def _context(hparams: dict[str, Any], config: dict[str, Any], batches_per_step: int | None) -> Context:
     """The context that `pedl` gives the trial."""
     _check_is_dict(hparams, "hparams", "the values of hyperparameters by their names")
     _check_is_dict(config, "config", "an experiment configuration, as a dict")
@@ -296,14 +317,14 @@ def _context(hparams, config, batches_per_step):
         ) from None
 
 
-def _check_is_dict(value, name, expected):
+def _check_is_dict(value: object, name: str, expected: str) -> None:
     if not isinstance(value, dict):
         raise DefinitionError(
             f"`{name}` of `pedl.local` is an object of class `{type(value).__name__}`\n  expected: {expected}"
         )
 
 
-def _constants(described, given):
+def _constants(described: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The hyperparameters of a configuration that have one value.
 
     Args:
@@ -328,7 +349,7 @@ def _constants(described, given):
     return values
 
 
-def _new_directory(given):
+def _new_directory(given: str | os.PathLike[str] | None) -> str:
     if given is None:
         return tempfile.mkdtemp(prefix="pedl-local-")
     given = os.path.abspath(os.fspath(given))
@@ -352,7 +373,7 @@ def _new_directory(given):
 
 
 @contextlib.contextmanager
-def _known(known):
+def _known(known: Context) -> Iterator[None]:
     """Within it `pedl` answers for this trial."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = json.dumps(known)
@@ -366,7 +387,7 @@ def _known(known):
 
 
 @contextlib.contextmanager
-def _own_graph(trial_class):
+def _own_graph(trial_class: type[Trial]) -> Iterator[None]:
     """Within it the graph of TensorFlow 1 and the session of Keras are other ones than those of the process."""
     tensorflow = sys.modules.get("tensorflow")
     v1 = getattr(getattr(tensorflow, "compat", None), "v1", None)
@@ -383,7 +404,7 @@ def _own_graph(trial_class):
             sessions.set_session(before)
 
 
-def _sessions_of_keras(trial_class):
+def _sessions_of_keras(trial_class: type[Trial]) -> Any:
     """The backend that holds the session of the Keras that trains; None if there is none."""
     if trial_class._controller != "pedl._trials.keras":
         return None
@@ -391,10 +412,10 @@ def _sessions_of_keras(trial_class):
     return backend if hasattr(backend, "set_session") else None
 
 
-def _seed(seed):
+def _seed(seed: int) -> None:
     seed_python(seed)
     for name, path in _SEEDING:
-        function = sys.modules.get(name)
+        function: Any = sys.modules.get(name)
         for part in path.split("."):
             function = getattr(function, part, None)
         if function is not None:

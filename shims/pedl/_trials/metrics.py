@@ -3,12 +3,19 @@
 The mean over batches is not weighted by their sizes. A metric that is no number is averaged element by
 element if all batches have the same shape; otherwise it is left out.
 """
+from __future__ import annotations
+
 import importlib
 
 from pedl.errors import DefinitionError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-def checked(metrics, method, known=None):
+
+def checked(metrics: Any, method: str, known: list[str] | None = None) -> dict[str, Any]:
     """The metrics of a batch.
 
     Args:
@@ -33,18 +40,20 @@ def checked(metrics, method, known=None):
     return metrics
 
 
-def listed(names):
+def listed(names: Iterable[str]) -> str:
     """Names in a text."""
     return ", ".join(f"`{name}`" for name in sorted(names)) or "none"
 
 
-def mean(batches):
+def mean(batches: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """The mean of each metric over batches, and the names of those that have none.
 
     Args:
         batches: a list of dicts of numbers and arrays, with the same names.
     """
     numpy = importlib.import_module("numpy")
+    means: dict[str, Any]
+    without: list[str]
     means, without = {}, []
     for name in batches[0] if batches else ():
         values = [numpy.asarray(batch[name]) for batch in batches]
@@ -63,11 +72,11 @@ class Means:
         say: prints a message for the user.
     """
 
-    def __init__(self, say):
+    def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
-        self._told = set()
+        self._told: set[str] = set()
 
-    def of(self, batches):
+    def of(self, batches: list[dict[str, Any]]) -> dict[str, Any]:
         """The mean of each metric that has one, over the batches of a validation; see `mean`."""
         means, without = mean(batches)
         for name in without:
@@ -77,7 +86,7 @@ class Means:
         return means
 
 
-def scalars(metrics):
+def scalars(metrics: dict[str, Any]) -> list[tuple[str, float]]:
     """The metrics that are numbers, as pairs of name and value."""
     found = []
     for name, value in metrics.items():

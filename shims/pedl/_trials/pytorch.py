@@ -3,6 +3,8 @@
 A batch is one recorded call. In a replay it is answered, and its data is skipped. At the batch of the checkpoint, the state of
 the model, of its optimizer and of its scheduler is restored.
 """
+from __future__ import annotations
+
 import importlib
 import itertools
 import operator
@@ -15,10 +17,21 @@ from pedl.errors import DefinitionError
 from pedl.frameworks.pytorch.lr_scheduler import LRScheduler
 from pedl.trial import call_with
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from pedl._trials import Loaders
+    from pedl._trials.host import Host, OfTorch, Pass, Passes
+    from pedl._trials.pytorch_ways import OfBatches, OfLosses
+    from pedl._trials.steps import Steps
+    from pedl.frameworks.pytorch.pytorch_trial import PyTorchTrial
+
 _L2_NORM, _VALUE = "clip_grad_l2_norm", "clip_grad_val"
 
 
-def run(trial, loaders, hparams, steps, host):
+def run(trial: PyTorchTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
     """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     torch = importlib.import_module("torch")
     way = way_of(trial)
@@ -48,7 +61,7 @@ def run(trial, loaders, hparams, steps, host):
     loop.close()
 
 
-def _saved(torch, directory, model, optimizer, scheduler):
+def _saved(torch: Any, directory: str, model: Any, optimizer: Any, scheduler: LRScheduler | None) -> str:
     """Saves the model, the optimizer and the scheduler, without the host. Returns the path of the file for `torch.load`."""
     saved = {"model_state_dict": model.state_dict(), "optimizer_state_dict": optimizer.state_dict()}
     if scheduler is not None:
@@ -58,7 +71,7 @@ def _saved(torch, directory, model, optimizer, scheduler):
     return path
 
 
-def _checked(value, kind, method):
+def _checked(value: Any, kind: type, method: str) -> Any:
     if not isinstance(value, kind):
         raise DefinitionError(
             f"`{method}` returned an object of class `{type(value).__name__}`\n"
@@ -68,7 +81,7 @@ def _checked(value, kind, method):
     return value
 
 
-def _checked_loader(loader, torch):
+def _checked_loader(loader: Any, torch: Any) -> Any:
     kind = importlib.import_module("pedl.frameworks.pytorch.data").DataLoader
     if isinstance(loader, kind):
         return loader
@@ -81,7 +94,7 @@ def _checked_loader(loader, torch):
     )
 
 
-def _check_shares(loader, torch):
+def _check_shares(loader: Any, torch: Any) -> None:
     """Checks that the training data can be shared among several processes, by indices."""
     if isinstance(loader.dataset, torch.utils.data.IterableDataset) or not hasattr(loader.dataset, "__len__"):
         problem = "has an iterable data set", "a data set with indices and a length, of which each rank has its share"
@@ -96,7 +109,7 @@ def _check_shares(loader, torch):
     )
 
 
-def _check_batch_size(way, pair, host):
+def _check_batch_size(way: OfBatches | OfLosses, pair: list[Any], host: Host) -> None:
     size = way.batch_size()
     if size is None:
         return
@@ -107,7 +120,7 @@ def _check_batch_size(way, pair, host):
         host.say(f"`batch_size` returned {size}, and the loader of the training data has {of_loader}, which is used")
 
 
-def _clipping(hparams, torch):
+def _clipping(hparams: dict[str, Any], torch: Any) -> Callable[[Any], Any] | None:
     """A function that clips the gradients of parameters; None if the hyperparameters ask for none."""
     norm, value = hparams.get(_L2_NORM), hparams.get(_VALUE)
     if norm is not None and value is not None:
@@ -140,7 +153,26 @@ class _Loop:
         passes: those over the training data, and those over the validation data.
     """
 
-    def __init__(self, torch, training, host, steps, way, model, device, passes):
+    _validated: int | None
+    _names: list[str] | None
+    # These are set before the first batch.
+    _optimizer: Any
+    _gradients: Any
+    _scheduler: Any
+    _mode: LRScheduler.StepMode | None
+    _clip: Callable[[Any], Any] | None
+
+    def __init__(
+        self,
+        torch: Any,
+        training: OfTorch,
+        host: Host,
+        steps: Steps,
+        way: OfBatches | OfLosses,
+        model: Any,
+        device: Any,
+        passes: list[Passes],
+    ) -> None:
         self._torch = torch
         self._training = training
         self._host = host
@@ -159,7 +191,9 @@ class _Loop:
         self._means = metrics.Means(host.say)
         self._optimizer = self._gradients = self._scheduler = self._mode = self._clip = None
 
-    def optimize_with(self, optimizer, scheduler, clip):
+    def optimize_with(
+        self, optimizer: Any, scheduler: LRScheduler | None, clip: Callable[[Any], Any] | None
+    ) -> None:
         """Sets the optimizer, the scheduler and the clipping."""
         self._optimizer = optimizer
         self._gradients = _Gradients(self._model, optimizer)
@@ -168,7 +202,7 @@ class _Loop:
             # `step` of `LRScheduler` is for the user.
             self._scheduler, self._mode = scheduler._scheduler, scheduler.step_mode
 
-    def train(self):
+    def train(self) -> None:
         """Trains the remaining batches of the plan."""
         host, steps = self._host, self._steps
         train_batch = self._ranks.with_guard(self._train_batch)
@@ -182,17 +216,17 @@ class _Loop:
         if self._validated != host.batches:
             self._validate()
 
-    def close(self):
+    def close(self) -> None:
         """Ends the workers of the loaders."""
         self._data.close()
         self._validation.close()
 
     # -- a batch -------------------------------------------------------------------------------------------------------
 
-    def _skip_batch(self):
+    def _skip_batch(self) -> None:
         self._data.skip()
 
-    def _train_batch(self, number):
+    def _train_batch(self, number: int) -> dict[str, Any]:
         data, way = self._data, self._way
         with self._training.of_batch(number) as drawing:
             batch = data.take()
@@ -208,7 +242,7 @@ class _Loop:
             self._make_step(_loss_of(measured, way.training, self._torch))
             return self._ranks.level(self._model, self._trained, _plain(measured))
 
-    def _make_step(self, loss):
+    def _make_step(self, loss: Any) -> None:
         loss.backward()
         if self._clip is not None:
             self._clip(self._model.parameters())
@@ -219,13 +253,13 @@ class _Loop:
             if self._data.is_at_end:
                 self._step_scheduler(LRScheduler.StepMode.STEP_EVERY_EPOCH)
 
-    def _step_scheduler(self, mode):
+    def _step_scheduler(self, mode: LRScheduler.StepMode) -> None:
         if self._mode is mode:
             self._scheduler.step()
 
     # -- validations ---------------------------------------------------------------------------------------------------
 
-    def _validate(self):
+    def _validate(self) -> None:
         host = self._host
         self._steps.validation_begins()
         self._validations += 1
@@ -236,7 +270,7 @@ class _Loop:
         self._validated = host.batches
         self._steps.validated(measured)
 
-    def _evaluate(self, data):
+    def _evaluate(self, data: _Counted) -> list[Any]:
         torch, model = self._torch, self._model
         with self._training.alone("validation", self._validations):
             model.eval()
@@ -247,11 +281,13 @@ class _Loop:
                 model.train()
         return [measured, data.begun]
 
-    def _measured(self, data):
+    def _measured(self, data: _Counted) -> dict[str, Any]:
         way = self._way
         if way.takes_full_dataset:
             view = _LoaderView(self._validation.loader, data, self._on_device)
             return _plain(metrics.checked(way.validate(view, self._model), way.validation))
+        batches: list[dict[str, Any]]
+        known: list[str] | None
         batches, known = [], None
         for batch in data.begin():
             measured = _plain(metrics.checked(way.validate(self._on_device(batch), self._model), way.validation, known))
@@ -259,7 +295,7 @@ class _Loop:
             batches.append(measured)
         return self._means.of(batches)
 
-    def _on_device(self, batch):
+    def _on_device(self, batch: Any) -> Any:
         """A batch in any nesting of tuples, lists and dicts: arrays become tensors, on the model's device."""
         torch, device = self._torch, self._device
         if isinstance(batch, torch.Tensor):
@@ -280,7 +316,7 @@ class _Loop:
         return batch
 
 
-def _loss_of(measured, method, torch):
+def _loss_of(measured: dict[str, Any], method: str, torch: Any) -> Any:
     """The loss that is minimized."""
     if "loss" not in measured:
         raise DefinitionError(
@@ -301,14 +337,14 @@ def _loss_of(measured, method, torch):
     return loss
 
 
-def _plain(measured):
+def _plain(measured: dict[str, Any]) -> dict[str, Any]:
     """Metrics as numbers and arrays."""
     return {
         name: value.item() if getattr(value, "shape", None) == () else _array_of(value) for name, value in measured.items()
     }
 
 
-def _array_of(value):
+def _array_of(value: Any) -> Any:
     return value.detach().cpu().numpy().copy() if hasattr(value, "detach") else value
 
 
@@ -320,12 +356,12 @@ class _Gradients:
     parameters, are those that it knows.
     """
 
-    def __init__(self, model, optimizer):
+    def __init__(self, model: Any, optimizer: Any) -> None:
         self._model = model
         self._optimizer = optimizer
         self._look()
 
-    def forget(self):
+    def forget(self) -> None:
         """Removes all gradients."""
         held = list(self._now_held())
         if len(held) != len(self._held) or not all(map(operator.is_, held, self._held)):
@@ -333,11 +369,11 @@ class _Gradients:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _now_held(self):
+    def _now_held(self) -> Iterator[Any]:
         groups = [group["params"] for group in self._optimizer.param_groups]
         return itertools.chain(*[table.values() for table in self._tables], *groups)
 
-    def _look(self):
+    def _look(self) -> None:
         # All objects in modules and groups, and the parameters among them.
         modules = list(self._model.modules())
         self._tables = [table for module in modules for table in (module._modules, module._parameters)]
@@ -356,23 +392,23 @@ class _Epochs:
         has_begun_late: whether it was the first of a pass, and the end of the pass before was not known until then.
     """
 
-    def __init__(self, passes):
+    def __init__(self, passes: Passes) -> None:
         self._passes = passes
-        self._pass = None
+        self._pass: Pass | None = None
         self._taken = 0
         self.epoch = 0
         self.has_begun_late = False
 
     @property
-    def is_at_end(self):
+    def is_at_end(self) -> bool:
         """Whether the batch that was taken last is known to be the last of its pass."""
         return self._taken == self._passes.length
 
-    def skip(self):
+    def skip(self) -> None:
         """Skips the next batch."""
         self.take(_skip)
 
-    def take(self, take=next):
+    def take(self, take: Callable[[Pass], Any] = next) -> Any:
         """The next batch: the result of `take` for the pass."""
         self.has_begun_late = False
         if self._pass is None:
@@ -390,18 +426,18 @@ class _Epochs:
         self._taken += 1
         return batch
 
-    def _begin_next(self):
+    def _begin_next(self) -> None:
         self._passes.end()
         self.epoch += 1
         self._taken = 0
         self._pass = self._passes.begin()
 
-    def close(self):
+    def close(self) -> None:
         """Closes the passes: no other batch is taken."""
         self._passes.close()
 
 
-def _skip(one):
+def _skip(one: Pass) -> None:
     one.skip()
 
 
@@ -412,11 +448,11 @@ class _Counted:
         begun: how many began.
     """
 
-    def __init__(self, passes):
+    def __init__(self, passes: Passes) -> None:
         self._passes = passes
         self.begun = 0
 
-    def begin(self):
+    def begin(self) -> Iterator[Any]:
         """A pass: an iterator over its batches."""
         self.begun += 1
         one = self._passes.begin()
@@ -425,7 +461,7 @@ class _Counted:
         finally:
             self._passes.end()
 
-    def catch_up(self, begun):
+    def catch_up(self, begun: int) -> None:
         """In a replay no pass began: skips passes until `begun` have begun."""
         while self.begun < begun:
             self.begun += 1
@@ -440,16 +476,16 @@ class _Counted:
 class _LoaderView:
     """A loader as `evaluate_full_dataset` gets it: its batches are on the model's device."""
 
-    def __init__(self, loader, data, on_device):
+    def __init__(self, loader: Any, data: _Counted, on_device: Callable[[Any], Any]) -> None:
         self._loader = loader
         self._data = data
         self._on_device = on_device
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return map(self._on_device, self._data.begin())
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._loader)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)

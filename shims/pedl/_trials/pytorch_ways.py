@@ -1,12 +1,19 @@
 """The two kinds of `PyTorchTrial`: which methods a class has, and what they do with a batch."""
+from __future__ import annotations
+
 from pedl.errors import DefinitionError
 from pedl.frameworks.pytorch.pytorch_trial import PyTorchTrial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 _OF_BATCHES = "train_batch", "evaluate_batch", "evaluate_full_dataset"
 _OF_LOSSES = "losses", "batch_size", "validation_metrics", "training_metrics"
 
 
-def way_of(trial):
+def way_of(trial: PyTorchTrial) -> OfBatches | OfLosses:
     """What a trial does with batches: `OfBatches` or `OfLosses`.
 
     Raises:
@@ -35,11 +42,11 @@ def way_of(trial):
     return OfBatches(trial, ways[0])
 
 
-def _own(cls, names):
+def _own(cls: type, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if getattr(cls, name) is not getattr(PyTorchTrial, name)]
 
 
-def _require(cls, there, names):
+def _require(cls: type, there: list[str], names: tuple[str, ...]) -> None:
     missing = [name for name in names if name not in there]
     if missing:
         raise DefinitionError(
@@ -49,7 +56,7 @@ def _require(cls, there, names):
         )
 
 
-def _listed(names):
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
@@ -63,14 +70,14 @@ class OfBatches:
 
     training = "train_batch"
 
-    def __init__(self, trial, validation):
+    def __init__(self, trial: PyTorchTrial, validation: str) -> None:
         self.validation = validation
         self.takes_full_dataset = validation == "evaluate_full_dataset"
         self.train = trial.train_batch
         self.validate = getattr(trial, validation)
 
     @staticmethod
-    def batch_size():
+    def batch_size() -> int | None:
         """None: the class does not state it."""
 
 
@@ -81,14 +88,14 @@ class OfLosses:
     validation = "validation_metrics"
     takes_full_dataset = False
 
-    def __init__(self, trial):
+    def __init__(self, trial: PyTorchTrial) -> None:
         self._trial = trial
 
-    def batch_size(self):
+    def batch_size(self) -> Any:
         """The batch size that the class states."""
         return self._trial.batch_size()
 
-    def train(self, batch, model, epoch, number):
+    def train(self, batch: Any, model: Any, epoch: int, number: int) -> dict[str, Any]:
         """The losses of a batch, and its metrics."""
         predictions, labels, losses = self._computed(batch, model)
         measured = self._trial.training_metrics(predictions, labels, losses)
@@ -99,11 +106,11 @@ class OfLosses:
             )
         return {**measured, **(losses if isinstance(losses, dict) else {"loss": losses})}
 
-    def validate(self, batch, model):
+    def validate(self, batch: Any, model: Any) -> dict[str, Any]:
         """The metrics of a batch of validation data."""
         return self._trial.validation_metrics(*self._computed(batch, model))
 
-    def _computed(self, batch, model):
+    def _computed(self, batch: Any, model: Any) -> tuple[Any, Any, Any]:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             length = f" of {len(batch)}" if hasattr(batch, "__len__") else ""
             raise DefinitionError(

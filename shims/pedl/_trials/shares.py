@@ -4,7 +4,14 @@ Together these are a batch of all ranks, so the loss is that of one process with
 If less is left at the end, its rows are shared evenly, and its first rows fill up what is missing. So all ranks have the same
 number of batches, of the same size.
 """
+from __future__ import annotations
+
 import importlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 class OfSequence:
@@ -16,32 +23,32 @@ class OfSequence:
         size: how many ranks there are.
     """
 
-    def __init__(self, source, rank, size):
+    def __init__(self, source: Any, rank: int, size: int) -> None:
         self.source = source
         self._rank, self._size = rank, size
 
-    def __len__(self):
+    def __len__(self) -> int:
         return (len(self.source) + self._size - 1) // self._size
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: int) -> Any:
         first, end = place * self._size, (place + 1) * self._size
         if end < len(self.source):
             return self.source[first + self._rank]
         return _even([self.source[index] for index in range(first, len(self.source))], self._rank, self._size)
 
-    def on_epoch_end(self):
+    def on_epoch_end(self) -> None:
         """Calls `on_epoch_end` of the source, if it has one."""
         getattr(self.source, "on_epoch_end", lambda: None)()
 
 
-def _even(batches, rank, size):
+def _even(batches: list[Any], rank: int, size: int) -> Any:
     """A rank's share of the rows of some batches."""
     numpy = importlib.import_module("numpy")
     rows = len(_first_of(batches[0]))
     if len(batches) == size and all(len(_first_of(batch)) == rows for batch in batches):
         return batches[rank]
 
-    def share(parts):
+    def share(parts: list[Any]) -> Any:
         everything = numpy.concatenate([numpy.asarray(part) for part in parts])
         count = -(-len(everything) // size)
         return everything[numpy.arange(rank * count, (rank + 1) * count) % len(everything)]
@@ -49,13 +56,13 @@ def _even(batches, rank, size):
     return _mapped(share, batches)
 
 
-def _first_of(batch):
+def _first_of(batch: Any) -> Any:
     while isinstance(batch, (tuple, list, dict)):
         batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
     return batch
 
 
-def _mapped(share, batches):
+def _mapped(share: Callable[[list[Any]], Any], batches: list[Any]) -> Any:
     """A batch with the same structure: each part is the result of `share` for the parts in that place of all batches."""
     first = batches[0]
     if isinstance(first, dict):
@@ -65,7 +72,7 @@ def _mapped(share, batches):
     return None if first is None else share(batches)
 
 
-def of_dataset(dataset, rank, size):
+def of_dataset(dataset: Any, rank: int, size: int) -> Any:
     """The share of one rank of a `tf.data.Dataset`, as another data set.
 
     Args:
@@ -76,7 +83,7 @@ def of_dataset(dataset, rank, size):
     tensorflow = importlib.import_module("tensorflow")
     mapped = tensorflow.nest.map_structure
 
-    def share(*window):
+    def share(*window: Any) -> Any:
         batches = tensorflow.data.Dataset.zip(window if len(window) > 1 else window[0])
         rows = batches.skip(1).reduce(
             batches.take(1).get_single_element(),

@@ -11,6 +11,8 @@ the record of a run, so that the iterators have the same position as before.
 `is_training` chooses among the iterators' handles, and not among their elements (`tf.cond`): an op in a branch cannot run by
 itself.
 """
+from __future__ import annotations
+
 import importlib
 import os
 
@@ -18,10 +20,19 @@ from pedl._trials import datasets, metrics
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pedl._trials import Loaders
+    from pedl._trials.host import Host
+    from pedl._trials.steps import Steps
+    from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial
+
 _LOSS = "loss"
 
 
-def run(trial, loaders, hparams, steps, host):
+def run(trial: TensorFlowTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
     """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     v1 = importlib.import_module("tensorflow.compat.v1")
     if importlib.import_module("tensorflow").__version__.partition(".")[0] != "1":
@@ -41,7 +52,7 @@ def run(trial, loaders, hparams, steps, host):
             host.finish()
 
 
-def _saved(session, directory, v1):
+def _saved(session: Any, directory: str, v1: Any) -> str:
     """Saves the variables, without the host. Returns the path for a `Saver` to read them."""
     with session.graph.as_default():
         return v1.train.Saver().save(session, os.path.join(directory, "model.ckpt"))
@@ -56,7 +67,7 @@ class _Feeding:
         training, validation: iterators.
     """
 
-    def __init__(self, training, validation, v1):
+    def __init__(self, training: Any, validation: Any, v1: Any) -> None:
         elements = datasets.checked(training, validation, v1)
         self.training = v1.data.make_initializable_iterator(training.repeat())
         self.validation = v1.data.make_initializable_iterator(validation)
@@ -81,7 +92,7 @@ class _Graph:
         DefinitionError: `build_graph` or names of metrics are not what they have to be.
     """
 
-    def __init__(self, trial, feeding, hparams, v1):
+    def __init__(self, trial: TensorFlowTrial, feeding: _Feeding, hparams: dict[str, Any], v1: Any) -> None:
         outputs = self.outputs = _checked_outputs(trial.build_graph(feeding.record, feeding.is_training))
         training = _names(trial, "training_metrics", outputs, hparams)
         if _LOSS in training:
@@ -105,7 +116,7 @@ class _Graph:
         self.initializers = [*initializers, feeding.training.initializer]
 
 
-def _checked_outputs(outputs):
+def _checked_outputs(outputs: Any) -> dict[str, Any]:
     if not isinstance(outputs, dict):
         raise DefinitionError(
             f"`build_graph` returned an object of class `{type(outputs).__name__}`\n"
@@ -132,7 +143,7 @@ def _checked_outputs(outputs):
     return outputs
 
 
-def _names(trial, method, outputs, hparams):
+def _names(trial: TensorFlowTrial, method: str, outputs: dict[str, Any], hparams: dict[str, Any]) -> list[str]:
     names = call_with(getattr(trial, method), hparams=hparams)
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise DefinitionError(
@@ -149,7 +160,7 @@ def _names(trial, method, outputs, hparams):
 
 
 class _Loop:
-    def __init__(self, session, graph, feeding, steps, host):
+    def __init__(self, session: Any, graph: _Graph, feeding: _Feeding, steps: Steps, host: Host) -> None:
         self._session = session
         self._graph = graph
         self._feeding = feeding
@@ -158,7 +169,7 @@ class _Loop:
         self._end_of_data = importlib.import_module("tensorflow.compat.v1").errors.OutOfRangeError
         self._means = metrics.Means(host.say)
 
-    def train(self):
+    def train(self) -> None:
         """Trains as long as the plan has batches; validates if the plan says so, and after the last batch."""
         host, steps = self._host, self._steps
         fetches = [self._graph.training, self._graph.step]
@@ -176,7 +187,7 @@ class _Loop:
             if host.is_validation_due or not host.batches_left:
                 self._validate()
 
-    def _validate(self):
+    def _validate(self) -> None:
         host, steps = self._host, self._steps
         steps.validation_begins()
         self._session.run(self._feeding.validation.initializer)
@@ -194,7 +205,7 @@ class _Loop:
         steps.validated(means)
 
 
-def _without_batches(what):
+def _without_batches(what: str) -> DefinitionError:
     return DefinitionError(
         f"the data set to {what} on that `make_data_loaders` returned has no batches\n  expected: one at least"
     )

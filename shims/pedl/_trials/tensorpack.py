@@ -17,6 +17,8 @@ the gradients and the loss first, then the optimizer, then the count of batches.
 
 Source: tensorpack 0.11, tensorpack/train/base.py, `Trainer.main_loop`; train/tower.py; callbacks/inference_runner.py.
 """
+from __future__ import annotations
+
 import importlib
 import os
 import sys
@@ -25,6 +27,17 @@ from pedl._context import context
 from pedl._trials import metrics
 from pedl.errors import DefinitionError, described
 from pedl.trial import call_with
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any
+
+    from pedl._trials import Loaders
+    from pedl._trials.host import DataFlowSource, Host, RecordingHost
+    from pedl._trials.steps import Steps
+    from pedl.frameworks.tensorflow.tensorpack_trial import TensorpackTrial
 
 _LOSS = "loss"
 _OF_VALIDATIONS = "val_"
@@ -41,7 +54,7 @@ _DIRECTORY = "tensorboard"
 _METHODS = {"inputs": "get_input_signature", "build_graph": "build_graph", "optimizer": "get_optimizer"}
 
 
-def run(trial, loaders, hparams, steps, host):
+def run(trial: TensorpackTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: RecordingHost) -> None:
     """Trains the trial. The arguments are explained in `pedl._trials.run`."""
     tp, v1 = _modules()
     v1.set_random_seed(host.seed)
@@ -71,7 +84,7 @@ def run(trial, loaders, hparams, steps, host):
         host.say(f"a monitor of the trial class has ended its training, {host.batches_left} batches before the last step")
 
 
-def _modules():
+def _modules() -> tuple[Any, Any]:
     """tensorpack, and `tensorflow.compat.v1`."""
     version = importlib.import_module("tensorflow").__version__
     if version.partition(".")[0] != "1":
@@ -91,7 +104,7 @@ def _modules():
     return tp, importlib.import_module("tensorflow.compat.v1")
 
 
-def _checked_model(model, tp):
+def _checked_model(model: Any, tp: Any) -> Any:
     if not isinstance(model, tp.ModelDesc):
         raise DefinitionError(
             f"`build_model` returned an object of class `{type(model).__name__}`\n  expected: a `tensorpack.ModelDesc`"
@@ -111,7 +124,7 @@ def _checked_model(model, tp):
     return model
 
 
-def _checked_flow(flow, what, tp):
+def _checked_flow(flow: Any, what: str, tp: Any) -> Any:
     if isinstance(flow, tp.DataFlow):
         return flow
     raise DefinitionError(
@@ -121,7 +134,7 @@ def _checked_flow(flow, what, tp):
     )
 
 
-def _monitors(trial, hparams, tp):
+def _monitors(trial: TensorpackTrial, hparams: dict[str, Any], tp: Any) -> list[Any]:
     logger = importlib.import_module("tensorpack.utils.logger")
     if logger.get_logger_dir() is None:
         # Without this it would ask what to do with an existing folder.
@@ -144,7 +157,7 @@ class _Graph:
         DefinitionError: the model, or names of metrics, are not what they have to be.
     """
 
-    def __init__(self, trial, model, trainer, hparams, v1):
+    def __init__(self, trial: TensorpackTrial, model: Any, trainer: Any, hparams: dict[str, Any], v1: Any) -> None:
         source = importlib.import_module("tensorpack.input_source").PlaceholderInput()
         towers = importlib.import_module("tensorpack.tfutils.tower")
         with _ModelErrors(model):
@@ -165,7 +178,7 @@ class _Graph:
         self._is_training = v1.placeholder_with_default(False, [], name="is_training")
         self._record = dict(zip(model.input_names, self.inputs))
 
-    def provide(self, host):
+    def provide(self, host: Host) -> None:
         """Gives the host the names of metrics in runs, and the graph that belongs to checkpoints."""
         graph = self._is_training.graph
         host.name_metrics_of_runs(graph, {tensor.name: name for name, tensor in self.training.items()})
@@ -175,22 +188,24 @@ class _Graph:
 class _ModelErrors:
     """`with _ModelErrors(model)`: if tensorpack rejects what a model returns, that is an error of the definition."""
 
-    def __init__(self, model):
+    def __init__(self, model: Any) -> None:
         self._name = type(model).__name__
 
-    def __enter__(self):
+    def __enter__(self) -> _ModelErrors:
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         text = str(error)
         if isinstance(error, AssertionError) and text.startswith("ModelDesc."):
             raise DefinitionError(f"the model `{self._name}` cannot be built\n  {text}") from None
 
 
-def _cost_of(model, towers):
+def _cost_of(model: Any, towers: Any) -> Callable[..., Any]:
     """`build_graph` of a model; in the tower that trains it has to return the tensor that is minimized."""
 
-    def build_graph(*inputs):
+    def build_graph(*inputs: Any) -> Any:
         cost = model.build_graph(*inputs)
         if towers.get_current_tower_context().is_training:
             _check_cost(cost)
@@ -199,7 +214,7 @@ def _cost_of(model, towers):
     return build_graph
 
 
-def _check_cost(cost):
+def _check_cost(cost: Any) -> None:
     if not hasattr(cost, "graph") or not hasattr(cost, "dtype"):
         raise DefinitionError(
             f"`build_graph` returned an object of class `{type(cost).__name__}`\n  expected: the tensor that is minimized"
@@ -212,7 +227,7 @@ def _check_cost(cost):
         )
 
 
-def _names(trial, method, hparams):
+def _names(trial: TensorpackTrial, method: str, hparams: dict[str, Any]) -> list[str]:
     names = call_with(getattr(trial, method), hparams=hparams)
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise DefinitionError(
@@ -221,7 +236,7 @@ def _names(trial, method, hparams):
     return list(names)
 
 
-def _tensor(tower, name, method, v1):
+def _tensor(tower: Any, name: str, method: str, v1: Any) -> Any:
     """A new tensor with the value of a tower's tensor, of one in the graph around it, or of a variable.
 
     It is new because one value may be several metrics.
@@ -250,14 +265,20 @@ class _Loop:
         graph: a `_Graph`.
     """
 
-    def __init__(self, steps, host):
+    # These are set before the first iteration.
+    graph: Any
+    _training: Any
+    _validation: Any
+    _first: dict[Any, Any] | None
+
+    def __init__(self, steps: Steps, host: RecordingHost) -> None:
         self._steps = steps
         self._host = host
         self._means = metrics.Means(host.say)
         self._training = self._validation = self._first = None
         self.graph = None
 
-    def feed_from(self, training, validation):
+    def feed_from(self, training: DataFlowSource, validation: DataFlowSource) -> None:
         """Sets the sources of batches. Takes the first batch, and checks it."""
         self._training, self._validation = training, validation
         batch = training.next()
@@ -265,7 +286,7 @@ class _Loop:
             raise _without_batches("train")
         self._first = self._feeds(batch)
 
-    def iterate(self, trainer):
+    def iterate(self, trainer: Any) -> None:
         """One batch, and a validation if the plan says so. A mistake of the definition ends the process.
 
         tensorpack would log an exception from here, with a traceback.
@@ -275,7 +296,7 @@ class _Loop:
         except DefinitionError as error:
             self._host.refuse(error.message, error.hint)
 
-    def _train(self, trainer):
+    def _train(self, trainer: Any) -> None:
         host, steps = self._host, self._steps
         if not host.batches:
             _wait_for_graphs(trainer)
@@ -289,11 +310,11 @@ class _Loop:
             # The session is closed after the last iteration.
             host.finish()
 
-    def ends(self):
+    def ends(self) -> None:
         """The training is over, and its session is still open. If a monitor has ended it, there was no last batch."""
         self._host.finish()
 
-    def _next(self):
+    def _next(self) -> Any:
         batch = self._training.next()
         if batch is None:
             batch = self._training.next()
@@ -301,7 +322,7 @@ class _Loop:
             raise _without_batches("train")
         return batch
 
-    def _validate(self, trainer):
+    def _validate(self, trainer: Any) -> None:
         host, steps = self._host, self._steps
         steps.validation_begins()
         batches = []
@@ -316,7 +337,7 @@ class _Loop:
         host.validated(metrics.scalars(means))
         steps.validated(means)
 
-    def _feeds(self, batch):
+    def _feeds(self, batch: Any) -> dict[Any, Any]:
         """The parts of a batch, by their placeholders.
 
         Raises:
@@ -341,7 +362,7 @@ class _Loop:
         return dict(zip(inputs, arrays))
 
 
-def _wait_for_graphs(trainer):
+def _wait_for_graphs(trainer: Any) -> None:
     """Waits for monitors that write the graph in a thread, so that it is in their files before the first checkpoint."""
     for monitor in trainer.monitors._monitors:
         thread = getattr(monitor, "_write_graph_thread", None)
@@ -349,11 +370,11 @@ def _wait_for_graphs(trainer):
             thread.join()
 
 
-def _ends(tp, loop):
+def _ends(tp: Any, loop: _Loop) -> Any:
     """The callback that is called before the session is closed."""
 
     class Ends(tp.Callback):
-        def _after_train(self):
+        def _after_train(self) -> None:
             # It is also called after an exception, which is raised again: the training has not ended then.
             if sys.exc_info()[0] is None:
                 loop.ends()
@@ -361,13 +382,13 @@ def _ends(tp, loop):
     return Ends()
 
 
-def _without_batches(what):
+def _without_batches(what: str) -> DefinitionError:
     return DefinitionError(
         f"the DataFlow to {what} on that `make_data_loaders` returned has no batches\n  expected: one at least"
     )
 
 
-def _trainer(tp, loop, v1):
+def _trainer(tp: Any, loop: _Loop, v1: Any) -> Any:
     """A trainer for one device. Its iterations are those of `loop`, and read and write variables in one fixed order."""
     towers = importlib.import_module("tensorpack.tfutils.tower")
 
@@ -376,7 +397,7 @@ def _trainer(tp, loop, v1):
         # choice the order differs from run to run.
         GATE_GRADIENTS = v1.train.Optimizer.GATE_OP
 
-        def _setup_graph(self, input, get_cost_fn, get_opt_fn):
+        def _setup_graph(self, input: Any, get_cost_fn: Callable[..., Any], get_opt_fn: Callable[[], Any]) -> list[Any]:
             with towers.TrainTowerContext(""):
                 gradients = self._make_get_grad_fn(input, get_cost_fn, get_opt_fn)()
                 optimizer = get_opt_fn()
@@ -385,12 +406,12 @@ def _trainer(tp, loop, v1):
                     self.train_op = optimizer.apply_gradients(gradients, name="train_op")
             return []
 
-        def setup_callbacks(self, callbacks, monitors):
+        def setup_callbacks(self, callbacks: list[Any], monitors: list[Any]) -> None:
             super().setup_callbacks(callbacks, monitors)
             # A learning rate that depends on the number of batches is read before this number is counted up.
             v1.get_default_graph().get_operation_by_name(_COUNTS_UP)._add_control_input(self.train_op)
 
-        def run_step(self):
+        def run_step(self) -> None:
             loop.iterate(self)
 
     return Trainer()

@@ -4,10 +4,23 @@ Example:
     train = InMemorySequence(images, labels, batch_size=32)
     return KerasDataAdapter(train, workers=4, use_multiprocessing=True), InMemorySequence(*test, batch_size=32)
 """
+from __future__ import annotations
+
 import operator
 
 from pedl import _context
 from pedl.frameworks.keras._sequences import sequence_classes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Protocol
+
+    class _Items(Protocol):
+        """A `Sequence` of Keras, or an object with the same items and length."""
+
+        def __len__(self) -> int: ...
+        def __getitem__(self, __index: int) -> Any: ...
 
 
 class KerasDataAdapter:
@@ -27,7 +40,9 @@ class KerasDataAdapter:
         ValueError: less than 0 workers, or no place for a batch.
     """
 
-    def __init__(self, sequence, workers=1, use_multiprocessing=False, max_queue_size=10):
+    def __init__(
+        self, sequence: _Items, workers: int = 1, use_multiprocessing: bool = False, max_queue_size: int = 10
+    ) -> None:
         is_array = hasattr(sequence, "shape") or isinstance(sequence, (list, tuple, dict, str))
         if is_array or not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
             raise TypeError(
@@ -39,13 +54,13 @@ class KerasDataAdapter:
         self.workers = _count("workers", workers, 0)
         self.use_multiprocessing = bool(use_multiprocessing)
         self.max_queue_size = _count("max_queue_size", max_queue_size, 1)
-        self._batches = None
+        self._batches: _context.Batches | None = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Batches of an epoch."""
         return len(self.sequence)
 
-    def start(self, batch_offset=0, is_validation=False):
+    def start(self, batch_offset: int = 0, is_validation: bool = False) -> None:
         """Begins with the first epoch.
 
         Args:
@@ -66,7 +81,7 @@ class KerasDataAdapter:
             raise ValueError(f"the `{type(self.sequence).__name__}` of this KerasDataAdapter has no batches")
         self._batches = _context.start_batches(self, offset, bool(is_validation))
 
-    def get_iterator(self):
+    def get_iterator(self) -> Iterator[Any]:
         """An iterator over the batches. Each call returns the same one.
 
         Raises:
@@ -76,7 +91,7 @@ class KerasDataAdapter:
             raise RuntimeError("this KerasDataAdapter has no batches yet: call its `start` first")
         return self._batches
 
-    def stop(self, timeout=None):
+    def stop(self, timeout: float | None = None) -> None:
         """Ends the workers, after they have finished their present batches. May be called at any time.
 
         Args:
@@ -87,7 +102,7 @@ class KerasDataAdapter:
             batches.close()
 
 
-class InMemorySequence(*sequence_classes()):
+class InMemorySequence(*sequence_classes()):  # type: ignore[misc]  # the bases are those of the installed Keras
     """A `Sequence` over arrays.
 
     Args:
@@ -102,7 +117,9 @@ class InMemorySequence(*sequence_classes()):
         ValueError: numbers of rows differ, or there is nothing in a batch.
     """
 
-    def __init__(self, data, labels, batch_size, sample_weight=None, drop_leftovers=False):
+    def __init__(
+        self, data: Any, labels: Any, batch_size: int, sample_weight: Any = None, drop_leftovers: bool = False
+    ) -> None:
         super().__init__()
         parts = [("data", data)]
         if labels is not None:
@@ -122,12 +139,12 @@ class InMemorySequence(*sequence_classes()):
                     f"InMemorySequence takes arrays of as many rows: {first} has {self._rows}, {name} has {rows}"
                 )
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Batches of an epoch."""
         leftovers = 0 if self._drop_leftovers else self._batch_size - 1
         return (self._rows + leftovers) // self._batch_size
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Any:
         """The batch at an index: data, labels if there are any, and weights if there are any."""
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index} of an InMemorySequence that has {len(self)}")
@@ -136,7 +153,7 @@ class InMemorySequence(*sequence_classes()):
         return batch if len(batch) > 1 else batch[0]
 
 
-def _arrays(part):
+def _arrays(part: Any) -> list[tuple[str, Any]]:
     """Pairs of the place of an array, as written after a name, and the array."""
     if isinstance(part, dict):
         return [(f"[{name!r}]", array) for name, array in part.items()]
@@ -145,12 +162,12 @@ def _arrays(part):
     return [("", part)]
 
 
-def _is_several(part):
+def _is_several(part: Any) -> bool:
     """Whether it is several arrays. A list of anything else is a list of rows."""
     return isinstance(part, (list, tuple)) and bool(part) and all(hasattr(array, "shape") for array in part)
 
 
-def _rows_of(part, rows):
+def _rows_of(part: Any, rows: slice) -> Any:
     if isinstance(part, dict):
         return {name: array[rows] for name, array in part.items()}
     if _is_several(part):
@@ -158,7 +175,7 @@ def _rows_of(part, rows):
     return part[rows]
 
 
-def _count(name, value, least):
+def _count(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool):
         raise TypeError(f"{name} is a whole number; it was given {value!r}")
     try:

@@ -1,9 +1,15 @@
 """`KerasTrial` and `KerasFunctionalTrial`: a model of Keras that the host compiles."""
+from __future__ import annotations
+
 import abc
 
 from pedl.errors import DefinitionError
 from pedl.frameworks.keras.tf_keras_trial import default_session_config
 from pedl.trial import Trial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class _KerasTrial(Trial):
@@ -11,14 +17,14 @@ class _KerasTrial(Trial):
     _package = "keras"
 
     @abc.abstractmethod
-    def build_model(self, hparams):
+    def build_model(self, hparams: dict[str, Any]) -> Any:
         """Returns the `keras.models.Model`, not compiled."""
 
     @abc.abstractmethod
-    def optimizer(self):
+    def optimizer(self) -> Any:
         """Returns the optimizer."""
 
-    def batch_size(self):
+    def batch_size(self) -> int:
         """Rows of a batch, for loaders that do not know it (`pedl.data.BatchLoader`)."""
         raise DefinitionError(
             f"the trial class `{type(self).__name__}` has no `batch_size`, and its data set is a BatchLoader\n"
@@ -26,19 +32,19 @@ class _KerasTrial(Trial):
             f"define `batch_size(self)` in `{type(self).__name__}`",
         )
 
-    def training_metrics(self):
+    def training_metrics(self) -> dict[str, Any]:
         """The metrics of each batch, besides the loss; none by default."""
         return {}
 
-    def validation_metrics(self):
+    def validation_metrics(self) -> dict[str, Any]:
         """The metrics of validations, besides the loss; none by default."""
         return {}
 
-    def session_config(self, hparams):
+    def session_config(self, hparams: dict[str, Any]) -> Any:
         """The `tf.ConfigProto` of the session, if TensorFlow is the backend; by default with soft placement."""
         return default_session_config()
 
-    def keras_callbacks(self, hparams):
+    def keras_callbacks(self, hparams: dict[str, Any]) -> list[Any]:
         """A list of `keras.callbacks.Callback`; none by default."""
         return []
 
@@ -51,7 +57,7 @@ class KerasTrial(_KerasTrial):
     """
 
     @abc.abstractmethod
-    def loss(self):
+    def loss(self) -> Any:
         """Returns the loss: a function, or its name in Keras."""
 
 
@@ -65,5 +71,5 @@ class KerasFunctionalTrial(_KerasTrial):
     """
 
     @abc.abstractmethod
-    def losses(self):
+    def losses(self) -> dict[str, Any]:
         """Returns a dict of losses by the names of outputs."""

@@ -1,16 +1,22 @@
 """`TFKerasTensorBoard`: the TensorBoard callback of `tf.keras`, in the folder of the trial."""
+from __future__ import annotations
+
 import importlib
 import os
 
 from pedl.trial import get_trial_id
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # Below the model definition, like `TensorBoard("tensorboard")` of `pedl.frameworks.tensorflow`.
 _DIRECTORY = "tensorboard"
 
 
-def tensorboard_class():
+def tensorboard_class() -> type[Any]:
     """The class `TFKerasTensorBoard`, derived from that of the installed TensorFlow."""
-    base = importlib.import_module("tensorflow").keras.callbacks.TensorBoard
+    base: Any = importlib.import_module("tensorflow").keras.callbacks.TensorBoard
 
     class TFKerasTensorBoard(base):
         """`tf.keras.callbacks.TensorBoard` whose `log_dir` is `tensorboard/<trial_id>`, below the model definition.
@@ -22,7 +28,9 @@ def tensorboard_class():
             further: other arguments of the callback in the installed TensorFlow.
         """
 
-        def __init__(self, update_freq="batch", profile_batch=0, histogram_freq=1, **further):
+        def __init__(
+            self, update_freq: int | str = "batch", profile_batch: Any = 0, histogram_freq: int = 1, **further: Any
+        ) -> None:
             directory = os.path.join(_DIRECTORY, str(get_trial_id()))
             settings = {"update_freq": update_freq, "profile_batch": profile_batch, "histogram_freq": histogram_freq}
             super().__init__(log_dir=directory, **settings, **further)

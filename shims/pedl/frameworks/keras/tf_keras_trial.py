@@ -1,8 +1,14 @@
 """`TFKerasTrial`: a compiled model of `tf.keras`."""
+from __future__ import annotations
+
 import abc
 import importlib
 
 from pedl.trial import Trial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class TFKerasTrial(Trial):
@@ -20,19 +26,19 @@ class TFKerasTrial(Trial):
     _ranks_by = "TF_CONFIG"
 
     @abc.abstractmethod
-    def build_model(self, hparams):
+    def build_model(self, hparams: dict[str, Any]) -> Any:
         """Returns the `tf.keras.Model`, compiled."""
 
-    def session_config(self, hparams):
+    def session_config(self, hparams: dict[str, Any]) -> Any:
         """The `tf.ConfigProto` of the session; by default an operation without a device gets one (soft placement)."""
         return default_session_config()
 
-    def keras_callbacks(self, hparams):
+    def keras_callbacks(self, hparams: dict[str, Any]) -> list[Any]:
         """A list of `tf.keras.callbacks.Callback`; none by default."""
         return []
 
 
-def default_session_config():
+def default_session_config() -> Any:
     """`tf.ConfigProto(allow_soft_placement=True)`."""
     tensorflow = importlib.import_module("tensorflow")
     versions = getattr(tensorflow, "compat", None)

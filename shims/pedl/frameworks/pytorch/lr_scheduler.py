@@ -1,5 +1,11 @@
 """`LRScheduler`: a learning rate scheduler, and when it takes its steps."""
+from __future__ import annotations
+
 import enum
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class LRScheduler:
@@ -20,7 +26,13 @@ class LRScheduler:
         STEP_EVERY_BATCH = 2
         MANUAL_STEP = 3
 
-    def __init__(self, scheduler, step_every_batch=False, step_every_epoch=False, step_mode=None):
+    def __init__(
+        self,
+        scheduler: Any,
+        step_every_batch: bool | StepMode = False,
+        step_every_epoch: bool = False,
+        step_mode: StepMode | None = None,
+    ) -> None:
         modes = self.StepMode
         if isinstance(step_every_batch, modes):
             step_mode, step_every_batch = step_every_batch, False
@@ -34,7 +46,7 @@ class LRScheduler:
         self._scheduler = scheduler
         self.step_mode = step_mode
 
-    def step(self, *args, **kwargs):
+    def step(self, *args: Any, **kwargs: Any) -> None:
         """Takes a step; only with `MANUAL_STEP`, because otherwise the host takes the steps.
 
         Raises:
@@ -44,14 +56,14 @@ class LRScheduler:
             raise ValueError(f"the scheduler takes its steps by itself ({self.step_mode.name}); `step` is for MANUAL_STEP")
         self._scheduler.step(*args, **kwargs)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         """The learning rates, one for each group of parameters."""
         return [group["lr"] for group in self._scheduler.optimizer.param_groups]
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """The state of the scheduler."""
         return self._scheduler.state_dict()
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Puts back what `state_dict` returned."""
         self._scheduler.load_state_dict(state_dict)

@@ -1,7 +1,12 @@
 """Metrics of PyTorch models."""
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
-def error_rate(predictions, labels):
+def error_rate(predictions: Any, labels: Any) -> Any:
     """The share of wrong predictions: 1 - accuracy, a tensor without dimensions.
 
     Args:

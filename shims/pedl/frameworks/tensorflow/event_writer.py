@@ -6,9 +6,15 @@ An event file is a sequence of records: length (8 bytes), its checksum, data, it
 Source: tensorflow 2.15, tensorflow/core/lib/io/record_writer.cc, tensorflow/core/util/event.proto and
 tensorflow/core/framework/summary.proto; tsl/lib/hash/crc32c.h for the mask.
 """
+from __future__ import annotations
+
 import os
 import struct
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # One name for each folder, so that a trial that is run again writes the same file; it has no time in it.
 _FILE = "events.out.tfevents.0000000000.pedl"
@@ -28,12 +34,12 @@ class EventWriter:
         directory: is made if it does not exist; the file in it is written from the start.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
         self._file = open(os.path.join(directory, _FILE), "wb")  # noqa: SIM115 - it stays open for the trial
         self._write(_FILE_VERSION + _sized(b"brain.Event:2"))
 
-    def add(self, step, scalars):
+    def add(self, step: int, scalars: Iterable[tuple[str, float]]) -> None:
         """Adds values.
 
         Args:
@@ -44,25 +50,25 @@ class EventWriter:
         self._write(_STEP + _varint(step) + _SUMMARY + _sized(values))
         self._file.flush()
 
-    def close(self):
+    def close(self) -> None:
         """Closes the file."""
         self._file.close()
 
-    def _write(self, event):
+    def _write(self, event: bytes) -> None:
         data = _WALL_TIME + struct.pack("<d", time.time()) + event
         length = struct.pack("<Q", len(data))
         self._file.write(length + _checksum(length) + data + _checksum(data))
 
 
-def _value(tag, number):
+def _value(tag: str, number: float) -> bytes:
     return _TAG + _sized(tag.encode()) + _SIMPLE_VALUE + struct.pack("<f", number)
 
 
-def _sized(data):
+def _sized(data: bytes) -> bytes:
     return _varint(len(data)) + data
 
 
-def _varint(number):
+def _varint(number: int) -> bytes:
     digits = bytearray()
     while number > 127:
         digits.append(number & 127 | 128)
@@ -71,7 +77,7 @@ def _varint(number):
     return bytes(digits)
 
 
-def _table():
+def _table() -> list[int]:
     table = []
     for byte in range(256):
         remainder = byte
@@ -84,7 +90,7 @@ def _table():
 _TABLE = _table()
 
 
-def _checksum(data):
+def _checksum(data: bytes) -> bytes:
     """The masked CRC-32C."""
     checksum = 0xFFFFFFFF
     for byte in data:

@@ -1,4 +1,6 @@
 """A callback that writes the metrics of a trial for TensorBoard. It needs no TensorFlow."""
+from __future__ import annotations
+
 import os
 
 from pedl._context import context
@@ -6,6 +8,10 @@ from pedl._trials import metrics as averages
 from pedl.callback import Callback
 from pedl.frameworks.tensorflow.event_writer import EventWriter
 from pedl.trial import get_trial_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class TensorBoard(Callback):
@@ -22,19 +28,19 @@ class TensorBoard(Callback):
             return [TensorBoard("logs")]        # tensorboard --logdir logs
     """
 
-    def __init__(self, log_directory):
+    def __init__(self, log_directory: str | os.PathLike[str]) -> None:
         self._directory = os.fspath(log_directory)
-        self._writers = {}
+        self._writers: dict[str, EventWriter] = {}
 
-    def on_train_step_end(self, step_id, metrics):
+    def on_train_step_end(self, step_id: int, metrics: list[dict[str, Any]]) -> None:
         """Writes the means of a step."""
         self._add("training", step_id, averages.mean(metrics)[0])
 
-    def on_validation_step_end(self, step_id, metrics):
+    def on_validation_step_end(self, step_id: int, metrics: dict[str, Any]) -> None:
         """Writes the metrics of a validation."""
         self._add("validation", step_id, metrics)
 
-    def _add(self, kind, step_id, metrics):
+    def _add(self, kind: str, step_id: int, metrics: dict[str, Any]) -> None:
         if (context().get("ranks") or {}).get("rank"):
             # If there are several processes, only the first one writes.
             return

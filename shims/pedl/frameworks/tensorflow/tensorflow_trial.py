@@ -1,8 +1,14 @@
 """`TensorFlowTrial`: a graph of TensorFlow 1, or of `tf.compat.v1`."""
+from __future__ import annotations
+
 import abc
 import importlib
 
 from pedl.trial import Trial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class TensorFlowTrial(Trial):
@@ -22,11 +28,11 @@ class TensorFlowTrial(Trial):
     _controller = "pedl._trials.tensorflow"
 
     @abc.abstractmethod
-    def optimizer(self):
+    def optimizer(self) -> Any:
         """Returns the `tf.train.Optimizer` that minimizes the loss."""
 
     @abc.abstractmethod
-    def build_graph(self, record, is_training):
+    def build_graph(self, record: Any, is_training: Any) -> dict[str, Any]:
         """Builds the one graph for training and validation.
 
         Args:
@@ -38,17 +44,17 @@ class TensorFlowTrial(Trial):
         """
 
     @abc.abstractmethod
-    def validation_metrics(self):
+    def validation_metrics(self) -> list[str]:
         """A list of names of tensors that `build_graph` returns: measured in validations."""
 
-    def training_metrics(self):
+    def training_metrics(self) -> list[str]:
         """A list of names of tensors that `build_graph` returns: measured in each batch, besides the loss; none by default."""
         return []
 
-    def session_config(self):
+    def session_config(self) -> Any:
         """The `tf.ConfigProto` of the session; by default an operation without a device gets one (soft placement)."""
         return importlib.import_module("tensorflow.compat.v1").ConfigProto(allow_soft_placement=True)
 
-    def training_counter(self):
+    def training_counter(self) -> Any:
         """A tensor: the number of trained batches. `build_graph` and `optimizer` may call this."""
         return importlib.import_module("tensorflow.compat.v1").train.get_or_create_global_step()

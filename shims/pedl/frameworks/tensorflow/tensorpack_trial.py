@@ -1,7 +1,13 @@
 """`TensorpackTrial`: a model of tensorpack, on TensorFlow 1."""
+from __future__ import annotations
+
 import abc
 
 from pedl.trial import Trial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class TensorpackTrial(Trial):
@@ -22,7 +28,7 @@ class TensorpackTrial(Trial):
     _not_local = "its DataFlows are drawn from, and seeded, by pedl-run"
 
     @abc.abstractmethod
-    def build_model(self, hparams, trainer_type):
+    def build_model(self, hparams: dict[str, Any], trainer_type: str) -> Any:
         """Returns the `tensorpack.ModelDesc`. Its optimizer minimizes what its `build_graph` returns.
 
         Args:
@@ -31,14 +37,14 @@ class TensorpackTrial(Trial):
         """
 
     @abc.abstractmethod
-    def validation_metrics(self, hparams):
+    def validation_metrics(self, hparams: dict[str, Any]) -> list[str]:
         """A list of names of tensors that `build_graph` makes: measured in validations, for which it is called once more."""
 
-    def training_metrics(self, hparams):
+    def training_metrics(self, hparams: dict[str, Any]) -> list[str]:
         """A list of names of tensors or variables: measured in each batch, besides the loss; none by default."""
         return []
 
-    def tensorpack_monitors(self, hparams):
+    def tensorpack_monitors(self, hparams: dict[str, Any]) -> list[Any]:
         """A list of `tensorpack.MonitorBase`, which get the summaries and the metrics of validations; none by default.
 
         For those that write below `logger.get_logger_dir()`, this is `tensorboard/<trial_id>` below the model definition,
