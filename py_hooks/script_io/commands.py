@@ -13,7 +13,8 @@ into pipes are noted when it ends, and a replay returns these instead of running
 command is found again by the number of recorded calls before it, and how many commands had run since that call (in another
 thread: by its digest). The lines are on the disk before the script sees the end of the command, so commands after the newest
 checkpoint have lines, too. After the resume point a command is answered if it is the same one, the files of the script that
-it names hold what they held, and no cause of inexact resume is known; otherwise it runs again.
+it names hold what they held, and no cause of inexact resume is known; otherwise it runs again. A command that was running when
+the process was killed has no second line, and runs again: one line says so, because what it had done by then stays.
 
 A command may change files that the script writes itself, and that a replay writes again: it appends to the script's log, or
 moves the script's model away. The content of such a file after the command is noted, and is written into the file when the
@@ -378,8 +379,7 @@ class Commands:
         if known is not None and known["program"] != program:
             known = None
         if not self._calls.replaying:
-            is_answered = known is not None and "ended" in known and self._is_as_before(known, digest, words, folder)
-            return self._answer(known, at, words, folder) if is_answered else self._start(at, digest, program, words, folder)
+            return self._meet_live(known, at, digest, program, words, folder)
         if known is not None and ("ended" in known or at[0] != digest):
             return self._answer(known, at, words, folder)
         if at[0] == digest:
@@ -389,6 +389,19 @@ class Commands:
         if is_users:
             self._stop(at, program)
         return None
+
+    def _meet_live(
+        self, known: _Line | None, at: _Place, digest: str, program: str, words: list[str], folder: str
+    ) -> _Command:
+        """After the resume point: answers the command if an earlier start has run it here, and runs it otherwise."""
+        if known is not None and "ended" in known and self._is_as_before(known, digest, words, folder):
+            return self._answer(known, at, words, folder)
+        if known is not None and "ended" not in known and known["command"] == digest:
+            # What it had done by then stays.
+            self._calls.trial.log(
+                f"the command `{known['program']}` was running when the start before this one was killed; it runs again"
+            )
+        return self._start(at, digest, program, words, folder)
 
     def _place(self, digest: str, program: str) -> _Place:
         if get_ident() != self._calls.main_thread:

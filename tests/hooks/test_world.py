@@ -34,7 +34,9 @@ class Calls:
     resume_at, count = {resume_at}, 0
     replaying = resume_at > 0
     trial = types.SimpleNamespace(
-        received_signal=0, log_error=lambda message, hint: print(message, file=sys.stderr, flush=True)
+        received_signal=0,
+        log=lambda text: print(text, file=sys.stderr, flush=True),
+        log_error=lambda message, hint: print(message, file=sys.stderr, flush=True),
     )
 
     def position(self):
