@@ -1,4 +1,6 @@
 """The source of the batches of `pedl.frameworks.keras.data.KerasDataAdapter`."""
+from __future__ import annotations
+
 import pickle
 
 from py_hooks.datasets.item_epochs import ItemEpochs
@@ -6,8 +8,20 @@ from py_hooks.recording import recorder
 from py_hooks.workers import worker_processes
 from py_hooks.workers.transfer import sendable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, Protocol
 
-def start(adapter, offset, is_validation):
+    class _Adapter(Protocol):
+        """A `KerasDataAdapter`."""
+
+        sequence: Any
+        workers: int
+        use_multiprocessing: bool
+        max_queue_size: int
+
+
+def start(adapter: _Adapter, offset: int, is_validation: bool) -> ItemEpochs:
     """The batches of an adapter, without the first `offset` ones.
 
     Args:
@@ -29,7 +43,7 @@ def start(adapter, offset, is_validation):
 class _Epochs(ItemEpochs):
     """Epoch after epoch; the end of each calls the `on_epoch_end` of the data set, if it has one."""
 
-    def __init__(self, adapter):
+    def __init__(self, adapter: _Adapter) -> None:
         ItemEpochs.__init__(
             self,
             adapter.sequence,
@@ -44,18 +58,18 @@ class _Epochs(ItemEpochs):
 class _OnePass(_Epochs):
     """One pass over the items."""
 
-    def __init__(self, adapter):
+    def __init__(self, adapter: _Adapter) -> None:
         _Epochs.__init__(self, adapter)
         self._notifies = False
 
-    def begin_next(self):
+    def begin_next(self) -> tuple[int, int]:
         """As of `_Epochs`, but there is no second epoch."""
         if self._pass is not None and self._taken == self._length:
             raise StopIteration
         return _Epochs.begin_next(self)
 
 
-def _refuse(sequence):
+def _refuse(sequence: object) -> NoReturn:
     """The script chose a start method other than fork, but workers are forked: raises an error that names what cannot be sent."""
     import multiprocessing
 

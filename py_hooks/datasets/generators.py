@@ -5,12 +5,24 @@ training continues, and draws the same random numbers: all of its draws come fro
 framework prefetches, a thread runs the generator ahead. Batches that were drawn and not taken are kept for the next consumer
 of the generator: a second fit continues at the batch after the last one of the first fit, not at a later one.
 """
+from __future__ import annotations
+
 import collections
 import queue
 import threading
 import weakref
 
 from py_hooks.random_numbers.random_streams import PrivateStream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from py_hooks.random_numbers.random_streams import Streams
+
+    # None is the end.
+    _Asked = queue.Queue[tuple[weakref.ref["GeneratorSource"], "_Drawn"] | None]
 
 
 class GeneratorSource:
@@ -24,20 +36,22 @@ class GeneratorSource:
         ahead: how many batches `next` may draw before they are requested.
     """
 
-    def __init__(self, reference, key):
+    generator: Iterator[Any]
+
+    def __init__(self, reference: Callable[[], Iterator[Any] | None], key: tuple[Any, ...]) -> None:
         self.ahead = 0
         self._reference = reference
         self._stream = PrivateStream(*(("generator",) + key))
-        self._drawn = collections.deque()
-        self._asked = None
+        self._drawn: collections.deque[_Drawn] = collections.deque()
+        self._asked: _Asked | None = None
 
-    def __iter__(self):
+    def __iter__(self) -> GeneratorSource:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         return self.take(self.ahead)
 
-    def take(self, ahead):
+    def take(self, ahead: int) -> Any:
         """The next batch; raises StopIteration if there is none.
 
         Args:
@@ -49,14 +63,14 @@ class GeneratorSource:
             self._drawn.append(self._ask())
         return self._drawn.popleft().get()
 
-    def _draw(self):
+    def _draw(self) -> Any:
         generator = self._reference()
         if generator is None:
             raise StopIteration
         with self._stream:
             return next(generator)
 
-    def _ask(self):
+    def _ask(self) -> _Drawn:
         if self._asked is None:
             self._asked = queue.Queue()
             # A daemon: the thread may still wait for its generator when the script has ended.
@@ -70,11 +84,14 @@ class GeneratorSource:
 class _Drawn:
     """A future batch, or the error that was raised instead of it."""
 
-    def __init__(self):
+    _batch: Any
+    _error: BaseException | None
+
+    def __init__(self) -> None:
         self._done = threading.Event()
         self._batch = self._error = None
 
-    def draw(self, source):
+    def draw(self, source: GeneratorSource) -> None:
         """Draws the batch from a source."""
         try:
             self._batch = source._draw()
@@ -82,7 +99,7 @@ class _Drawn:
             self._error = error
         self._done.set()
 
-    def get(self):
+    def get(self) -> Any:
         """The batch."""
         self._done.wait()
         if self._error is not None:
@@ -90,7 +107,7 @@ class _Drawn:
         return self._batch
 
 
-def _serve(asked):
+def _serve(asked: _Asked) -> None:
     for reference, drawn in iter(asked.get, None):
         source = reference()
         if source is not None:
@@ -98,7 +115,7 @@ def _serve(asked):
         del source, reference, drawn
 
 
-def _reference_to(value):
+def _reference_to(value: Any) -> Callable[[], Any]:
     try:
         return weakref.ref(value)
     except TypeError:
@@ -108,10 +125,10 @@ def _reference_to(value):
 class GeneratorSources:
     """The sources of a process, one for each generator, as long as the generator exists."""
 
-    def __init__(self):
-        self._sources = {}
+    def __init__(self) -> None:
+        self._sources: dict[int, GeneratorSource] = {}
 
-    def of(self, generator, streams):
+    def of(self, generator: Iterator[Any], streams: Streams) -> GeneratorSource:
         """The source of a generator."""
         key = id(generator)
         if key not in self._sources:

@@ -3,10 +3,17 @@
 An epoch ends at the request for the first item of the next one, or at a call of `join_end_of_epoch`. So the sequence of
 calls that a data set receives depends on the items that were taken, not on the clock.
 """
+from __future__ import annotations
+
 import sys
 
 from py_hooks.datasets.items import Items, SequencePass
 from py_hooks.recording import recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator
+    from typing import Any
 
 
 class ItemEpochs:
@@ -25,7 +32,12 @@ class ItemEpochs:
         closed: no more items are taken.
     """
 
-    def __init__(self, dataset, workers, ahead, shuffle, notifies, in_processes=False):
+    _pass: SequencePass | None
+    _given: Iterator[Any] | None
+
+    def __init__(
+        self, dataset: Any, workers: int, ahead: int, shuffle: bool, notifies: bool, in_processes: bool = False
+    ) -> None:
         key = recorder.CALLS.streams.new_key()
         self.number = key[-1]
         self.closed = False
@@ -39,14 +51,14 @@ class ItemEpochs:
         self._taken = 0
         self._pass = self._given = None
 
-    def __iter__(self):
+    def __iter__(self) -> ItemEpochs:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         self.begin_next()
         return self.take()
 
-    def begin_next(self):
+    def begin_next(self) -> tuple[int, int]:
         """Begins the next epoch, if the last one is over or there was none. Returns the epoch and index of the next item.
 
         Raises:
@@ -63,7 +75,7 @@ class ItemEpochs:
             self._given = iter(self._pass)
         return self._epoch, self._taken
 
-    def take(self):
+    def take(self) -> Any:
         """The next item of the epoch that has begun."""
         try:
             item = next(self._given)
@@ -76,12 +88,12 @@ class ItemEpochs:
         self._taken += 1
         return item
 
-    def skip(self):
+    def skip(self) -> None:
         """Skips the next item of the epoch that has begun, without building it if possible."""
         self._pass.skip()
         self._taken += 1
 
-    def join_end_of_epoch(self):
+    def join_end_of_epoch(self) -> None:
         """Ends the epoch, if its last item was taken."""
         if self._pass is not None and self._taken == self._length:
             self._pass.close()
@@ -91,7 +103,7 @@ class ItemEpochs:
                 self._items.notify(self._dataset.on_epoch_end, self._epoch)
             self._epoch += 1
 
-    def stand_in(self, loops):
+    def stand_in(self, loops: Container[str]) -> None:
         """The loop of a framework calls `on_epoch_end` of the data set itself: that call runs under its stream, too.
 
         Args:
@@ -99,7 +111,7 @@ class ItemEpochs:
         """
         self._items.replace_attribute("on_epoch_end", lambda hook: _EndOfEpoch(self._items, hook, loops))
 
-    def close(self):
+    def close(self) -> None:
         """Releases the workers."""
         if not self.closed:
             self.closed = True
@@ -112,13 +124,13 @@ class ItemEpochs:
 class _EndOfEpoch:
     """Replaces `on_epoch_end` of a data set."""
 
-    def __init__(self, items, hook, loops):
+    def __init__(self, items: Items, hook: Callable[[], Any], loops: Container[str]) -> None:
         self._items = items
         self._hook = hook
         self._loops = loops
         self._epoch = 0
 
-    def __call__(self):
+    def __call__(self) -> Any:
         if sys._getframe(1).f_globals.get("__name__") not in self._loops:
             return self._hook()
         self._epoch += 1

@@ -15,6 +15,8 @@ Only then the run reports whether it is exact. If worker processes build items, 
 all. Otherwise the thread that takes the items does, and numbers and texts that the data set has counted up meanwhile are put
 back.
 """
+from __future__ import annotations
+
 import atexit
 import collections
 import itertools
@@ -32,16 +34,23 @@ from py_hooks.recording import fingerprint, recorder
 from py_hooks.workers import worker_processes
 from py_hooks.workers.transfer.dataset_state import DatasetState
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from _pedl import Ahead, ThreadTask, ThreadTasks
+
 
 class _Local(threading.local):
     # `(epoch, index)` of the item that a thread builds.
-    item = None
+    item: tuple[int, int] | None = None
 
 
 _LOCAL = _Local()
 
 
-def item_being_built():
+def item_being_built() -> tuple[int, int] | None:
     """`(epoch, index)` of the item that this thread builds; None if it builds none."""
     return _LOCAL.item
 
@@ -65,9 +74,18 @@ class Items:
         left: workers of passes that were dropped, which may still be building.
     """
 
-    def __init__(self, dataset, key, workers=0, in_processes=False, probes=True):
+    _rank: int
+    _ranks: int
+    _at_begin: dict[str, Any] | None
+    _state_at_begin: DatasetState | None
+    _stream_of_worker: WorkerStream | None
+    _before: dict[str, Any] | None
+
+    def __init__(
+        self, dataset: Any, key: tuple[Any, ...], workers: int = 0, in_processes: bool = False, probes: bool = True
+    ) -> None:
         self.dataset = dataset
-        self.key = ("items",) + key
+        self.key: tuple[Any, ...] = ("items",) + key
         # With several ranks, each has its share of the items, and draws other numbers than the other ranks.
         self._rank, self._ranks = getattr(dataset, "_pedl_share", (0, 1))
         self.workers = workers
@@ -79,21 +97,21 @@ class Items:
         self._is_refused = False
         # The generators of the data set; None while they are not known. Their states of now, which `_met` has, are those that
         # the script gives them in every start.
-        self._owned = None
+        self._owned: owned_generators.Rooted | None = None
         self._met = owned_generators.Rooted(owned_generators.find(dataset))
         # Attributes of the data set when threads began what they build now, and its state when a replayed pass began.
         self._at_begin = self._state_at_begin = None
         # In a worker: its stream, and the attributes of the data set as they were after the item before.
         self._stream_of_worker = self._before = None
         # In a worker: the data set of the script, once it is ready to build items.
-        self._known = None
-        self._passes = weakref.WeakSet()
-        self._processes = None
-        self.left = []
-        self._at_close = []
+        self._known: Any = None
+        self._passes: weakref.WeakSet[SequencePass] = weakref.WeakSet()
+        self._processes: worker_processes.ItemProcesses | None = None
+        self.left: list[worker_processes.ItemProcesses | _ItemThreads] = []
+        self._at_close: list[Callable[[], object]] = []
         self.started = 0
 
-    def processes(self, window):
+    def processes(self, window: int) -> worker_processes.ItemProcesses:
         """The worker processes, which see the data set as it is now; at most `window` items may be under way."""
         if self._processes is None:
             self._processes = worker_processes.ItemProcesses(self.workers, window, recorder.CALLS.trial.worker_timeout)
@@ -102,11 +120,11 @@ class Items:
         self._processes.refresh(self)
         return self._processes
 
-    def _close_with_call(self):
+    def _close_with_call(self) -> None:
         self.started = next(_STARTS)
         _RUNNING.add(self)
 
-    def close(self):
+    def close(self) -> None:
         """Nobody takes items any more, or not for now: ends the worker processes. A pass that continues starts others."""
         while self._at_close:
             self._at_close.pop()()
@@ -117,11 +135,11 @@ class Items:
                 items_pass.put_back()
             processes.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if not sys.is_finalizing():
             self.close()
 
-    def begin(self, items_pass, start, ahead=1):
+    def begin(self, items_pass: SequencePass, start: int, ahead: int = 1) -> None:
         """A pass over the data begins, or continues after `start` items that were left out; `ahead` items may be under way."""
         if self.in_processes:
             # The processes have room for the items of one pass.
@@ -138,25 +156,25 @@ class Items:
                 self._at_begin = None
         recorder.CALLS.exactness.looked()
 
-    def begin_anew(self):
+    def begin_anew(self) -> None:
         """Items from here on are built from the data set as it is when the first of them is requested.
 
         The generators that it draws from may be other objects than before.
         """
         self._owned = self._at_begin = self._state_at_begin = None
 
-    def leave_out(self):
+    def leave_out(self) -> None:
         """An item is not built; in a replay, the data set was as it is now when the workers began."""
         if self.in_processes and self._state_at_begin is None and recorder.CALLS.replaying:
             self._state_at_begin = DatasetState(self._source())
 
-    def _compare_with_begin(self):
+    def _compare_with_begin(self) -> None:
         """Worker processes start within a pass. In a run without a kill they have the data set as it was when the pass began."""
         before, self._state_at_begin = self._state_at_begin, None
         if before is not None:
             self.notice_differences(before.differences(), before.untold)
 
-    def notice_differences(self, names, untold=()):
+    def notice_differences(self, names: Collection[str], untold: Container[str] = ()) -> None:
         """The data set differs from the one at the beginning of a pass: this is a cause if an item may see it.
 
         Args:
@@ -170,15 +188,15 @@ class Items:
             elif read is None or name in read:
                 self._refuse_exactness(f"its attribute `{name}`", name in untold)
 
-    def _refuse(self, cause):
+    def _refuse(self, cause: causes.Cause) -> None:
         self._is_refused = True
         recorder.CALLS.exactness.refuse(cause(kind=type(self._source()).__name__))
 
-    def _refuse_exactness(self, what, is_untold=False):
+    def _refuse_exactness(self, what: str, is_untold: bool = False) -> None:
         cause = causes.ITEM_MAY_CHANGE if is_untold else causes.ITEM_CHANGES
         recorder.CALLS.exactness.refuse(cause(kind=type(self._source()).__name__, what=what))
 
-    def _probe(self, ahead):
+    def _probe(self, ahead: int) -> None:
         """Builds an item twice, and another one in between, to check whether it is a function of its key."""
         if _length(self.dataset) == 0 or (self.in_processes and recorder.CALLS.replaying):
             # Items that worker processes build change nothing here, and were checked before there was anything to replay.
@@ -192,13 +210,13 @@ class Items:
         if len(set(texts)) > 1 and not self._is_refused:
             self._refuse(causes.ITEM_TWICE)
 
-    def _probed_indices(self):
+    def _probed_indices(self) -> list[int]:
         """The indices of the items that a probe builds, in this order: the first item comes again."""
         is_single = getattr(self.dataset, "num_batches", None) == 1 or _length(self.dataset) == 1
         return [0, 0] if is_single else [0, 1, 0]
 
     @on_own_account
-    def _probed_here(self):
+    def _probed_here(self) -> list[str]:
         """Short texts of the first item; only one if each item has to be built in order."""
         source, texts = self._source(), []
         before = dict(getattr(source, "__dict__", ()))
@@ -216,7 +234,7 @@ class Items:
                 vars(source).pop(name, None)
         return texts
 
-    def _probed_by_workers(self, ahead):
+    def _probed_by_workers(self, ahead: int) -> list[str]:
         """Short texts of the first item, as two workers built it, or one if there is room for one item only.
 
         Each of them builds all items of a probe. Otherwise chance would decide whether a worker builds an item twice, and
@@ -227,7 +245,7 @@ class Items:
             texts.extend(workers.take(self, task, count))
         return texts
 
-    def _probed_in_worker(self):
+    def _probed_in_worker(self) -> tuple[list[str], str | None]:
         """Short texts of the first item, in a list, and what `build_in_worker` returns as the second."""
         texts, changes = [], []
         for index in self._probed_indices():
@@ -238,7 +256,7 @@ class Items:
                 changes.append(changed)
         return texts, _IN_THREADS if _IN_THREADS in changes else min(changes, default=None)
 
-    def build(self, epoch, index):
+    def build(self, epoch: int, index: int) -> Any:
         """The item at `index`, as the data set makes it in that epoch."""
         outer, _LOCAL.item = _LOCAL.item, (epoch, index)
         try:
@@ -254,13 +272,13 @@ class Items:
         finally:
             _LOCAL.item = outer
 
-    def build_in_worker(self, epoch, index):
+    def build_in_worker(self, epoch: int, index: int) -> tuple[Any, str | None]:
         """As `build`, in a worker process. Returns the item with the name of an attribute that it changed, or None."""
         if epoch == _PROBE:
             return self._probed_in_worker()
         return self._built_in_worker(epoch, index)
 
-    def _built_in_worker(self, epoch, index):
+    def _built_in_worker(self, epoch: int, index: int) -> tuple[Any, str | None]:
         _LOCAL.item = epoch, index
         stream = self._stream_of_worker
         if stream is None:
@@ -285,7 +303,7 @@ class Items:
                 return built
         return self._compared(stream, index)
 
-    def _compared(self, stream, index):
+    def _compared(self, stream: WorkerStream, index: int) -> tuple[Any, str | None]:
         before, streams = self._before, recorder.CALLS.streams
         drawn = streams.drawn_elsewhere
         if before is None:
@@ -305,31 +323,31 @@ class Items:
             self._before = None
         return item, _IN_THREADS if streams.drawn_elsewhere != drawn else changed or None
 
-    def forget_dataset(self):
+    def forget_dataset(self) -> None:
         """In a worker: the data set is about to be used with other attributes, and may draw from other generators."""
         self._before = self._owned = self._known = None
 
-    def _key_of(self, epoch, index):
+    def _key_of(self, epoch: int, index: int) -> tuple[Any, ...]:
         return self.key + (epoch, index * self._ranks + self._rank)
 
-    def _keyed(self, key):
+    def _keyed(self, key: tuple[Any, ...]) -> owned_generators.Keyed:
         return owned_generators.Keyed(self._owned, key)
 
-    def _look_for_generators(self):
+    def _look_for_generators(self) -> None:
         with _OWNED:
             self._met = owned_generators.Rooted(owned_generators.find(self.dataset), self._met)
             self._owned = self._met
 
-    def roots(self):
+    def roots(self) -> list[int]:
         """The roots of the streams of the data set's generators, in an order that is the same in every process."""
         self._look_for_generators()
         return self._met.roots
 
-    def adopt_roots(self, roots):
+    def adopt_roots(self, roots: Sequence[int]) -> None:
         """In another process, which has read the data set: takes the roots from the process that trains."""
         self._met.adopt(roots)
 
-    def notify(self, hook, epoch):
+    def notify(self, hook: Callable[[], Any], epoch: int) -> Any:
         """Calls the data set's `on_epoch_begin` or `on_epoch_end` under a private stream. Returns what it returns."""
         with PrivateStream(*(self.key + (hook.__name__, epoch))) as stream:
             self._look_for_generators()
@@ -341,7 +359,7 @@ class Items:
             self._look_for_generators()
         return done
 
-    def replace_attribute(self, name, stand_in):
+    def replace_attribute(self, name: str, stand_in: Callable[[Any], Any]) -> None:
         """Until `close`, an attribute of the data set is what `stand_in` makes of it, if the data set can have attributes."""
         before = getattr(self.dataset, name, None)
         attributes = getattr(self.dataset, "__dict__", None)
@@ -351,7 +369,7 @@ class Items:
         self._at_close.append(lambda: attributes.pop(name, None))
         self._close_with_call()
 
-    def end_epoch(self, taken, goes_on=False):
+    def end_epoch(self, taken: int, goes_on: bool = False) -> None:
         """An epoch is over, and the data set's hook may be called next: nothing is being built when this returns.
 
         Args:
@@ -370,7 +388,7 @@ class Items:
         if hasattr(self.dataset, "total_batches_seen"):
             self.dataset.total_batches_seen += taken
 
-    def order(self, length, epoch, shuffle):
+    def order(self, length: int, epoch: int, shuffle: bool) -> list[int]:
         """The indices of one epoch, shuffled by the trial's seed if the framework would shuffle them."""
         indices = list(range(length))
         if shuffle:
@@ -379,7 +397,7 @@ class Items:
 
     # -- data sets that change while they build ----------------------------------------------------------------------
 
-    def _watched(self, index):
+    def _watched(self, index: int) -> Any:
         calls, source = recorder.CALLS, self._source()
         before, drawn = dict(getattr(source, "__dict__", ())), calls.streams.drawn_elsewhere
         # Within a recorded call nothing else is recorded.
@@ -400,7 +418,7 @@ class Items:
             self.must_be_built = True
         return item
 
-    def notice(self, changed):
+    def notice(self, changed: str | None) -> None:
         """An item was built.
 
         Args:
@@ -416,14 +434,14 @@ class Items:
                 self.must_be_built = True
         self.is_known = True
 
-    def _source(self):
+    def _source(self) -> Any:
         """The data set of the script: `dataset` may be a wrapper of it."""
         return getattr(self.dataset, "_pedl_source", self.dataset)
 
-    def _attributes(self):
+    def _attributes(self) -> dict[str, Any]:
         return dict(getattr(self._source(), "__dict__", ()))
 
-    def _first_change(self, before, source=None):
+    def _first_change(self, before: dict[str, Any], source: Any = None) -> str | None:
         """The name of an attribute whose value differs from before, or None; `_SAME` if each attribute is the same object.
 
         Args:
@@ -440,7 +458,7 @@ class Items:
             pass
         return min(self._changes(before), default=None)
 
-    def _changes(self, before):
+    def _changes(self, before: dict[str, Any]) -> list[str]:
         """The names of plain attributes whose values differ from before."""
         before, after = _plain(before), _plain(self._attributes())
         if after == before:
@@ -448,7 +466,7 @@ class Items:
         return sorted(name for name in set(before) | set(after) if after.get(name, _NONE) != before.get(name, _NONE))
 
 
-def _plain(attributes):
+def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
     """The attributes that are numbers, texts or flags, except those whose values have keys.
 
     An array of JAX is usually a key for random numbers, so it is compared as an object.
@@ -459,7 +477,7 @@ def _plain(attributes):
     return found
 
 
-def _is_of_jax(value):
+def _is_of_jax(value: object) -> bool:
     return type(value).__module__.startswith("jax") and hasattr(value, "shape")
 
 
@@ -473,10 +491,10 @@ _PROBE = -2
 _IN_THREADS = "draws random numbers in threads of its own while it builds an item"
 
 # The data sets that were probed (an item was built twice), by their ids and whether processes built the item.
-_PROBED = {}
+_PROBED: dict[tuple[int, bool], weakref.ref[Any]] = {}
 
 
-def _was_probed(dataset, in_processes):
+def _was_probed(dataset: Any, in_processes: bool) -> bool:
     """Whether items of a data set were built twice before; from now on this returns True."""
     key = id(dataset), in_processes
     try:
@@ -490,7 +508,7 @@ def _was_probed(dataset, in_processes):
 _OWNED = threading.RLock()
 
 
-def _length(dataset):
+def _length(dataset: Any) -> int | None:
     try:
         return len(dataset)
     except (TypeError, NotImplementedError):
@@ -504,16 +522,16 @@ _SAME = ""
 
 
 # `Items` that have to be closed, such as those with worker processes, and the order in which they began.
-_RUNNING = weakref.WeakSet()
+_RUNNING: weakref.WeakSet[Items] = weakref.WeakSet()
 _STARTS = itertools.count(1)
 
 
-def started():
+def started() -> int:
     """How often `Items` began that have to be closed."""
     return max((items.started for items in _RUNNING), default=0)
 
 
-def close_started_since(before):
+def close_started_since(before: int) -> None:
     """Closes the `Items` that were used by a call of the framework, which has ended.
 
     Args:
@@ -539,11 +557,11 @@ class SequencePass:
         has_begun: whether an item was taken or skipped.
     """
 
-    def __init__(self, items, epoch, order, ahead=0, start=0):
+    def __init__(self, items: Items, epoch: int, order: Iterable[int], ahead: int = 0, start: int = 0) -> None:
         self.has_begun = False
         self._items = items
         self._epoch = epoch
-        self._order = iter(order)
+        self._order: Iterator[int] = iter(order)
         self._ahead = max(1, ahead)
         # Workers get more items if no more than this are under way. Processes get several at once: to wake one for each
         # costs more than to hand it over. Threads do not: if items are built in order, how many are built has to follow
@@ -552,10 +570,10 @@ class SequencePass:
         if items.in_processes:
             self._fewest = self._ahead - max(1, self._ahead // 3)
         # Pairs of an index, and of the task by which the workers identify the item.
-        self._building = collections.deque()
-        self._workers = None
+        self._building: collections.deque[tuple[int, Any]] = collections.deque()
+        self._workers: worker_processes.ItemProcesses | _ItemThreads | None = None
         # Takes the items that processes build ahead: it returns most items, without a call of `__next__` here.
-        self._going = recorder.CALLS.trial.ahead(items.workers) if items.in_processes else None
+        self._going: Ahead | None = recorder.CALLS.trial.ahead(items.workers) if items.in_processes else None
         self._is_over = False
         # A framework takes items in one of its threads, and does not always wait for that when it ends an epoch.
         self._lock = threading.Lock()
@@ -563,12 +581,12 @@ class SequencePass:
         for _ in range(start):
             self.skip()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         if self._going is None:
             return self
         return self._going.items(self.__next__, self._open)
 
-    def __next__(self):
+    def __next__(self) -> Any:
         begun = perf_counter()
         with self._lock:
             if self._going is None:
@@ -580,7 +598,7 @@ class SequencePass:
         recorder.CALLS.trial.waited(perf_counter() - begun, self._items.workers)
         return item
 
-    def _next(self):
+    def _next(self) -> Any:
         self.has_begun = True
         if self._is_over:
             raise StopIteration
@@ -597,26 +615,26 @@ class SequencePass:
             raise StopIteration
         return self._workers.take(self._items, self._building.popleft()[1])
 
-    def _go_on(self):
+    def _go_on(self) -> None:
         """From here on `_going` returns items without a call of `__next__` here, if they only have to be taken."""
         items = self._items
         if self._workers is None or not items.is_known or recorder.CALLS.replaying:
             return
-        processes = self._workers
+        processes: Any = self._workers
         self._going.begin(
             processes.pool, self._order, self._epoch, processes.state, self._building, self._fewest, self._ahead,
             processes.limit_s,
         )
 
-    def _stop(self):
+    def _stop(self) -> None:
         """From here on `__next__` is called for every item."""
         if self._going is not None:
             self._going.end()
 
-    def _open(self, sent):
+    def _open(self, sent: tuple[Any, Any, Any]) -> Any:
         return worker_processes.opened(self._items, sent)
 
-    def skip(self):
+    def skip(self) -> None:
         """Counts one item as consumed. Raises StopIteration if `next` would."""
         with self._lock:
             self._stop()
@@ -630,7 +648,7 @@ class SequencePass:
             else:
                 next(self._order)
 
-    def put_back(self):
+    def put_back(self) -> None:
         """What is being built ahead is built again when it is requested, because the data set is about to change.
 
         If items must be built in order, nothing is built ahead. Worker processes do not build in order.
@@ -644,18 +662,18 @@ class SequencePass:
             self._items.begin_anew()
             self._order = itertools.chain(indices, self._order)
 
-    def close(self):
+    def close(self) -> None:
         """Ends the pass. The workers finish what they have begun; they build nothing else, unless items must be built."""
         # Set without the lock: a thread that takes items may take the next one before it releases the lock to others.
         self._is_over = True
         with self._lock:
             self._release(waits=True)
 
-    def __del__(self):
+    def __del__(self) -> None:
         # This may run in a thread that builds an item.
         self._release(waits=False)
 
-    def _release(self, waits):
+    def _release(self, waits: bool) -> None:
         self._stop()
         while self._building:
             _, building = self._building.popleft()
@@ -669,7 +687,7 @@ class SequencePass:
                 self._items.left.append(workers)
             workers.release(waits)
 
-    def _submit(self, count):
+    def _submit(self, count: int) -> None:
         indices = list(itertools.islice(self._order, count))
         if not indices:
             return
@@ -680,11 +698,11 @@ class SequencePass:
 
 
 # The tasks of each worker thread, also if nothing refers to the pass any more.
-_TASKS_OF_THREADS = weakref.WeakKeyDictionary()
+_TASKS_OF_THREADS: weakref.WeakKeyDictionary[threading.Thread, ThreadTasks] = weakref.WeakKeyDictionary()
 
 
 @atexit.register
-def _end_threads():
+def _end_threads() -> None:
     # A thread that returns to an interpreter that is gone ends the process by SIGABRT.
     for thread, tasks in list(_TASKS_OF_THREADS.items()):
         tasks.close()
@@ -694,7 +712,7 @@ def _end_threads():
 class _ItemThreads:
     """The worker threads of one pass."""
 
-    def __init__(self, items):
+    def __init__(self, items: Items) -> None:
         self._tasks = recorder.CALLS.trial.thread_tasks()
         self._threads = [
             threading.Thread(target=self._tasks.serve, args=(items.build,), name=f"pedl-data_{number}", daemon=True)
@@ -704,19 +722,19 @@ class _ItemThreads:
             _TASKS_OF_THREADS[thread] = self._tasks
             thread.start()
 
-    def submit(self, items, epoch, indices):
+    def submit(self, items: Items, epoch: int, indices: Sequence[int]) -> list[ThreadTask]:
         """Lets the threads build items; returns a task for each."""
         return self._tasks.submit(epoch, indices)
 
-    def take(self, items, task):
+    def take(self, items: Items, task: ThreadTask) -> Any:
         """Waits for the item."""
         return task.take()
 
-    def cancel(self, task):
+    def cancel(self, task: ThreadTask) -> None:
         """An item is not needed any more."""
         task.cancel()
 
-    def release(self, waits):
+    def release(self, waits: bool) -> None:
         """The pass is over: releases the threads. If it `waits`, returns when the items that they build now are built."""
         self._tasks.close()
         if waits:
@@ -724,7 +742,7 @@ class _ItemThreads:
                 thread.join()
 
 
-def skip(iterator, count=1):
+def skip(iterator: Any, count: int = 1) -> int:
     """Advances an iterator by up to `count` elements, without building them if the iterator can skip.
 
     Returns:
@@ -748,14 +766,14 @@ def skip(iterator, count=1):
 class Counted:
     """An iterator that counts the elements that were taken from it."""
 
-    def __init__(self, iterator):
+    def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
         self.taken = 0
 
-    def __iter__(self):
+    def __iter__(self) -> Counted:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         element = next(self._iterator)
         self.taken += 1
         return element

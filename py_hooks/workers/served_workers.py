@@ -7,6 +7,8 @@ What is sent later contains only classes and functions that were compared then (
 The server starts when it is first needed. This process signals the supervisor by SIGURG, and the supervisor starts it; so
 none of its processes is a child of the script. `worker_server.py` describes how it works.
 """
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
@@ -18,6 +20,15 @@ from time import monotonic
 from py_hooks.recording import recorder
 from py_hooks.workers.transfer import definitions, marks, sendable, settings
 from py_hooks.workers.worker_messages import Connection, address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from _pedl import Pool
+
+    from py_hooks.datasets.items import Items
 
 # Seconds that the server may take to start: Python starts in less than one. After that, workers are forked.
 _START_SECONDS = 20
@@ -38,11 +49,11 @@ NOT_SERVED = ServerFailed, sendable.NotSendable, definitions.DoesMore, marks.Unn
 class Server:
     """The server of this process."""
 
-    def __init__(self, connection):
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @classmethod
-    def start(cls):
+    def start(cls) -> Server:
         """Asks the supervisor for a server, and waits until it connects."""
         supervisor = os.getppid()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -56,7 +67,7 @@ class Server:
         connection.settimeout(_IMPORT_SECONDS)
         return cls(connection)
 
-    def open(self, request, descriptors):
+    def open(self, request: dict[str, Any], descriptors: Sequence[int]) -> Connection:
         """Has the server start a pool process for a data set. Returns the connection to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -72,13 +83,13 @@ class Server:
         return Connection(recorder.CALLS.trial, ours)
 
 
-_SERVER = None
+_SERVER: Server | None = None
 # The reason why there is no server, and will be none.
-_FAILED = None
+_FAILED: str | None = None
 _STARTING = threading.Lock()
 
 
-def _server():
+def _server() -> Server:
     global _SERVER, _FAILED  # noqa: PLW0603 - there is one, once it is needed
     if recorder.CALLS.trial.is_child:
         raise ServerFailed("this is a child of the process that trains")
@@ -94,7 +105,7 @@ def _server():
         return _SERVER
 
 
-def _accept(listener, supervisor):
+def _accept(listener: socket.socket, supervisor: int) -> Connection:
     limit = monotonic() + _START_SECONDS
     while True:
         listener.settimeout(max(0.001, limit - monotonic()))
@@ -106,7 +117,7 @@ def _accept(listener, supervisor):
         connection.close()
 
 
-def _parent_of(pid):
+def _parent_of(pid: int) -> int | None:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[1])
     return None
@@ -128,8 +139,8 @@ class ServedPool:
         modules: names of the user's modules that were compared.
     """
 
-    def __init__(self, items, pool, update):
-        self._connection = None
+    def __init__(self, items: Items, pool: Pool, update: int) -> None:
+        self._connection: Connection | None = None
         try:
             self._open(items, pool, update)
         except BaseException as error:
@@ -140,7 +151,7 @@ class ServedPool:
                 raise ServerFailed(f"the worker server cannot be asked ({error})") from None
             raise
 
-    def _open(self, items, pool, update):
+    def _open(self, items: Items, pool: Pool, update: int) -> None:
         dataset = items.dataset
         text, pickler = sendable.pickled(dataset)
         libraries, self.modules = definitions.modules_of(pickler.modules)
@@ -169,7 +180,9 @@ class ServedPool:
         self._compare(ours, {**set_to, **settings.of_process()}, *found)
 
     @staticmethod
-    def _compare(ours, set_to, theirs, theirs_set_to):
+    def _compare(
+        ours: Mapping[str, bytes], set_to: Mapping[str, Any], theirs: Mapping[str, bytes], theirs_set_to: Mapping[str, Any]
+    ) -> None:
         different = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
         if different:
             what = f"its attribute `{different[0]}` is" if different[0] else "what its class uses is"
@@ -178,7 +191,7 @@ class ServedPool:
             if set_to[name] != theirs_set_to.get(name):
                 raise ServerFailed(f"the script has changed a setting (`{name}`)")
 
-    def _ask(self, *question):
+    def _ask(self, *question: object) -> Any:
         try:
             if question:
                 self._connection.send(question)
@@ -188,7 +201,7 @@ class ServedPool:
             self._connection.close()
             raise ServerFailed(f"the process that starts them is gone ({error or type(error).__name__})") from None
 
-    def _receive(self):
+    def _receive(self) -> Any:
         limit = monotonic() + _IMPORT_SECONDS
         while True:
             try:
@@ -201,11 +214,11 @@ class ServedPool:
                     f"without an answer in {limit - monotonic():.0f} s they are forked"
                 )
 
-    def start(self, number):
+    def start(self, number: int) -> ServedProcess:
         """Starts a worker. Returns an object that represents it."""
         return ServedProcess(self._ask, number)
 
-    def close(self):
+    def close(self) -> None:
         """There will be no more workers."""
         # Children of the script may have the connection too, so closing it is not enough.
         with contextlib.suppress(OSError):
@@ -216,35 +229,35 @@ class ServedPool:
 class ServedProcess:
     """One worker process: a `worker_processes.WorkerProcess` in the pool process."""
 
-    def __init__(self, ask, number):
+    def __init__(self, ask: Callable[[int, str], Any], number: int) -> None:
         self._ask = ask
         self._number = number
-        self.pid = ask(number, "start")
+        self.pid: int = ask(number, "start")
         # Not needed: a kernel without descriptors of processes has no server.
         self.sentinel = -1
 
-    def _tell(self, method):
+    def _tell(self, method: str) -> str | None:
         try:
             return self._ask(self._number, method)
         except ServerFailed:
             return "ended with the process that had started it" if method == "wait" else ""
 
-    def abort(self):
+    def abort(self) -> None:
         """The worker takes too long: has it write its traceback, and end."""
         self._tell("abort")
 
-    def wait(self):
+    def wait(self) -> str:
         """The worker has ended. Returns how, in words."""
         return self._tell("wait")
 
-    def traceback(self):
+    def traceback(self) -> str:
         """What the worker wrote when it crashed, to be appended to a sentence."""
         return self._tell("traceback")
 
-    def end(self):
+    def end(self) -> None:
         """The worker was asked to end: waits until it has, and ends it if that takes long."""
         self._tell("end")
 
-    def forget(self):
+    def forget(self) -> None:
         """The worker has ended, and is not needed any more."""
         self._tell("forget")

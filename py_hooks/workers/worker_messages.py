@@ -3,11 +3,20 @@
 A message is a value and file descriptors. The value is sent in a file in memory, whose descriptor is the first one, so that
 it may have any size.
 """
+from __future__ import annotations
+
 import array
 import os
 import pickle
 import socket
 import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from _pedl import Trial
 
 # The most descriptors in one message, besides that of the value.
 _MOST_DESCRIPTORS = 4
@@ -21,27 +30,27 @@ class Connection:
         end: the socket, which this object owns from now on.
     """
 
-    def __init__(self, trial, end):
+    def __init__(self, trial: Trial, end: socket.socket) -> None:
         self._memory_file = trial.memory_file
         self._end = end
 
-    def fileno(self):
+    def fileno(self) -> int:
         """The descriptor of the socket."""
         return self._end.fileno()
 
-    def settimeout(self, seconds):
+    def settimeout(self, seconds: float | None) -> None:
         """Sets the seconds that sending, and waiting for a message, may take; None for no limit."""
         self._end.settimeout(seconds)
 
-    def close(self):
+    def close(self) -> None:
         """Closes the socket."""
         self._end.close()
 
-    def peer(self):
+    def peer(self) -> tuple[int, int]:
         """The process on the other side, and its user."""
         return struct.unpack("3i", self._end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[:2]
 
-    def send(self, message, descriptors=()):
+    def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
         """Sends a value, and file descriptors.
 
         Args:
@@ -58,7 +67,7 @@ class Connection:
             sent = array.array("i", [file.fileno(), *descriptors])
             self._end.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
 
-    def receive(self):
+    def receive(self) -> tuple[Any, list[int]]:
         """Receives a value, and a list of file descriptors.
 
         Raises:
@@ -81,6 +90,6 @@ class Connection:
         return message, list(received[1:])
 
 
-def address(trainer):
+def address(trainer: int) -> str:
     """The name of the socket at which a trial process waits; it is in no file system."""
     return f"\0pedl-workers-{trainer}-{os.readlink('/proc/self/ns/pid')}"

@@ -13,6 +13,8 @@ is not possible, the workers are replaced by new forks (`dataset_state.py`).
 A worker that dies is replaced, and its item is built again, with the same result, because an item depends only on
 its key. If an item ends its worker repeatedly, the pass ends, with the last worker's traceback.
 """
+from __future__ import annotations
+
 import collections
 import contextlib
 import faulthandler
@@ -31,6 +33,22 @@ from py_hooks.recording import forks, recorder
 from py_hooks.workers import served_workers
 from py_hooks.workers.transfer import sendable
 from py_hooks.workers.transfer.dataset_state import DatasetState, Update
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NoReturn, Protocol
+
+    import numpy
+    from _pedl import Pool, PoolWorker
+
+    from py_hooks.datasets.items import Items
+
+    class _Pool(Protocol):
+        """A `_pedl.Pool`, or what has the same worker's side."""
+
+        def worker(self, number: int, parent: int) -> PoolWorker:
+            """In a worker: the worker's side of the pool."""
 
 # The prefix of worker process names, before the numbers from 1 on: that of `multiprocessing.Pool`, which data sets know.
 NAME = "ForkPoolWorker-"
@@ -55,7 +73,7 @@ _OOM_SCORE = 500
 _MAX_TRACEBACK_BYTES = 1 << 16
 
 
-def are_forked():
+def are_forked() -> bool:
     """Whether `multiprocessing` is set to fork."""
     import multiprocessing
 
@@ -75,16 +93,21 @@ class ItemProcesses:
         limit_s: as it was given.
     """
 
-    def __init__(self, workers, window, limit_s=None):
+    pool: Pool | None
+    _state: DatasetState | None
+    _update: Update | None
+    _served: served_workers.ServedPool | None
+
+    def __init__(self, workers: int, window: int, limit_s: float | None = None) -> None:
         self._count = workers
         self._window = window
         self.limit_s = limit_s
         # These are None while there are no processes.
         self.pool = self._state = self._update = self._served = None
-        self._workers = []
+        self._workers: list[WorkerProcess | served_workers.ServedProcess] = []
         # Tasks that are not needed any more, but not finished.
-        self._left = set()
-        self._deaths = collections.Counter()
+        self._left: set[int] = set()
+        self._deaths: collections.Counter[tuple[int, int]] = collections.Counter()
         self._idle_deaths = 0
         # Whether items are built from the data set as it was when the pass began; if not in a pass, it may have changed.
         self._is_in_pass = True
@@ -92,12 +115,12 @@ class ItemProcesses:
         # Passes of several threads may share the processes.
         self._lock = threading.RLock()
 
-    def refresh(self, items):
+    def refresh(self, items: Items) -> None:
         """A pass begins: updates the workers to the data set as it is now. None of its items is being built."""
         with self._lock:
             if self._process != os.getpid():
                 # A forked child that continues the script has no workers.
-                self.__init__(self._count, self._window, self.limit_s)
+                self.__init__(self._count, self._window, self.limit_s)  # type: ignore[misc]  # no class derives from it
             if self.pool is not None:
                 self._is_in_pass = False
                 try:
@@ -111,14 +134,14 @@ class ItemProcesses:
             self._start(items)
 
     @property
-    def state(self):
+    def state(self) -> int:
         """The number of the state of the data set from which items are built."""
         return self._update.number
 
-    def submit(self, items, epoch, indices):
+    def submit(self, items: Items, epoch: int, indices: Sequence[int]) -> list[int]:
         """Has items built; returns the number of a task for each."""
         with self._lock:
-            tasks = []
+            tasks: list[int] = []
             while True:
                 first, end = self.pool.publish(epoch, indices[len(tasks) :], self.state)
                 tasks.extend(range(first, end))
@@ -127,7 +150,7 @@ class ItemProcesses:
                 # Frees the slot of a task that was cancelled while it was being built.
                 self._discard(items, end - self._window)
 
-    def take(self, items, task, count=1):
+    def take(self, items: Items, task: int, count: int = 1) -> Any:
         """Waits for the item of a task, for which `count` items are built, and returns it."""
         with self._lock:
             pool, limit_s = self.pool, self.limit_s and self.limit_s * count
@@ -147,16 +170,16 @@ class ItemProcesses:
             self._idle_deaths = 0
         return opened(items, sent)
 
-    def cancel(self, task):
+    def cancel(self, task: int) -> None:
         """A task is not needed any more."""
         pool = self.pool
         if pool is not None and not pool.withdraw(task):
             self._left.add(task)
 
-    def release(self, waits):
+    def release(self, waits: bool) -> None:
         """A pass is over; the processes stay for the next one."""
 
-    def close(self):
+    def close(self) -> None:
         """Ends the processes, once they have built their current items. What is under way is not needed any more."""
         if self._process == os.getpid():
             with self._lock:
@@ -164,12 +187,12 @@ class ItemProcesses:
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
-    def _discard(self, items, task):
+    def _discard(self, items: Items, task: int) -> None:
         while not self.pool.discard(task, self.limit_s):
             self._hear_news(items)
         self._left.discard(task)
 
-    def _hear_news(self, items):
+    def _hear_news(self, items: Items) -> None:
         ended, stuck = self.pool.news()
         for number in stuck:
             self._workers[number].abort()
@@ -178,7 +201,7 @@ class ItemProcesses:
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
-    def _start(self, items):
+    def _start(self, items: Items) -> None:
         trial = recorder.CALLS.trial
         self.pool = trial.pool(self._window, _LEASES, self._count, dumps, loads)
         self._update = Update(_memory_file())
@@ -191,7 +214,7 @@ class ItemProcesses:
             pickler = functools.partial(sendable.SendingPickler, known=self._served.globals)
             self._state = DatasetState(items.dataset, pickler, self._served.modules)
 
-    def _serve(self, items):
+    def _serve(self, items: Items) -> served_workers.ServedPool | None:
         """The pool of the worker server if the data set can be sent; else None."""
         what, log = f"worker processes of the data set `{type(items.dataset).__name__}`", recorder.CALLS.trial.log_debug
         try:
@@ -202,7 +225,8 @@ class ItemProcesses:
         log(f"{what} start from a clean process")
         return served
 
-    def _start_worker(self, items, number):
+    def _start_worker(self, items: Items, number: int) -> WorkerProcess | served_workers.ServedProcess:
+        worker: WorkerProcess | served_workers.ServedProcess
         if self._served is not None:
             try:
                 worker = self._served.start(number)
@@ -220,7 +244,7 @@ class ItemProcesses:
         self.pool.watch(number, worker.pid, worker.sentinel)
         return worker
 
-    def _replace(self, items, number):
+    def _replace(self, items: Items, number: int) -> None:
         """A worker has ended by itself."""
         worker = self._workers[number]
         how = worker.wait()
@@ -248,7 +272,7 @@ class ItemProcesses:
         worker.forget()
         self._workers[number] = self._start_worker(items, number)
 
-    def _end(self):
+    def _end(self) -> None:
         if self.pool is not None:
             self.pool.close()
             for worker in self._workers:
@@ -260,7 +284,7 @@ class ItemProcesses:
             self._workers = []
 
 
-def opened(items, sent):
+def opened(items: Items, sent: tuple[Any, str | None, tuple[BaseException | None, str] | None]) -> Any:
     """The item in what a worker has sent; raises the worker's exception."""
     item, changed, error = sent
     if error is not None:
@@ -270,7 +294,7 @@ def opened(items, sent):
     return item
 
 
-def _memory_file():
+def _memory_file() -> io.FileIO:
     return os.fdopen(recorder.CALLS.trial.memory_file(), "r+b", buffering=0)
 
 
@@ -288,7 +312,7 @@ class WorkerProcess:
         sentinel: a file descriptor that becomes readable when it ends.
     """
 
-    def __init__(self, items, pool, number, update):
+    def __init__(self, items: Items, pool: _Pool, number: int, update: Update) -> None:
         import multiprocessing
 
         self._crash = _memory_file()
@@ -303,7 +327,7 @@ class WorkerProcess:
         self.sentinel = self._process.sentinel
         self._is_stuck = False
 
-    def abort(self):
+    def abort(self) -> None:
         """The worker takes too long: has it write its traceback, and end."""
         if self._is_stuck:
             # It did not end.
@@ -313,7 +337,7 @@ class WorkerProcess:
         os.kill(self.pid, signal.SIGABRT)
         self._process.join(_GRACE_SECONDS)
 
-    def wait(self):
+    def wait(self) -> str:
         """The worker has ended. Returns how, in words."""
         self._process.join()
         code = self._process.exitcode
@@ -325,7 +349,7 @@ class WorkerProcess:
             return f"was ended by {signal.Signals(-code).name}"
         return f"was ended by signal {-code}"
 
-    def traceback(self):
+    def traceback(self) -> str:
         """What the worker wrote when it crashed, to be appended to a sentence."""
         text = os.pread(self._crash.fileno(), _MAX_TRACEBACK_BYTES, 0).decode("utf-8", "replace").rstrip()
         if text:
@@ -333,7 +357,7 @@ class WorkerProcess:
         is_killed = self._process.exitcode == -signal.SIGKILL
         return "; the kernel's log tells whether memory was short" if is_killed else ""
 
-    def end(self):
+    def end(self) -> None:
         """The worker was asked to end: waits until it has, and ends it if that takes long."""
         for end in (self._process.terminate, self._process.kill, None):
             self._process.join(_GRACE_SECONDS)
@@ -342,12 +366,12 @@ class WorkerProcess:
             if end is not None:
                 end()
 
-    def forget(self):
+    def forget(self) -> None:
         """The worker has ended, and is not needed any more."""
         self._crash.close()
 
 
-def _of_the_script(text):
+def _of_the_script(text: str) -> str:
     """The output of `faulthandler`, without the frames of this package below those of the script."""
     kept, is_ours = [], False
     for line in text.splitlines():
@@ -361,7 +385,7 @@ def _of_the_script(text):
 # -- in a worker -------------------------------------------------------------------------------------------------------
 
 
-def end_process():
+def end_process() -> NoReturn:
     """Flushes stdout and stderr, and ends this process at once."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError):
@@ -369,7 +393,7 @@ def end_process():
     os._exit(0)
 
 
-def _work(items, pool, number, parent, update, crash):
+def _work(items: Items, pool: _Pool, number: int, parent: int, update: Update, crash: int) -> None:
     # Ctrl-C is for the training process, which ends its workers; signal handlers of the script do not run in them either.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -379,14 +403,14 @@ def _work(items, pool, number, parent, update, crash):
     _run_as_batch()
     forks.CHANGES.leave_out()
 
-    def refresh(state):
+    def refresh(state: int) -> None:
         if update.read(items.dataset, state):
             items.forget_dataset()
 
     pool.worker(number, parent).serve(refresh, items.build_in_worker, _sendable)
 
 
-def _be_killed_first():
+def _be_killed_first() -> None:
     """If memory is short, the kernel should kill a worker: that is replaced, and its item is built again."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
         score = int(file.read())
@@ -394,14 +418,14 @@ def _be_killed_first():
         file.write(str(min(1000, score + _OOM_SCORE)))
 
 
-def _run_as_batch():
+def _run_as_batch() -> None:
     """Keeps a worker that gets a task from preempting the training process."""
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def _sendable(error):
+def _sendable(error: BaseException) -> tuple[BaseException | None, str]:
     """The exception, or None if it cannot be sent, and the worker's traceback."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
@@ -411,7 +435,7 @@ def _sendable(error):
     return error, text
 
 
-def _received(error, text):
+def _received(error: BaseException | None, text: str) -> BaseException:
     """The exception that a worker has sent, in the trainer."""
     if error is None:
         return RuntimeError(f"a worker process of the data set raised what cannot be sent:\n{text}")
@@ -419,7 +443,7 @@ def _received(error, text):
         # Keras 3 removes the `__cause__`.
         error.add_note(f"in a worker process:\n{text}")
     else:
-        from multiprocessing.pool import RemoteTraceback
+        from multiprocessing.pool import RemoteTraceback  # type: ignore[attr-defined]  # the stub lacks it
 
         error.__cause__ = RemoteTraceback(f'\n"""\n{text}"""')
     return error
@@ -431,20 +455,20 @@ def _received(error, text):
 class _Pickler(pickle.Pickler):
     """Leaves out arrays and torch tensors, and numbers them."""
 
-    def __init__(self, file):
+    def __init__(self, file: io.BytesIO) -> None:
         import numpy
 
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.arrays = []
+        self.arrays: list[numpy.ndarray] = []
         self._ndarray = numpy.ndarray
 
-    def persistent_id(self, value):
+    def persistent_id(self, value: Any) -> int | tuple[str, int] | None:
         if type(value) is self._ndarray:
             return None if value.dtype.hasobject else self._place_of(value)
         array = _array_of_tensor(value)
         return None if array is None else (_TENSOR, self._place_of(array))
 
-    def _place_of(self, array):
+    def _place_of(self, array: numpy.ndarray) -> int:
         self.arrays.append(array)
         return len(self.arrays) - 1
 
@@ -452,7 +476,7 @@ class _Pickler(pickle.Pickler):
 _TENSOR = "torch"
 
 
-def _array_of_tensor(value):
+def _array_of_tensor(value: Any) -> numpy.ndarray | None:
     """The memory of a torch tensor as an array; None for anything else."""
     torch = sys.modules.get("torch")
     if torch is None or type(value) is not torch.Tensor:
@@ -467,24 +491,24 @@ def _array_of_tensor(value):
         return None
 
 
-def _is_of_other_numbers(tensor):
+def _is_of_other_numbers(tensor: Any) -> bool:
     """Whether a tensor's numbers differ from those in its memory. Before torch 1.10 there are no such tensors."""
     return hasattr(tensor, "is_neg") and (tensor.is_conj() or tensor.is_neg())
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file, arrays):
+    def __init__(self, file: io.BytesIO, arrays: list[numpy.ndarray]) -> None:
         super().__init__(file)
         self._arrays = arrays
 
-    def persistent_load(self, place):
+    def persistent_load(self, place: Any) -> Any:
         if type(place) is tuple:
             # Perhaps only the worker has imported torch.
             return import_module("torch").from_numpy(self._arrays[place[1]])
         return self._arrays[place]
 
 
-def dumps(value):
+def dumps(value: object) -> tuple[bytes, list[numpy.ndarray]]:
     """The pickle of a value without its arrays, and these arrays."""
     file = io.BytesIO()
     pickler = _Pickler(file)
@@ -492,6 +516,6 @@ def dumps(value):
     return file.getvalue(), pickler.arrays
 
 
-def loads(text, arrays):
+def loads(text: bytes, arrays: list[numpy.ndarray]) -> Any:
     """The value of a pickle by `dumps`, with its arrays."""
     return _Unpickler(io.BytesIO(text), arrays).load()

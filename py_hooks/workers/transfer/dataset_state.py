@@ -7,6 +7,8 @@ the process and of its environment (`settings.py`). Attributes that changed are 
 is equivalent: nothing in them is also held by what is not sent (`sharing.py`), draws random numbers, or defines how it is
 pickled. If anything else changed, or cannot be seen, the workers have to be new copies.
 """
+from __future__ import annotations
+
 import io
 import os
 import pickle
@@ -16,6 +18,11 @@ from py_hooks.own_account import on_own_account
 from py_hooks.random_numbers import owned_generators
 from py_hooks.workers.transfer import marks, settings
 from py_hooks.workers.transfer.sharing import Held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
 # The size of what is sent. Copying more takes longer than making new copies of the trainer.
 _MAX_BYTES = 64 << 20
@@ -36,20 +43,22 @@ class DatasetState:
         untold: those of the last `differences` that may be none, because they cannot be compared.
     """
 
-    def __init__(self, dataset, pickler=None, modules=()):
+    def __init__(
+        self, dataset: Any, pickler: Callable[[io.BytesIO, Any], Pickler] | None = None, modules: Iterable[str] = ()
+    ) -> None:
         self._dataset = dataset
         self._pickler = pickler or Pickler
         self._modules = modules
         look = self._look()
         self._marks, self._set_to = look.marks, _set_to(look)
-        self._changed = set()
-        self.untold = frozenset()
+        self._changed: set[Any] = set()
+        self.untold: frozenset[str] = frozenset()
 
     @on_own_account
-    def _look(self):
+    def _look(self) -> marks.Look:
         return marks.Look(self._dataset, modules=self._modules)
 
-    def differences(self):
+    def differences(self) -> list[str]:
         """The names of attributes that differ from the last call of `changes`, or from the creation of this object.
 
         An empty name is among them if something else differs. What cannot be compared counts as different.
@@ -58,12 +67,12 @@ class DatasetState:
         self.untold = frozenset(_shown(name) for name, mark in now.items() if mark is None)
         return sorted(_shown(name) for name in self._different(now))
 
-    def _different(self, now):
+    def _different(self, now: Mapping[Any, bytes | None]) -> set[Any]:
         before = self._marks
         names = now.keys() | before.keys()
         return {name for name in names if now.get(name) != before.get(name) or now.get(name, b"") is None}
 
-    def changes(self):
+    def changes(self) -> bytes | None:
         """Pickled values of all attributes that have changed since the beginning; None if these are not all changes."""
         look = self._look()
         changed = self._different(look.marks)
@@ -100,7 +109,7 @@ class DatasetState:
         return file.getvalue() if file.tell() <= _MAX_BYTES else None
 
 
-def _set_to(look):
+def _set_to(look: marks.Look) -> tuple[dict[str, str], dict[str, Any], dict[str, bytes]] | None:
     """The settings around the data set; None if they cannot be read."""
     try:
         return dict(os.environ), settings.of_process(), settings.of_packages(look.libraries)
@@ -108,7 +117,7 @@ def _set_to(look):
         return None
 
 
-def _shown(name):
+def _shown(name: Any) -> str:
     return "" if name is marks.AROUND else name
 
 
@@ -116,12 +125,12 @@ def _shown(name):
 _OF_AN_UPDATE = 2
 
 
-def _code_of(mark):
+def _code_of(mark: bytes | None) -> bytes:
     """The half of a mark that covers code; the one for no code if there is no mark."""
     return marks.NO_CODE if mark is None else mark[16:]
 
 
-def _is_more_than_its_copy(value):
+def _is_more_than_its_copy(value: object) -> bool:
     """Whether a worker that gets a copy could draw other random numbers, or have less than a forked worker."""
     if owned_generators.is_generator(value):
         return True
@@ -139,18 +148,18 @@ class Update:
         number: the number of the update; 0 if nothing has changed.
     """
 
-    def __init__(self, file):
+    def __init__(self, file: io.FileIO) -> None:
         self._file = file
         self._last = pickle.dumps(({}, []), pickle.HIGHEST_PROTOCOL)
         self._applied = 0
         self.number = 0
 
     @property
-    def descriptor(self):
+    def descriptor(self) -> int:
         """The descriptor of the file."""
         return self._file.fileno()
 
-    def write(self, changes):
+    def write(self, changes: bytes | None) -> bool:
         """In the trainer: writes `DatasetState.changes`. No worker reads meanwhile. Returns False for None."""
         if changes is not None and changes != self._last:
             os.ftruncate(self._file.fileno(), 0)
@@ -159,7 +168,7 @@ class Update:
             self.number += 1
         return changes is not None
 
-    def read(self, dataset, number):
+    def read(self, dataset: Any, number: int) -> bool:
         """In a worker: makes the data set what it is in the trainer. Returns whether anything had changed."""
         if number == self._applied:
             return False
@@ -181,12 +190,12 @@ class Pickler(pickle.Pickler):
         held: the values that the pickle has copies of.
     """
 
-    def __init__(self, file, dataset):
+    def __init__(self, file: io.BytesIO, dataset: Any) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._dataset = dataset
         self.held = Held()
 
-    def persistent_id(self, value):
+    def persistent_id(self, value: object) -> int | None:
         """The id that replaces the pickle of a value, or None."""
         if type(value) in marks.PLAIN:
             return None
@@ -197,9 +206,9 @@ class Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file, dataset):
+    def __init__(self, file: io.BytesIO, dataset: Any) -> None:
         super().__init__(file)
         self._dataset = dataset
 
-    def persistent_load(self, _):
+    def persistent_load(self, _: object) -> Any:
         return self._dataset

@@ -3,6 +3,8 @@
 Such a module imports others, and defines functions, classes and constants. While it is imported, it calls only functions that
 return the same each time and change nothing (`_INERT`). Code under `if __name__ == "__main__"` is not examined.
 """
+from __future__ import annotations
+
 import ast
 import contextlib
 import importlib.util
@@ -10,6 +12,13 @@ import sys
 
 from py_hooks import places
 from py_hooks.own_account import on_own_account
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, NoReturn
+
+    _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Functions that may be called, or decorate, by the module that they belong to.
 _INERT = {
@@ -53,7 +62,7 @@ class DoesMore(Exception):
     """A module does more than define; the text says which module, and where."""
 
 
-def modules_of(names):
+def modules_of(names: Iterable[str]) -> tuple[set[str], set[str]]:
     """The names of these modules and of those that they import, within functions too, as far as they are imported.
 
     Args:
@@ -65,6 +74,9 @@ def modules_of(names):
     Raises:
         DoesMore: a module of the user does more than define what others use.
     """
+    libraries: set[str]
+    users: set[str]
+    seen: set[str]
     libraries, users = set(), set()
     seen, waiting = set(), sorted(names, reverse=True)
     while waiting:
@@ -87,7 +99,7 @@ def modules_of(names):
 
 
 @on_own_account
-def _imports_of(name, package, file):
+def _imports_of(name: str, package: str, file: str) -> list[str]:
     try:
         with open(file, "rb") as source:
             tree = ast.parse(source.read())
@@ -105,35 +117,35 @@ class _Module(ast.NodeVisitor):
         imported: names of modules that the module imports, and maybe of other things in them.
     """
 
-    def __init__(self, name, package):
-        self.imported = []
+    def __init__(self, name: str, package: str) -> None:
+        self.imported: list[str] = []
         self._name = name
         self._package = package
         # What the names that it has imported refer to; and the names that it has bound to something else, by scope.
-        self._known = {}
-        self._bound = [set()]
+        self._known: dict[str, str] = {}
+        self._bound: list[set[str]] = [set()]
         # If Python has `annotationlib`, annotations are computed when they are requested.
         self._has_lazy_annotations = importlib.util.find_spec("annotationlib") is not None
 
-    def generic_visit(self, node):
+    def generic_visit(self, node: Any) -> NoReturn:
         raise DoesMore(f"its module `{self._name}` does more than define, in line {node.lineno}")
 
-    def visit_all(self, statements):
+    def visit_all(self, statements: Iterable[ast.stmt]) -> None:
         """Visits some statements."""
         for statement in statements:
             self.visit(statement)
 
-    def visit_Import(self, node):
+    def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             self.imported.append(alias.name)
             top = alias.name.partition(".")[0]
             self._note_import(alias.asname or top, alias.name if alias.asname else top)
 
-    def _note_import(self, name, what):
+    def _note_import(self, name: str, what: str) -> None:
         self._known[name] = what
         self._bound[-1].discard(name)
 
-    def visit_ImportFrom(self, node):
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         base = self._base_of(node)
         self.imported.append(base)
         if base == "__future__":
@@ -142,14 +154,14 @@ class _Module(ast.NodeVisitor):
             self.imported.append(f"{base}.{alias.name}")
             self._note_import(alias.asname or alias.name, f"{base}.{alias.name}")
 
-    def _base_of(self, node):
+    def _base_of(self, node: ast.ImportFrom) -> str:
         base = node.module
         if node.level:
             words = self._package.split(".")
             base = ".".join(words[: len(words) - node.level + 1] + ([node.module] if node.module else []))
         return base
 
-    def visit_FunctionDef(self, node):
+    def visit_FunctionDef(self, node: _Function) -> None:
         defaults = node.args.defaults + node.args.kw_defaults
         self._check([default for default in defaults if default is not None])
         if not self._has_lazy_annotations:
@@ -161,7 +173,7 @@ class _Module(ast.NodeVisitor):
         self._bound[-1].add(node.name)
         self._visit_imports_within(node)
 
-    def _visit_imports_within(self, function):
+    def _visit_imports_within(self, function: _Function) -> None:
         for part in ast.walk(function):
             if isinstance(part, ast.Import):
                 self.imported.extend(alias.name for alias in part.names)
@@ -174,8 +186,8 @@ class _Module(ast.NodeVisitor):
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
-    def visit_ClassDef(self, node):
-        self._check(node.bases + node.keywords)
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._check(node.bases + node.keywords)  # type: ignore[operator]  # a list of both
         self._check_decorators(node)
         self._bound.append(set())
         self.visit_all(node.body)
@@ -184,27 +196,27 @@ class _Module(ast.NodeVisitor):
             self.generic_visit(node)
         self._bound[-1].add(node.name)
 
-    def visit_If(self, node):
+    def visit_If(self, node: ast.If) -> None:
         if not _is_of_script(node.test):
             self._check([node.test])
             self.visit_all(node.body)
         self.visit_all(node.orelse)
 
-    def visit_Try(self, node):
+    def visit_Try(self, node: ast.Try) -> None:
         self.visit_all(node.body)
         for handler in node.handlers:
             self.visit_all(handler.body)
         self.visit_all(node.orelse + node.finalbody)
 
-    def visit_Assign(self, node):
+    def visit_Assign(self, node: ast.Assign) -> None:
         self._assign(node.targets, node.value)
 
-    def visit_AnnAssign(self, node):
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if not self._has_lazy_annotations:
             self._check([node.annotation])
         self._assign([node.target], node.value)
 
-    def _assign(self, targets, value):
+    def _assign(self, targets: Iterable[ast.expr], value: ast.expr | None) -> None:
         for target in targets:
             for part in ast.walk(target):
                 if isinstance(part, (ast.Attribute, ast.Subscript)):
@@ -214,26 +226,26 @@ class _Module(ast.NodeVisitor):
                     self._bound[-1].add(part.id)
         self._check([value] if value is not None else [])
 
-    def visit_Expr(self, node):
+    def visit_Expr(self, node: ast.Expr) -> None:
         # A text, or `...`.
         self._check([node.value])
 
-    def visit_Pass(self, node):
+    def visit_Pass(self, node: ast.Pass) -> None:
         pass
 
-    def _check(self, expressions):
+    def _check(self, expressions: Iterable[ast.AST]) -> None:
         for expression in expressions:
             for part in ast.walk(expression):
                 if isinstance(part, ast.Call) and not self._is_inert(part.func):
                     self.generic_visit(part)
 
-    def _check_decorators(self, node):
+    def _check_decorators(self, node: _Function | ast.ClassDef) -> None:
         self._check(node.decorator_list)
         for decorator in node.decorator_list:
             if not isinstance(decorator, ast.Call) and not self._is_inert(decorator):
                 self.generic_visit(decorator)
 
-    def _is_inert(self, function):
+    def _is_inert(self, function: ast.expr) -> bool:
         """Whether a function may be called."""
         words = []
         while isinstance(function, ast.Attribute):
@@ -250,13 +262,13 @@ class _Module(ast.NodeVisitor):
         return called in _INERT.get(module, ())
 
 
-def _is_of_script(test):
+def _is_of_script(test: ast.expr) -> bool:
     """Whether a test is `__name__ == "__main__"`."""
     parts = [test.left, *test.comparators] if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) else []
     return sorted(map(_word, parts)) == ["__main__", "__name__"]
 
 
-def _word(node):
+def _word(node: ast.expr) -> str:
     """A name, or the text of a constant; an empty text for anything else."""
     if isinstance(node, ast.Name):
         return node.id

@@ -10,6 +10,8 @@ the numbers of the others change.
 State that only C code holds is not seen. Within one process, arrays of more than 64 MiB are read in evenly spaced blocks
 (`fingerprint.checksum`), so changes of single elements may be missed.
 """
+from __future__ import annotations
+
 import collections
 import contextlib
 import functools
@@ -26,6 +28,13 @@ from py_hooks import places
 from py_hooks.random_numbers import owned_generators
 from py_hooks.recording import fingerprint
 from py_hooks.workers.transfer import sharing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Any
+
+    import numpy
 
 # Maximum number of objects that are examined for one attribute. More take longer than new copies of the trainer do.
 _MAX_OBJECTS = 50000
@@ -49,7 +58,7 @@ AROUND = object()
 _HEAP_TYPE = 1 << 9
 
 
-def _is_of_c(kind):
+def _is_of_c(kind: type) -> bool:
     """Whether objects of a type have state that is neither in an attribute nor in a slot."""
     return any(
         base is not object and (not base.__flags__ & _HEAP_TYPE or base.__module__ in sys.builtin_module_names)
@@ -61,7 +70,7 @@ class Unnamed(Exception):
     """A data set reaches a value that another process cannot have, because the value has no name there."""
 
 
-def portable(dataset, modules=()):
+def portable(dataset: Any, modules: Iterable[str] = ()) -> tuple[dict[str, bytes], list[Any]]:
     """A mark of each attribute, and, under "", of `AROUND`. The marks are equal in a process in which everything is the same.
 
     Args:
@@ -84,12 +93,12 @@ def portable(dataset, modules=()):
     return found, look.reached[AROUND]
 
 
-def identity(value):
+def identity(value: object) -> bytes:
     """Bytes that identify a class, function, module or builtin function in this process."""
     return b"%d" % id(value)
 
 
-def _name(value):
+def _name(value: Any) -> bytes:
     """The name of a class, function, module or builtin function; of code, its instructions, names and constants."""
     if isinstance(value, types.CodeType):
         constants = [_name(one) if isinstance(one, types.CodeType) else one for one in value.co_consts]
@@ -129,7 +138,16 @@ class Look:
         is_closed: whether no object was found that may hold hidden state, such as a Python generator with its iterable.
     """
 
-    def __init__(self, dataset, identify=identity, modules=(), packages=frozenset()):
+    marks: dict[Any, bytes | None]
+    reached: dict[Any, list[Any]]
+
+    def __init__(
+        self,
+        dataset: Any,
+        identify: Callable[[Any], bytes] = identity,
+        modules: Iterable[str] = (),
+        packages: frozenset[str] = frozenset(),
+    ) -> None:
         self._dataset = dataset
         self._identify = identify
         self._packages = packages
@@ -139,7 +157,7 @@ class Look:
         self.libraries = set(_packages_of(dataset))
         self.is_closed = True
         # The first attribute that has an object, by the object's id: two attributes may begin, or cease, to share one.
-        self._owners = {}
+        self._owners: dict[int, Any] = {}
         for name, value in {**attributes, **slots}.items():
             self._mark(name, [value])
         bound = {
@@ -150,12 +168,12 @@ class Look:
         }
         self._mark(AROUND, [type(dataset), bound, *_contents_of(dataset)])
 
-    def _mark(self, name, values):
+    def _mark(self, name: Any, values: list[Any]) -> None:
         self._name = name
         self._budget = _MAX_OBJECTS
-        self._kept = []
+        self._kept: list[Any] = []
         # Classes and functions that the data reaches; they are examined after the data.
-        self._code = {}
+        self._code: dict[int, Any] = {}
         self.reached[name] = []
         try:
             mark = self._walk(values, is_code=name is AROUND)
@@ -168,7 +186,7 @@ class Look:
         self.marks[name] = mark
         self.reached[name].extend(self._kept)
 
-    def _walk(self, values, is_code):
+    def _walk(self, values: Iterable[Any], is_code: bool) -> bytes:
         """16 bytes of what these values reach. In data, code is only named."""
         digest = self._digest = hashlib.blake2b(digest_size=16)
         waiting = self._waiting = list(values)
@@ -181,7 +199,7 @@ class Look:
             self.reached[self._name].extend([value for _, value in seen.values()][1:])
         return digest.digest()
 
-    def _walk_through(self, digest, waiting, seen):
+    def _walk_through(self, digest: hashlib.blake2b, waiting: list[Any], seen: dict[int, tuple[int, Any]]) -> None:
         while waiting:
             self._budget -= 1
             if self._budget < 0:
@@ -202,7 +220,7 @@ class Look:
                     digest.update(f"also in {owner}".encode("utf-8", "surrogatepass"))
             self._look_into(value, kind)
 
-    def _look_into(self, value, kind):
+    def _look_into(self, value: Any, kind: type) -> None:
         import numpy
 
         digest = self._digest
@@ -223,7 +241,7 @@ class Look:
         else:
             self._look_into_other(value, kind)
 
-    def _look_into_other(self, value, kind):
+    def _look_into_other(self, value: Any, kind: type) -> None:
         digest, waiting = self._digest, self._waiting
         if isinstance(value, logging.Logger):
             handlers = [(type(handler).__name__, handler.level) for handler in value.handlers]
@@ -240,14 +258,14 @@ class Look:
         elif not owned_generators.is_generator(value) and not owned_generators.is_global(value):
             self._look_into_object(value, kind)
 
-    def _look_into_scalar(self, value):
+    def _look_into_scalar(self, value: numpy.generic) -> None:
         self._digest.update(_text_of(value.dtype))
         if value.dtype.hasobject:
             self._waiting.append(value.item())
         else:
             self._digest.update(value.tobytes())
 
-    def _look_into_code(self, value, kind):
+    def _look_into_code(self, value: Any, kind: type) -> None:
         if isinstance(value, type):
             if kind is not type and self._is_own(kind.__module__):
                 self._waiting.append(kind)
@@ -260,7 +278,7 @@ class Look:
         elif isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, (types.ModuleType, type(None))):
             self._waiting.append(value.__self__)
 
-    def _look_into_array(self, value, kind):
+    def _look_into_array(self, value: numpy.ndarray, kind: type) -> None:
         import numpy
 
         self._digest.update(_text_of(value.dtype) + repr(value.shape).encode())
@@ -276,7 +294,7 @@ class Look:
             self._waiting.append(kind)
             self._look_into_dict(dict(places.attributes_of(value) or ()))
 
-    def _look_into_list(self, value):
+    def _look_into_list(self, value: Collection[Any]) -> None:
         """Elements that are plain, or tuples of plain ones, are added to the digest at once."""
         self._digest.update(b"%d" % len(value))
         if PLAIN.issuperset(map(type, value)):
@@ -286,11 +304,11 @@ class Look:
         self._digest.update(marshal.dumps(flat, 2))
         self._waiting.extend(one for one in value if not _is_flat(one))
 
-    def _look_into_dict(self, value):
+    def _look_into_dict(self, value: dict[Any, Any]) -> None:
         self._look_into_list(list(value))
         self._look_into_list(list(value.values()))
 
-    def _look_into_object(self, value, kind):
+    def _look_into_object(self, value: Any, kind: type) -> None:
         import numpy
 
         try:
@@ -313,13 +331,13 @@ class Look:
             self._look_into_dict({**(attributes or {}), **slots})
         self._waiting.append(kind)
 
-    def _look_into_plain_base(self, value, kind):
+    def _look_into_plain_base(self, value: Any, kind: type) -> None:
         """The number or text of an object whose class derives from a plain type, in addition to its attributes."""
         for base in kind.__mro__:
             if base in PLAIN and hasattr(base, "__getnewargs__"):
                 self._digest.update(marshal.dumps(base.__getnewargs__(value), 2))
 
-    def _look_into_pickle(self, value):
+    def _look_into_pickle(self, value: Any) -> None:
         """Uses the pickle of an object of C code as its state; an object that cannot be pickled counts by its identity."""
         file = io.BytesIO()
         pickler = _Collecting(file)
@@ -334,7 +352,7 @@ class Look:
         self._kept.extend(pickler.values)
         self._waiting.extend(one for one in pickler.values if isinstance(one, (type, types.FunctionType)))
 
-    def _of_class(self, cls):
+    def _of_class(self, cls: type) -> Iterator[Any]:
         """The values in a class of the script, and in its bases of the script; and functions that the script put into others."""
         for base in cls.__mro__:
             is_own = self._is_own(base.__module__)
@@ -348,7 +366,7 @@ class Look:
                 else:
                     yield getattr(value, "__func__", value)
 
-    def _of_function(self, function):
+    def _of_function(self, function: types.FunctionType) -> Iterator[Any]:
         """The values that a function can reach by name, also through modules.
 
         Of other modules only the functions of the script, which have replaced functions of these modules.
@@ -374,11 +392,11 @@ class Look:
                     yield value
         self.libraries.update(name for name in map(owned_generators.module_of, waiting) if places.is_installed(name))
 
-    def _is_own(self, name):
+    def _is_own(self, name: object) -> bool:
         """Whether a module is the user's, or is examined like one."""
         return places.is_user_module(name) or (isinstance(name, str) and name.partition(".")[0] in self._packages)
 
-    def _is_own_function(self, function):
+    def _is_own_function(self, function: types.FunctionType) -> bool:
         if places.is_user_file(function.__code__.co_filename):
             return True
         name = function.__globals__.get("__name__")
@@ -391,34 +409,34 @@ _CODE = type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, t
 class _Collecting(pickle.Pickler):
     """Notes the values in the pickle, except plain ones."""
 
-    def __init__(self, file):
+    def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.values = []
+        self.values: list[Any] = []
 
-    def persistent_id(self, value):
+    def persistent_id(self, value: object) -> None:
         """Called for every value in the pickle."""
         if type(value) not in PLAIN:
             self.values.append(value)
 
 
-def is_of_python(name):
+def is_of_python(name: str) -> bool:
     """Whether Python defines this name in a class."""
     return name in _OF_PYTHON or name.startswith("_abc_")
 
 
-def _text_of(dtype):
+def _text_of(dtype: numpy.dtype) -> bytes:
     return (dtype.str if dtype.names is None else repr(dtype)).encode()
 
 
-def _is_flat(value):
+def _is_flat(value: object) -> bool:
     return type(value) in PLAIN or (type(value) is tuple and PLAIN.issuperset(map(type, value)))
 
 
-def _is_submodule(value, module, name):
+def _is_submodule(value: object, module: str, name: str) -> bool:
     return isinstance(value, types.ModuleType) and places.names_of(value).get("__name__") == f"{module}.{name}"
 
 
-def slots_of(value):
+def slots_of(value: object) -> Iterator[tuple[str, Any]]:
     """Pairs of names and values of the slots of an object, from `__slots__` of its classes."""
     for base in type(value).__mro__:
         if "__slots__" in vars(base):
@@ -432,7 +450,7 @@ def slots_of(value):
 _NOTHING = ()
 
 
-def _contents_of(value):
+def _contents_of(value: Any) -> Sequence[Any]:
     """The contents from which a container is made; nothing for an object that is no container."""
     import numpy
 
@@ -447,7 +465,7 @@ def _contents_of(value):
     return _NOTHING
 
 
-def _packages_of(dataset):
+def _packages_of(dataset: Any) -> frozenset[str]:
     """The names of the installed packages that define the class of a data set or its bases, except frameworks."""
     names = {base.__module__ for base in type(dataset).__mro__ if isinstance(base.__module__, str)}
     packages = {name.partition(".")[0] for name in names if places.is_installed(name)}

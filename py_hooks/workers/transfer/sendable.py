@@ -12,6 +12,8 @@ without what the script has changed since it imported them. A data set is sent o
 
 Source of what a pickle holds: cpython 3.13, Lib/pickle.py, `_Pickler.save`.
 """
+from __future__ import annotations
+
 import io
 import sys
 import types
@@ -19,6 +21,13 @@ import types
 from py_hooks import places
 from py_hooks.workers.transfer import settings
 from py_hooks.workers.transfer.dataset_state import Pickler
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Any
+
+    from py_hooks.workers.transfer.sharing import Held
 
 # A larger data set is not sent: forked processes share it without a copy.
 _MAX_BYTES = 64 << 20
@@ -43,14 +52,14 @@ class SendingPickler(Pickler):
         globals: the module name and the qualified name of each class and function that the pickle refers to.
     """
 
-    def __init__(self, file, dataset=_NOT_THERE, known=None):
+    def __init__(self, file: io.BytesIO, dataset: Any = _NOT_THERE, known: Collection[tuple[str, str]] | None = None) -> None:
         super().__init__(file, dataset)
-        self.modules = set()
-        self.globals = set()
+        self.modules: set[str] = set()
+        self.globals: set[tuple[str, str]] = set()
         self._known = known
         self._bytes = 0
 
-    def persistent_id(self, value):
+    def persistent_id(self, value: object) -> int | None:
         """Checks each value of the pickle before it is copied."""
         size = len(value) if isinstance(value, (bytes, bytearray, str)) else getattr(value, "nbytes", 0)
         self._bytes += size if type(size) is int else 0
@@ -69,7 +78,7 @@ class SendingPickler(Pickler):
         return super().persistent_id(value)
 
 
-def pickled(dataset):
+def pickled(dataset: Any) -> tuple[bytes, SendingPickler]:
     """A data set's pickle, and the `SendingPickler` that made it.
 
     Raises:
@@ -94,7 +103,7 @@ def pickled(dataset):
     return file.getvalue(), pickler
 
 
-def cause_in(dataset, dumps=None):
+def cause_in(dataset: Any, dumps: Callable[[Any], object] | None = None) -> str | None:
     """Which attribute of a data set cannot be pickled, and why; None if each of them can.
 
     Args:
@@ -110,7 +119,7 @@ def cause_in(dataset, dumps=None):
     return None
 
 
-def refuse_shared(held, around, libraries):
+def refuse_shared(held: Held, around: Iterable[Any], libraries: Iterable[str]) -> None:
     """Raises `NotSendable` if a module also holds something that is sent: there it would be another object.
 
     Args:

@@ -9,6 +9,8 @@ objects, and which functions and classes are bound. For objects from elsewhere (
 only the name, or the `repr`. Frameworks and numpy are not searched, because they count what they do
 (`places.COUNTING`); the marks include the three settings of Keras.
 """
+from __future__ import annotations
+
 import collections
 import contextvars
 import functools
@@ -24,6 +26,11 @@ import types
 from py_hooks import own_account, places
 from py_hooks.recording import fingerprint
 from py_hooks.workers.transfer import marks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 # The settings of Keras, in the module that has them (keras 2.3.1, keras/backend/common.py; 3.0, keras/src/backend/config.py).
 _OF_KERAS = "_FLOATX", "_EPSILON", "_IMAGE_DATA_FORMAT"
@@ -50,7 +57,7 @@ class TooMuch(Exception):
     """A package has too many objects to compare; the text says which."""
 
 
-def of_packages(libraries):
+def of_packages(libraries: Iterable[str]) -> dict[str, bytes]:
     """A mark of each module of the packages that these modules belong to, and of Keras, by the module's name.
 
     Args:
@@ -71,16 +78,16 @@ def of_packages(libraries):
     return found
 
 
-def packages_of(libraries):
+def packages_of(libraries: Iterable[str]) -> set[str]:
     """The names of the packages that modules belong to, except those of Python itself and those that count what they do."""
     return {name.partition(".")[0] for name in libraries} - places.COUNTING - _of_python()
 
 
-def _modules():
+def _modules() -> list[tuple[str, types.ModuleType]]:
     return [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, types.ModuleType)]
 
 
-def _of_python():
+def _of_python() -> set[str] | frozenset[str]:
     """The names of the modules of Python's standard library."""
     known = getattr(sys, "stdlib_module_names", None)
     if known is not None:
@@ -100,16 +107,19 @@ class _Look:
         packages: their names.
     """
 
-    def __init__(self, packages):
+    _digest: hashlib.blake2b | None
+    _waiting: list[Any] | None
+
+    def __init__(self, packages: set[str]) -> None:
         self._packages = packages
         # Packages whose objects' attributes are not searched, and packages whose objects are marked by their `repr`.
         self._named_only = places.COUNTING | _of_python()
         self._shown = self._named_only - places.COUNTING | {"numpy"}
         self._digest = self._waiting = None
         # Keeps the values alive, so that no other value gets the same id.
-        self._seen = {}
+        self._seen: dict[int, tuple[int, Any]] = {}
 
-    def mark(self, module, names):
+    def mark(self, module: str, names: dict[str, Any]) -> bytes:
         """A mark of the values of these names in a module."""
         self._digest = hashlib.blake2b(digest_size=8)
         self._waiting = [dict(sorted(names.items()))]
@@ -123,10 +133,10 @@ class _Look:
                 raise TooMuch(f"`{module}`, or what it uses, has more than {_MAX_OBJECTS} objects")
         return self._digest.digest()
 
-    def _note(self, text):
+    def _note(self, text: str) -> None:
         self._digest.update(text.encode("utf-8", "surrogatepass"))
 
-    def _look_at(self, value):
+    def _look_at(self, value: Any) -> None:
         kind = type(value)
         if kind in marks.PLAIN:
             self._digest.update(marshal.dumps(value, 2))
@@ -149,13 +159,13 @@ class _Look:
         else:
             self._look_at_object(value, kind)
 
-    def _look_at_class(self, cls):
+    def _look_at_class(self, cls: type) -> None:
         self._note(_name_of(cls))
         if _top(cls) in self._packages:
             bound = {name: value for name, value in vars(cls).items() if not marks.is_of_python(name)}
             self._waiting.append(bound)
 
-    def _look_at_object(self, value, kind):
+    def _look_at_object(self, value: Any, kind: type) -> None:
         import numpy
 
         base = next((one for one in _CONTAINERS if issubclass(kind, one)), None)
@@ -171,7 +181,7 @@ class _Look:
         if _top(kind) not in self._named_only:
             self._waiting.extend((places.attributes_of(value) or {}, dict(marks.slots_of(value))))
 
-    def _look_at_container(self, value, base):
+    def _look_at_container(self, value: Any, base: Any) -> None:
         elements = list(base.__iter__(value))
         if base in (set, frozenset):
             elements.sort(key=_text_of)
@@ -181,12 +191,12 @@ class _Look:
         self._waiting.extend(one for one in elements if type(one) not in marks.PLAIN)
 
 
-def _cells_of(function):
+def _cells_of(function: types.FunctionType) -> list[Any]:
     """The variables around a function; None for those without a value."""
     return [getattr(cell, "cell_contents", None) for cell in function.__closure__ or ()]
 
 
-def _held_by(value, kind):
+def _held_by(value: Any, kind: type) -> Any:
     """What an object of Python's library holds for the package, besides what its `repr` shows."""
     if issubclass(kind, logging.Logger):
         # Its attributes lead to all other loggers, and include a cache.
@@ -197,7 +207,7 @@ def _held_by(value, kind):
     return vars(value) if issubclass(kind, threading.local) else places.attributes_of(value)
 
 
-def _text_of(element):
+def _text_of(element: object) -> str:
     """The sort key of an element of a set, if its kind has an order."""
     kind = type(element)
     if kind in marks.PLAIN or issubclass(kind, tuple):
@@ -205,19 +215,19 @@ def _text_of(element):
     return _name_of(element if hasattr(element, "__qualname__") else kind)
 
 
-def _top(kind):
+def _top(kind: type) -> str:
     module = kind.__module__
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
-def _name_of(named):
+def _name_of(named: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-def of_process():
+def of_process() -> dict[str, Any]:
     """The settings that a script may change in its process or thread, by name."""
     import decimal
     import locale
@@ -246,7 +256,9 @@ def of_process():
         "decimal": repr(decimal.getcontext()),
         "logging": (logging.root.level, logging.root.manager.disable, handlers),
         "warnings": [
-            (entry[0], str(entry[1]), entry[2].__name__) for entry in warnings.filters if not own_account.is_ours(entry)
+            (entry[0], str(entry[1]), entry[2].__name__)  # type: ignore[union-attr]  # a tuple of classes is rare
+            for entry in warnings.filters
+            if not own_account.is_ours(entry)
         ],
         "torch.set_default_dtype": str(torch.get_default_dtype()) if hasattr(torch, "get_default_dtype") else None,
         "torch.set_num_threads": torch.get_num_threads() if hasattr(torch, "get_num_threads") else None,
@@ -257,7 +269,7 @@ def of_process():
     }
 
 
-def _denormals():
+def _denormals() -> tuple[bool, bool]:
     """Whether this thread computes denormal numbers, and whether it reads them."""
     import numpy
 

@@ -3,6 +3,8 @@
 The copy does not see later changes by the other holder. So the objects of a pickle are noted, and compared with
 all others.
 """
+from __future__ import annotations
+
 import array
 import datetime
 import decimal
@@ -19,6 +21,13 @@ import uuid
 
 from py_hooks.random_numbers import owned_generators
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    import numpy
+
 # Types whose objects never change, or are pickled as a name.
 _EXACTLY = frozenset([type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range, slice])
 _WITHOUT_IDENTITY = (
@@ -30,7 +39,7 @@ _SETS = set, frozenset
 _MEMORY = bytearray, array.array
 
 
-def has_identity(value):
+def has_identity(value: object) -> bool:
     """Whether an object differs from an equal one by its identity."""
     if type(value) in _EXACTLY or isinstance(value, _WITHOUT_IDENTITY):
         return False
@@ -45,10 +54,10 @@ class Held:
         values: those that have an identity, by their ids. This object keeps them alive, so that the ids stay theirs.
     """
 
-    def __init__(self):
-        self.values = {}
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}
 
-    def add(self, value):
+    def add(self, value: Any) -> None:
         """Notes a value.
 
         Raises:
@@ -67,7 +76,7 @@ class Held:
             raise pickle.PicklingError("a row of an array that is not a copy")
         self.values[id(value)] = value
 
-    def refuse_overlap(self):
+    def refuse_overlap(self) -> None:
         """Raises `pickle.PicklingError` if two of the values share memory."""
         end = 0
         for begin, next_end in sorted(filter(None, map(_memory_of, self.values.values()))):
@@ -75,7 +84,7 @@ class Held:
                 raise pickle.PicklingError("two arrays that have the same memory")
             end = max(end, next_end)
 
-    def is_shared_with(self, others):
+    def is_shared_with(self, others: Iterable[Any]) -> bool:
         """Whether any of these values, or its memory, is shared with one of the others."""
         others = [value for value in others if has_identity(value)]
         if any(id(value) in self.values for value in others):
@@ -90,7 +99,7 @@ class Held:
         return False
 
 
-def _check_array(value):
+def _check_array(value: numpy.ndarray) -> None:
     if not (value.flags.c_contiguous or value.flags.f_contiguous):
         # The copy would have another order of elements in memory, so its sums would have other bits.
         raise pickle.PicklingError("an array that is not contiguous")
@@ -107,19 +116,19 @@ def _check_array(value):
         raise pickle.PicklingError(f"an array in the memory of a `{type(owner).__name__}`")
 
 
-def _check_order(value):
+def _check_order(value: set[Any] | frozenset[Any]) -> None:
     """Refuses a set whose copy has another order of elements: the order may depend on how a set was filled."""
     if len(value) > 1 and list(type(value)(list(value))) != list(value):
         raise pickle.PicklingError("a set whose copy would have its elements in another order")
 
 
-def _memory_of(value):
+def _memory_of(value: Any) -> tuple[int, int] | None:
     """The addresses of the first byte of a value's memory, and of the byte after the last; None if it has no memory."""
     numpy = sys.modules["numpy"]
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
         try:
-            value = value.detach().numpy()
+            value = value.detach().numpy()  # type: ignore[union-attr]  # it is a tensor
         except (TypeError, RuntimeError):
             return None
     elif isinstance(value, _MEMORY):
