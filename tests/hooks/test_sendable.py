@@ -531,3 +531,9 @@ def test_a_run_that_waits_for_a_clean_process_says_so(monkeypatch):
     monkeypatch.setattr(served_workers, "_IMPORT_SECONDS", 0)
     with pytest.raises(served_workers.ServerFailed, match="is gone"):
         pool._ask()
+
+
+def test_a_filter_of_warnings_may_have_several_categories():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (UserWarning, FutureWarning))
+        assert ("ignore", "None", "UserWarning, FutureWarning") in settings.of_process()["warnings"]

@@ -256,7 +256,7 @@ def of_process() -> dict[str, Any]:
         "decimal": repr(decimal.getcontext()),
         "logging": (logging.root.level, logging.root.manager.disable, handlers),
         "warnings": [
-            (entry[0], str(entry[1]), entry[2].__name__)  # type: ignore[union-attr]  # a tuple of classes is rare
+            (entry[0], str(entry[1]), _names_of(entry[2]))
             for entry in warnings.filters
             if not own_account.is_ours(entry)
         ],
@@ -277,3 +277,8 @@ def _denormals() -> tuple[bool, bool]:
         made = numpy.array([1e-38], "float32") * numpy.array([0.1], "float32")
         read = numpy.array([1], "uint32").view("float32") * numpy.array([1e30], "float32")
     return bool(made.view("uint32")[0]), bool(read.view("uint32")[0])
+
+
+def _names_of(category: type[Warning] | tuple[type[Warning], ...]) -> str:
+    """The category of a filter of warnings: a class, or several."""
+    return ", ".join(kind.__name__ for kind in category) if isinstance(category, tuple) else category.__name__
