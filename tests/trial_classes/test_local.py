@@ -56,7 +56,7 @@ def test_a_keras_trial_of_a_plain_script_has_a_step_a_validation_and_a_checkpoin
 
 
 # Not with torch: the random numbers of its layers depend there on the number of earlier calls.
-@KERAS
+@pytest.mark.stack(*KERAS.args, "keras2.2.4-tensorflow1.13")
 def test_under_pedl_run_it_is_what_the_script_does(script_run):
     run = script_run(support.SCRIPTS / "local_keras.py")
     told(run.run().check(), *OF_KERAS, "OUTSIDE HyperparameterNotFound")

@@ -103,6 +103,9 @@ if TYPE_CHECKING:
         def finish(self) -> None:
             """The last batch was trained. May be called again."""
 
+        def validate_on(self, data: Any) -> None:
+            """Runs the plan's validations of a fit on data that the fit did not get."""
+
     class RecordingHost(Host, Protocol):
         """What only the process of `pedl-run` has (`py_hooks/boot/trials.py`)."""
 
@@ -111,9 +114,6 @@ if TYPE_CHECKING:
 
         def begin_in(self, session: Any, causes: Sequence[object] = ()) -> None:
             """The loop begins; with other causes why it cannot be resumed exactly."""
-
-        def validate_on(self, data: Any) -> None:
-            """Runs the plan's validations of a fit on data that the fit did not get."""
 
         def fix_dataflow_seed(self) -> None:
             """Called before DataFlows of tensorpack are made: their random numbers come from the trial's seed."""

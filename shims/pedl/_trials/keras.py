@@ -276,7 +276,7 @@ class _Fit:
                 "mixture but a `Sequence` to train on; nothing was trained",
             )
 
-    def train(self, host: Any, callbacks: list[Any], epochs: int) -> None:
+    def train(self, host: Host, callbacks: list[Any], epochs: int) -> None:
         """Trains as long as the plan has batches.
 
         Args:

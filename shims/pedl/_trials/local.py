@@ -189,6 +189,9 @@ class _Local:
     def validated(self, scalars: Sequence[tuple[str, float]]) -> None:
         pass
 
+    def validate_on(self, data: object) -> None:
+        """The model is validated once, after the step."""
+
 
 class One:
     """One process, which has nobody to agree with (`py_hooks/ranks/agreement.py`)."""
