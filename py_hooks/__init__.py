@@ -17,7 +17,7 @@ Advice is made of what the neutral rooms offer, which know no library and no ver
     ranks            processes that train one model together
 
 Beside them, `options/` makes hyperparameters defaults of the script's command line, `boot/` has the first lines of a process,
-and `verbs/` the parts of the command line that need Python. `tests/hooks/layers.toml` says which room may import which.
+and `verbs/` the parts of the command line that need Python. `tests/hooks/test_layers.py` says which room may import which.
 
 The life of a process, from the first line of Python to the last:
 

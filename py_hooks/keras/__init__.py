@@ -19,11 +19,11 @@
         Model.evaluate, predict, *_on_batch the same way          -> test_function, predict_function
         reads outside of these                                    -> Variable.value (JAX), a resource read (TensorFlow)
 
-Files: `v*.py` are the generations (WHERE, data); `facts.py` names their differences; `advice.py` has the entry points of all
-generations, `functions.py` the compute functions below them; `compute.py`, `variables.py` and `passes.py` are for Keras 3,
-and Keras 2 on TensorFlow 2 uses a part of them; `loops.py` handles loops of the script; `plan.py` and `validation.py` apply
-a configuration's length of a fit and its validations; `models.py` has what a checkpoint contains of models, for exports;
-`images.py` is for Keras's image iterators; `graph.py` and `enqueuers.py` are only for Keras 2 on TensorFlow 1, and
-`packages.py` distinguishes it from tf.keras; `eager.py` and `handlers.py` are only for Keras 2 on TensorFlow 2;
-`keras3/torch.py` is only for Keras 3 on torch.
+Rooms: `generations/` says WHERE; `keras3/` is for Keras 3 on JAX, TensorFlow and torch, `keras2_eager/` for Keras 2 on
+TensorFlow 2, and `keras2_graph/` for Keras 2 on TensorFlow 1. Each has a `prepare` that wires it.
+
+For all of them: `entry_points.py` has what the script calls, `functions.py` the compute functions below; `sources.py` examines
+the data and the model of a fit, and `accumulators.py` sums of metrics; `plan.py` and `validation.py` apply a configuration's
+length of a fit and its validations; `models.py` has what a checkpoint contains of models, for exports; `images.py` is for
+Keras's image iterators, `loops.py` for loops of the script; `packages.py` distinguishes `keras` from `tf.keras`.
 """

@@ -1,8 +1,7 @@
 """TensorFlow, the `tensorflow` distribution: Keras runs on it, below the calls that `py_hooks/keras` records.
 
-Files: `v*.py` are the generations, and `rows_of_*.py` are rows that several of them share. `eager.py` has the advice for the
-variables of TensorFlow 2, `functions.py` for its traced functions, `random_states.py` for its random ops, and `pipelines.py`
-for `tf.data`. `graphs.py` and `sessions.py` are for graphs and sessions, of TensorFlow 1 and of `tf.compat.v1`.
-`session_loops.py` is for training loops over sessions, and `graph_definitions.py` for graphs that are written and read.
-`random_ops.py` (1.13: `keyed_ops.py`) is for TensorFlow 1 and 2, and so are `event_files.py` and `gfile.py`.
+Rooms: `generations/` says WHERE; `variables/` has the variables of TensorFlow 2 and its functions, `random_ops/` random ops
+with a state that can be saved, `data/` pipelines of `tf.data`, `sessions/` and `graphs/` what TensorFlow 1 and `tf.compat.v1`
+run, and `files/` files that are written in C++. `loops.py` is for loops of the script, `ranks.py` for several processes, and
+`served_graphs.py` for graphs that checkpoints keep for exports.
 """

@@ -1,6 +1,5 @@
-"""`tensorflow.keras`, the Keras within TensorFlow 1: where it is intercepted. A part of the `tensorflow` distribution.
+"""`tensorflow.keras`, the Keras within TensorFlow 1 and 2.2 to 2.5: where it is intercepted, as a part of `tensorflow`.
 
-Files: `v*.py` are the generations (WHERE, data). `py_hooks/keras` has the rows that they share with Keras 2, and the advice
-(`rows_of_graph_mode.py`, `advice.py`, `graph.py`, `enqueuers.py`); `packages.py` there distinguishes the two. The
-generations in `py_hooks/tensorflow` intercept the session and the random ops below.
+`generations/` says WHERE. `py_hooks/keras` has the rows that they share with Keras 2, and the advice; `packages.py` there
+distinguishes the two. The generations in `py_hooks/tensorflow` intercept the session, the variables and the random ops below.
 """

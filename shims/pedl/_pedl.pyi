@@ -27,8 +27,15 @@ def type_modified(kind: type) -> None:
 class InPlace:
     """Stands in the place of a builtin function: `before` is asked first, and answers or returns NotImplemented."""
 
-    def __new__(cls, original: Callable[..., Any], module: str, before: Callable[..., Any]) -> InPlace: ...
+    def __new__(
+        cls,
+        original: Callable[..., Any],
+        module: str,
+        before: Optional[Callable[..., Any]],
+        known: Optional[Dict[Any, Any]] = None,
+    ) -> InPlace: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def ask_first(self, before: Callable[..., Any]) -> None: ...
 
 class Pool:
     """The tasks of one data set, and what worker processes have built for them: the side of the process that trains.

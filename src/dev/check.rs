@@ -22,6 +22,15 @@ const OLDEST_PYTHON: &str = "3.7";
 /// The folders of our Python files that run inside a user's Python.
 const RUNTIME_TREES: [&str; 2] = ["py_hooks", "shims"];
 
+/// What mypy checks, and how: what users import is checked as strictly as their own code may be.
+const MYPY: [(&str, &[&str]); 2] = [
+    ("mypy, py_hooks", &["py_hooks"]),
+    (
+        "mypy --strict, shims",
+        &["--strict", "--config-file", "shims/mypy.ini", "shims/pedl"],
+    ),
+];
+
 /// Compiles every file of its arguments, without writing a cache beside it.
 const COMPILE: &str = "
 import sys
@@ -65,8 +74,14 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
             ruff.args(["-m", "ruff", "check", "--quiet", "--no-cache", "."]);
             ruff.current_dir(repository.root());
             checks.push(("ruff", ruff));
+            for (name, arguments) in MYPY {
+                let mut mypy = Environment::of(&lint, &interpreter)?.command();
+                mypy.args(["-m", "mypy", "--no-error-summary", "--cache-dir=/dev/null"]);
+                mypy.args(arguments).current_dir(repository.root());
+                checks.push((name, mypy));
+            }
         }
-        None => missing.push(("ruff", lint.python.join(", "))),
+        None => missing.push(("ruff and mypy", lint.python.join(", "))),
     }
 
     let mut good = true;

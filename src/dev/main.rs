@@ -67,7 +67,7 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "test",
-        arguments: "[--stack NAME]... [-- PYTEST ARGUMENTS]",
+        arguments: "[--stack NAME]... [--all] [-- PYTEST ARGUMENTS]",
         help: "build, run all Rust tests, some of CPython's own, and the Python tests on each stack",
         run: test::run,
     },
