@@ -5,14 +5,15 @@ from `sitecustomize`. Nothing of the script has run yet, so a failure here ends 
 exit code and the message of the one error, and never as an exception in the user's program.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+# Whether python itself has imported the module for annotations, which this file alone does not need.
+_KNOWS_FUTURE = "__future__" in sys.modules
 
 # The exit code of a process if the fault is in pedl itself (EX_SOFTWARE of sysexits.h).
 EXIT_BUG = 70
@@ -27,6 +28,9 @@ def start(launch: str) -> None:
         from py_hooks.boot import process
 
         process.start(launch)
+        if not _KNOWS_FUTURE:
+            # The script finds those modules imported that python would have imported.
+            sys.modules.pop("__future__", None)
     except KeyboardInterrupt:
         _interrupt()
     except Exception as error:  # noqa: BLE001  the border: every failure becomes one message and a code
@@ -41,7 +45,7 @@ def _interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _end(error: Exception) -> NoReturn:
+def _end(error: Exception) -> "NoReturn":
     exit_code = getattr(error, "exit_code", None)
     lines = []
     if exit_code is None:

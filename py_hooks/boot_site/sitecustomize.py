@@ -11,8 +11,6 @@ The host puts this directory first on PYTHONPATH, so `site` imports this file be
 (A python that the script starts imports it too, only so that pedl-run sees what it imports.)
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
