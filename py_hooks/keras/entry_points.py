@@ -3,6 +3,8 @@
 An entry is the outermost call of the script, or a call that code of the script (a callback, a custom loop) makes
 inside another. Calls that the framework makes for itself are let through.
 """
+from __future__ import annotations
+
 import inspect
 import os
 import sys
@@ -16,15 +18,33 @@ from py_hooks.keras.skipped_batch import SkippedBatch
 from py_hooks.keras.validation import held_by
 from py_hooks.recording import call_kinds, entries, fingerprint, forks, recorder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-def _make(calls, original, model, args, kwargs, arguments):
+    from py_hooks.keras.functions import ComputeFunction
+    from py_hooks.recording.recorder import Calls
+
+    # Makes a call of the script: `(calls, original, model, args, kwargs, arguments)`.
+    Make = Callable[[Calls, Callable[..., Any], Any, tuple[Any, ...], dict[str, Any], dict[str, Any]], Any]
+
+
+def _make(
+    calls: Calls,
+    original: Callable[..., Any],
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    arguments: dict[str, Any],
+) -> Any:
     return original(model, *args, **kwargs)
 
 
-def _entry(name, original, make=_make):
+def _entry(name: str, original: Callable[..., Any], make: Make = _make) -> Callable[..., Any]:
     """What replaces an entry that gets all of its data; `make` makes the call."""
 
-    def entry(model, *args, **kwargs):
+    def entry(model: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if not calls.recordable() or (calls.entries and not entries.called_by_user()):
             if calls.is_child and make is plan.run:
@@ -52,7 +72,7 @@ def _entry(name, original, make=_make):
     return entry
 
 
-def _batch_entry(name, original, attribute, keeping=None):
+def _batch_entry(name: str, original: Callable[..., Any], attribute: str, keeping: str | None = None) -> Callable[..., Any]:
     """What replaces an entry that gets one batch; `attribute` is where a model keeps the function that runs it.
 
     `compile` clears that attribute. The next such call sets it again, and compares the model and the script.
@@ -65,7 +85,7 @@ def _batch_entry(name, original, attribute, keeping=None):
     """
 
     # Runs once per batch, where each function call costs noticeable time: short ones are written inline.
-    def entry(model, *args, **kwargs):
+    def entry(model: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
             if calls.replaying or calls.is_child:
@@ -96,13 +116,21 @@ def _batch_entry(name, original, attribute, keeping=None):
     return entry
 
 
-def _resets(args, kwargs):
+def _resets(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a `..._on_batch` of tf.keras resets the metrics: its last argument decides, and the default is True."""
     given = args[-1] if args and isinstance(args[-1], bool) else True
     return kwargs.get("reset_metrics", given)
 
 
-def _not_recorded(calls, name, attribute, original, model, args, kwargs):
+def _not_recorded(
+    calls: Calls,
+    name: str,
+    attribute: str,
+    original: Callable[..., Any],
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """A call that the framework's loop makes, in a replay: for a batch that was not built nothing is computed.
 
     Or a call in a forked child, which reports that it trains.
@@ -116,7 +144,15 @@ def _not_recorded(calls, name, attribute, original, model, args, kwargs):
     return original(model, *args, **kwargs)
 
 
-def _first_or_replayed(calls, name, original, model, args, kwargs, function):
+def _first_or_replayed(
+    calls: Calls,
+    name: str,
+    original: Callable[..., Any],
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    function: ComputeFunction | None,
+) -> Any:
     """A call for one batch that reaches the compute function through code of the framework; and any such call in a replay."""
     if not calls.begun:
         # A batch consists of arrays, however it was made.
@@ -137,7 +173,7 @@ def _first_or_replayed(calls, name, original, model, args, kwargs, function):
         calls.arguments = outer
 
 
-def _arguments(original, model, args, kwargs):
+def _arguments(original: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The call's arguments by name, without defaults. Keras 2 also takes names of Keras 1, which are kept."""
     signature = inspect.signature(original)
     try:
@@ -154,7 +190,7 @@ def _arguments(original, model, args, kwargs):
 _OF_THE_MACHINE = ("workers", "use_multiprocessing", "max_queue_size", "max_q_size", "nb_worker", "pickle_safe")
 
 
-def _compare_call(calls, name, model, arguments):
+def _compare_call(calls: Calls, name: str, model: Any, arguments: dict[str, Any]) -> None:
     """Records, or compares, the arguments of a whole fit, evaluate or predict."""
     callbacks = arguments.pop("callbacks", None)
     compared = sorted(set(arguments).difference(_OF_THE_MACHINE))
@@ -172,72 +208,72 @@ def _compare_call(calls, name, model, arguments):
 
 
 @binding
-def fit(original):
+def fit(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.fit`: the whole training is one entry of the script, and its batches are recorded."""
     return _entry("fit", original, plan.run)
 
 
 @binding
-def fit_generator(original):
+def fit_generator(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.fit_generator` of Keras 2: the same."""
     return _entry("fit_generator", original, plan.run)
 
 
 @binding
-def evaluate(original):
+def evaluate(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.evaluate`: an entry; its batches are recorded."""
     return _entry("evaluate", original)
 
 
 @binding
-def evaluate_generator(original):
+def evaluate_generator(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.evaluate_generator` of Keras 2: the same."""
     return _entry("evaluate_generator", original)
 
 
 @binding
-def predict(original):
+def predict(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.predict`: an entry; its batches are recorded."""
     return _entry("predict", original)
 
 
 @binding
-def predict_generator(original):
+def predict_generator(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.predict_generator` of Keras 2: the same."""
     return _entry("predict_generator", original)
 
 
 @binding
-def train_on_batch(original):
+def train_on_batch(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.train_on_batch`: one batch, which the script passes."""
     return _batch_entry("train_on_batch", original, "train_function")
 
 
 @binding
-def test_on_batch(original):
+def test_on_batch(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.test_on_batch`: the same."""
     return _batch_entry("test_on_batch", original, "test_function")
 
 
 @binding
-def predict_on_batch(original):
+def predict_on_batch(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.predict_on_batch`: the same."""
     return _batch_entry("predict_on_batch", original, "predict_function")
 
 
 @binding
-def train_on_batch_or_fit(original):
+def train_on_batch_or_fit(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.train_on_batch` of TensorFlow 1.13, which uses the function of `fit` if it keeps metrics."""
     return _batch_entry("train_on_batch", original, "train_function", "_fit_function")
 
 
 @binding
-def test_on_batch_or_eval(original):
+def test_on_batch_or_eval(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Model.test_on_batch` of TensorFlow 1.13: the same, with the function of `evaluate`."""
     return _batch_entry("test_on_batch", original, "test_function", "_eval_function")
 
 
-def get_weights(original, model, *args, **kwargs):
+def get_weights(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
     """`Model.get_weights`: a recorded call once training has begun; its arrays are stored whole."""
     calls = recorder.CALLS
     if calls.depth or not calls.batches or not calls.recordable():
@@ -246,7 +282,7 @@ def get_weights(original, model, *args, **kwargs):
     return calls.call(call_kinds.READ, identity, lambda: original(model, *args, **kwargs))
 
 
-def save(original, model, filepath, *args, **kwargs):
+def save(original: Callable[..., Any], model: Any, filepath: Any, *args: Any, **kwargs: Any) -> None:
     """`Model.save`, `save_weights`: writes files that belong to the checkpoint; writes nothing in a replay.
 
     In a replay the weights of that moment do not exist; the file is restored from the checkpoint.
@@ -261,7 +297,7 @@ def save(original, model, filepath, *args, **kwargs):
         calls.answered()
         return None
 
-    def save_and_look():
+    def save_and_look() -> bool:
         original(model, filepath, *args, **kwargs)
         return entries.is_path(filepath) and os.path.isdir(filepath)
 
@@ -271,7 +307,7 @@ def save(original, model, filepath, *args, **kwargs):
     return None
 
 
-def _refuse_several_files(calls, path, options):
+def _refuse_several_files(calls: Calls, path: Any, options: dict[str, Any]) -> None:
     """Refuses weights in several files whose names begin with the path, because checkpoints do not hold them."""
     if options.get("max_shard_size") is not None:
         calls.exactness.refuse(causes.SHARDS())
@@ -279,7 +315,7 @@ def _refuse_several_files(calls, path, options):
         calls.exactness.refuse(causes.TENSORFLOW_FORMAT())
 
 
-def load_weights(original, model, filepath, *args, **kwargs):
+def load_weights(original: Callable[..., Any], model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
     """`Model.load_weights`: made live, except in a replay after the first training call, when the file may be newer."""
     calls = recorder.CALLS
     if calls.depth or not calls.begun or not calls.recordable():
@@ -302,14 +338,14 @@ class _Loaded:
     Source: tensorflow 2.15.1, tensorflow/python/checkpoint/checkpoint.py, `CheckpointLoadStatus`.
     """
 
-    def _agrees(self, *args, **kwargs):
+    def _agrees(self, *args: Any, **kwargs: Any) -> _Loaded:
         return self
 
     assert_consumed = assert_existing_objects_matched = assert_nontrivial_match = expect_partial = _agrees
     initialize_or_restore = run_restore_ops = _agrees
 
 
-def load_model(original, filepath, *args, **kwargs):
+def load_model(original: Callable[..., Any], filepath: Any, *args: Any, **kwargs: Any) -> Any:
     """`load_model`: makes a model, in a replay too; but then the file may be newer, so the values are unknown."""
     calls = recorder.CALLS
     if not calls.begun or not calls.recordable():
@@ -323,7 +359,7 @@ def load_model(original, filepath, *args, **kwargs):
     return model
 
 
-def epoch_begin(original, callbacks, epoch, logs=None, **mode):
+def epoch_begin(original: Callable[..., Any], callbacks: Any, epoch: int, logs: dict[str, Any] | None = None, **mode: Any) -> Any:
     """`CallbackList.on_epoch_begin`: keeps the number of the epoch for the journal and for checkpoints.
 
     In tf.keras of TensorFlow 1.13 evaluations have an epoch too, and a `mode` that says so.

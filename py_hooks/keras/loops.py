@@ -2,10 +2,12 @@
 
 Source: keras 3.15.1, keras/src/optimizers/base_optimizer.py: `apply_gradients` and `stateless_apply` call `apply`.
 """
+from __future__ import annotations
+
 from py_hooks.tensorflow.loops import step_of_optimizer
 
 
-def _is_on_tensorflow():
+def _is_on_tensorflow() -> bool:
     from keras.src import backend
 
     return backend.backend() == "tensorflow"

@@ -10,6 +10,8 @@ History, and the metrics that the epoch has gathered are restored afterwards.
 
 Without a plan this module only reports the validations of epochs, if the script has callbacks of steps.
 """
+from __future__ import annotations
+
 import contextlib
 import inspect
 import math
@@ -20,6 +22,26 @@ from py_hooks.engine.patch import unguarded
 from py_hooks.keras import accumulators, sources
 from py_hooks.keras.validation import held_by
 from py_hooks.recording import ending, loops, recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
+
+    from py_hooks.keras.validation import Metrics
+    from py_hooks.recording.recorder import Calls
+
+    class Validation(Protocol):
+        """How a generation of Keras validates."""
+
+        def of_epoch(self, fit: Fit, callbacks: Any, epoch: int, logs: dict[str, Any]) -> Metrics:
+            """The metrics of the validation at the end of the epoch; empty if there was none."""
+
+        def is_last_of_epoch(self, fit: Fit, params: dict[str, Any] | None) -> bool:
+            """Whether the batch was the last of its epoch."""
+
+        def between(self, calls: Calls, fit: Fit, callbacks: Any) -> Metrics | None:
+            """Validates now. None if the fit has no validation data that can be gone through again."""
 
 # The default of Keras (keras 2.2.5 to 3.15.1, `Model.fit`).
 _BATCH_SIZE = 32
@@ -44,22 +66,22 @@ class Fit:
         is_validated: whether any validation was made in the fit.
     """
 
-    def __init__(self, model, arguments, validation_data=None):
+    def __init__(self, model: Any, arguments: dict[str, Any], validation_data: Any = None) -> None:
         self.model = model
         self.arguments = arguments
         self.validates = validation_data is not None
         if self.validates:
             self.arguments = dict(arguments, validation_data=validation_data)
         self.is_over = False
-        self.batch = None
-        self.logs = {}
+        self.batch: int | None = None
+        self.logs: dict[str, Any] = {}
         self.is_validated = False
 
-    def models(self):
+    def models(self) -> list[Any]:
         """The model, and the model that callbacks see, if it is another one (Keras 2)."""
         return [model for model in (self.model, getattr(self.model, "callback_model", None)) if model is not None]
 
-    def stop(self):
+    def stop(self) -> None:
         """The last batch of the plan was trained: the loop ends with it."""
         self.is_over = True
         for model in self.models():
@@ -69,11 +91,11 @@ class Fit:
 class _Plan:
     """The running fits, innermost last."""
 
-    def __init__(self):
-        self.fits = []
-        self.validation = None
+    def __init__(self) -> None:
+        self.fits: list[Fit] = []
+        self.validation: Validation | None = None
 
-    def stop(self):
+    def stop(self) -> None:
         """Ends every running loop; a loop of the script continues, which is reported."""
         for fit in self.fits:
             fit.stop()
@@ -85,7 +107,7 @@ class _Plan:
 PLAN = _Plan()
 
 
-def prepare(calls, validation):
+def prepare(calls: Calls, validation: Validation) -> None:
     """Has the fits ended when the plan is over.
 
     Args:
@@ -102,7 +124,14 @@ def prepare(calls, validation):
 # -- entries -----------------------------------------------------------------------------------------------------------
 
 
-def run(calls, original, model, args, kwargs, arguments):
+def run(
+    calls: Calls,
+    original: Callable[..., Any],
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    arguments: dict[str, Any],
+) -> Any:
     """Makes a fit as long as the plan says. A fit inside another, in a callback, keeps its length, but is counted."""
     if PLAN.fits or not (calls.trial.has_plan or calls.steps is not None):
         return original(model, *args, **kwargs)
@@ -121,7 +150,7 @@ def run(calls, original, model, args, kwargs, arguments):
 
 
 @contextlib.contextmanager
-def _under_way(calls, fit):
+def _under_way(calls: Calls, fit: Fit) -> Iterator[None]:
     PLAN.fits.append(fit)
     if calls.steps is not None:
         calls.steps.is_in_fit = True
@@ -134,7 +163,7 @@ def _under_way(calls, fit):
             calls.steps.is_in_fit = False
 
 
-def _tell(calls, fit, left):
+def _tell(calls: Calls, fit: Fit, left: int | None) -> None:
     """Reports how the fit differed from the plan."""
     missing = calls.trial.batches_left
     if missing and not getattr(fit.model, "stop_training", False):
@@ -146,17 +175,17 @@ def _tell(calls, fit, left):
         )
 
 
-def own_loop(calls, name):
+def own_loop(calls: Calls, name: str) -> None:
     """The script trains batch by batch, in its own loop."""
     if name == "train_on_batch":
         loops.keeps_its_length(calls, "`train_on_batch` is called")
 
 
-def _place():
+def _place() -> str:
     return ":".join(map(str, places.user_place(2)))
 
 
-def _check(calls, model):
+def _check(calls: Calls, model: Any) -> None:
     size = sources.engine().steps_per_execution(model)
     if size > 1:
         ending.stop(
@@ -169,7 +198,7 @@ def _check(calls, model):
         )
 
 
-def _epochs(arguments, left):
+def _epochs(arguments: dict[str, Any], left: int) -> int:
     """How many epochs hold `left` batches, including those before `initial_epoch`."""
     initial = int(arguments.get("initial_epoch") or 0)
     if left == 0:
@@ -182,7 +211,7 @@ def _epochs(arguments, left):
     return initial + (1 if hasattr(source, "__next__") else left)
 
 
-def _steps_per_epoch(arguments, source):
+def _steps_per_epoch(arguments: dict[str, Any], source: Any) -> int | None:
     """Batches in an epoch, if the script says so."""
     samples = arguments.get("samples_per_epoch")
     if samples:
@@ -192,7 +221,7 @@ def _steps_per_epoch(arguments, source):
     return int(steps) if steps else None
 
 
-def _batches_of(source, arguments):
+def _batches_of(source: Any, arguments: dict[str, Any]) -> int | None:
     """Batches in one pass over the data; None if only the data itself knows."""
     rows = _rows(source)
     if rows is not None:
@@ -209,7 +238,7 @@ def _batches_of(source, arguments):
     return None
 
 
-def _rows(source):
+def _rows(source: Any) -> int | None:
     """Rows of an array, or of the first array in lists and dicts; None for anything else."""
     while isinstance(source, (list, tuple, dict)):
         if not source:
@@ -222,7 +251,9 @@ def _rows(source):
     return int(shape[0]) if shape is not None and len(shape) else None
 
 
-def _with_epochs(original, args, kwargs, epochs):
+def _with_epochs(
+    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], epochs: int
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The call's arguments, passed in the same way, with another number of epochs."""
     place = list(inspect.signature(original).parameters).index("epochs") - 1
     if place < len(args):
@@ -234,10 +265,10 @@ def _with_epochs(original, args, kwargs, epochs):
 
 
 @unguarded
-def train_batch_end(original):
+def train_batch_end(original: Callable[..., Any]) -> Callable[..., Any]:
     """`CallbackList.on_train_batch_end` of Keras 3: makes a validation that has come due, between two batches."""
 
-    def on_train_batch_end(callbacks, batch, logs=None):
+    def on_train_batch_end(callbacks: Any, batch: int, logs: dict[str, Any] | None = None) -> None:
         original(callbacks, batch, logs)
         if PLAN.fits:
             _between_batches(callbacks, batch, logs)
@@ -246,10 +277,10 @@ def train_batch_end(original):
 
 
 @unguarded
-def batch_hook(original):
+def batch_hook(original: Callable[..., Any]) -> Callable[..., Any]:
     """`CallbackList._call_batch_hook` of Keras 2: the same."""
 
-    def call_batch_hook(callbacks, mode, hook, batch, logs=None):
+    def call_batch_hook(callbacks: Any, mode: str, hook: str, batch: int, logs: dict[str, Any] | None = None) -> None:
         original(callbacks, mode, hook, batch, logs)
         if PLAN.fits and mode == "train" and hook == "end":
             _between_batches(callbacks, batch, logs)
@@ -258,10 +289,10 @@ def batch_hook(original):
 
 
 @unguarded
-def batch_end(original):
+def batch_end(original: Callable[..., Any]) -> Callable[..., Any]:
     """`CallbackList.on_batch_end` of Keras before 2.2.5: the same."""
 
-    def on_batch_end(callbacks, batch, logs=None):
+    def on_batch_end(callbacks: Any, batch: int, logs: dict[str, Any] | None = None) -> None:
         original(callbacks, batch, logs)
         if PLAN.fits:
             _between_batches(callbacks, batch, logs)
@@ -269,7 +300,7 @@ def batch_end(original):
     return on_batch_end
 
 
-def epoch_end(original, callbacks, epoch, logs=None, **mode):
+def epoch_end(original: Callable[..., Any], callbacks: Any, epoch: int, logs: dict[str, Any] | None = None, **mode: Any) -> Any:
     """`CallbackList.on_epoch_end`: notes the epoch's validation, and makes it if cutting the epoch left it out."""
     calls = recorder.CALLS
     is_of_training = mode.get("mode", "train") == "train"
@@ -289,13 +320,13 @@ def epoch_end(original, callbacks, epoch, logs=None, **mode):
     return original(callbacks, epoch, logs, **mode)
 
 
-def _is_of(fit, callbacks):
+def _is_of(fit: Fit, callbacks: Any) -> bool:
     """Whether these are the callbacks of the fit that follows the plan: a callback, or a thread, has others."""
     return recorder.CALLS.recordable() and held_by(callbacks, "model") in fit.models()
 
 
 @guard.guarded
-def _between_batches(callbacks, batch, logs):
+def _between_batches(callbacks: Any, batch: int, logs: dict[str, Any] | None) -> None:
     calls, fit = recorder.CALLS, PLAN.fits[-1]
     if not _is_of(fit, callbacks):
         return
@@ -306,7 +337,7 @@ def _between_batches(callbacks, batch, logs):
         _validate(calls, fit, callbacks)
 
 
-def _validate(calls, fit, callbacks):
+def _validate(calls: Calls, fit: Fit, callbacks: Any) -> None:
     calls.boundary.validation_due = False
     for begins, _ in calls.lifecycle.at_validation:
         begins()
@@ -326,6 +357,6 @@ def _validate(calls, fit, callbacks):
         )
 
 
-def _validated(calls, fit, metrics):
+def _validated(calls: Calls, fit: Fit, metrics: Metrics) -> None:
     fit.is_validated = True
     calls.boundary.validated(metrics)

@@ -6,6 +6,8 @@ graph shows which of them it changes (`py_hooks/tensorflow/variables/functions.p
 
 Source: keras 2.15.0, keras/src/engine/training.py.
 """
+from __future__ import annotations
+
 import importlib
 import inspect
 
@@ -18,16 +20,26 @@ from py_hooks.keras.validation import EagerValidation
 from py_hooks.recording import call_kinds, ending, forks, recorder
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from numpy import ndarray
+
+    from py_hooks.recording.recorder import Calls
+
 _MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
 
 
 class _Package:
     """The intercepted package of Keras."""
 
-    name = None
+    name: str | None = None
 
     @classmethod
-    def module(cls, path):
+    def module(cls, path: str) -> ModuleType:
         """A module of the package."""
         return importlib.import_module(f"{cls.name}.{path}")
 
@@ -39,10 +51,10 @@ class Preparation:
         package: the package of its modules, such as "keras.src".
     """
 
-    def __init__(self, package):
+    def __init__(self, package: str) -> None:
         self._package = package
 
-    def __call__(self, calls):
+    def __call__(self, calls: Calls) -> None:
         """Has the entry points look at weights and devices, and fits validate, as this generation requires."""
         _Package.name = self._package
         sources.use(ResourceWeights())
@@ -61,10 +73,10 @@ prepare_tf_keras = Preparation("tensorflow.python.keras")
 # -- compute functions -------------------------------------------------------------------------------------------------
 
 
-def _maker(name, attribute, kind):
+def _maker(name: str, attribute: str, kind: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     @binding
-    def advice(original):
-        def make(model, *args, **kwargs):
+    def advice(original: Callable[..., Any]) -> Callable[..., Any]:
+        def make(model: Any, *args: Any, **kwargs: Any) -> Any:
             function = original(model, *args, **kwargs)
             if not isinstance(function, ComputeFunction):
                 function = EagerFunction(model, kind, function)
@@ -86,32 +98,32 @@ make_predict_function = _maker("make_predict_function", "predict_function", call
 class EagerFunction(TensorFlowFunction):
     """A compute function of one model: called live, or answered from the log."""
 
-    def changed(self, calls):
+    def changed(self, calls: Calls) -> None:
         """Notes which variables a call changes."""
         RESOURCE_VARIABLES.mark_stale(self.written())
 
-    def _metrics(self, model):
+    def _metrics(self, model: Any) -> dict[str, Any]:
         return {metric.name: metric for metric in model.metrics}
 
-    def _values(self, variables):
+    def _values(self, variables: list[Any]) -> list[Any]:
         return variables
 
-    def _number(self, value):
+    def _number(self, value: Any) -> float:
         return float(value.numpy())
 
-    def answer(self, calls, arguments):
+    def answer(self, calls: Calls, arguments: int) -> Any:
         """The result as tensors: the loop converts tensors, and not numbers of numpy, to numbers of Python."""
         import tensorflow
 
         return calls.answer(self.kind, self.identity, arguments, tensorflow.constant)
 
-    def _metric_names(self, model, result):
+    def _metric_names(self, model: Any, result: dict[str, Any]) -> list[str]:
         """In the same order (keras 2.15.0, keras/src/engine/training.py, `flatten_metrics_in_order`)."""
         names = [name for name in model.metrics_names if name in result]
         return names + sorted(set(result) - set(names))
 
 
-def metrics_result(original, model, logs):
+def metrics_result(original: Callable[..., Any], model: Any, logs: Any) -> Any:
     """`Model._validate_and_get_metrics_result`: reads metric variables, which an answered call does not update."""
     calls = recorder.CALLS
     if not calls.begun or not calls.recordable():
@@ -120,7 +132,7 @@ def metrics_result(original, model, logs):
     return calls.call(call_kinds.METRICS, identity, lambda: original(model, logs))
 
 
-def graph_mode(original, model, *args, **kwargs):
+def graph_mode(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
     """`fit` and its siblings of a model of TensorFlow 1's graph mode: not intercepted, so not let through."""
     if recorder.CALLS.is_child:
         forks.trains(recorder.CALLS.trial)
@@ -147,32 +159,32 @@ class ResourceWeights:
     counts_steps = False
     trains_otherwise_without_workers = False
 
-    def is_stale(self, weight):
+    def is_stale(self, weight: Any) -> bool:
         """Whether training changed the weight since Python last wrote it."""
         return RESOURCE_VARIABLES.is_stale(weight)
 
-    def steps_per_execution(self, model):
+    def steps_per_execution(self, model: Any) -> int:
         """How many batches a call of the model's training function takes: a variable, if there is more than one."""
         steps = getattr(model, "_steps_per_execution", None)
         return 1 if steps is None else int(self.values(model, [steps])[0])
 
-    def is_intercepted(self):
+    def is_intercepted(self) -> bool:
         """Whether there are compute functions, and they are intercepted."""
         return True
 
-    def values(self, model, weights):
+    def values(self, model: Any, weights: Iterable[Any]) -> list[ndarray]:
         """The values of weights, read without being recorded."""
         calls = recorder.CALLS
         with calls.unrecorded():
             return [weight.numpy() for weight in weights]
 
-    def loaded(self, model):
+    def loaded(self, model: Any) -> None:
         """Notes that a model's weights now have values that only a file has."""
         optimizer = getattr(model, "optimizer", None)
         held = [getattr(optimizer, name, ()) for name in ("_variables", "_weights")]
         RESOURCE_VARIABLES.mark_stale([*sources.weights_of(model), *held[0], *held[1]])
 
-    def causes(self, model):
+    def causes(self, model: Any) -> list[table.Told]:
         """Causes in the devices, and in the way the model computes, why it cannot be resumed exactly."""
         found = []
         # Checked late: TensorFlow may import Keras before it is completely imported, and intercepted, itself.
@@ -194,15 +206,15 @@ class ResourceWeights:
 class ResourceValidation(EagerValidation):
     """Keras 2 on TensorFlow 2. Source: keras 2.15.0, keras/src/engine/training.py, `Model.fit`."""
 
-    def _metric_variables(self, model):
+    def _metric_variables(self, model: Any) -> list[Any]:
         # Each rank has a part of a variable of a strategy.
         variables = [variable for metric in model.metrics for variable in metric.variables]
         return [part for variable in variables for part in getattr(variable, "values", (variable,))]
 
-    def _value(self, variable):
+    def _value(self, variable: Any) -> Any:
         return variable.numpy()
 
-    def _given(self, given):
+    def _given(self, given: dict[str, Any]) -> tuple[Any, Any, Any] | None:
         adapters = _Package.module("engine.data_adapter")
         data = given.get("validation_data")
         if data is not None:

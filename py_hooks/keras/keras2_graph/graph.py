@@ -10,6 +10,8 @@ so an answered call leaves out nothing but the numbers.
 Source: keras 2.3.1, keras/engine/training.py; tensorflow 1.15.5, tensorflow/python/keras/backend.py and
 engine/training.py.
 """
+from __future__ import annotations
+
 import contextlib
 import sys
 from threading import get_ident
@@ -26,14 +28,25 @@ from py_hooks.tensorflow.graphs import graphs, op_kinds
 from py_hooks.tensorflow.sessions import session_causes, sessions
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from numpy import ndarray
+
+    from py_hooks.keras.accumulators import Sums
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.tensorflow.graphs.graphs import Effects, Graph
+
 # The usual types of inputs, with those of numpy below: none of them represents a value that is still to be computed.
-_VALUES = {int, float, bool}
+_VALUES: set[type] = {int, float, bool}
 
 
-def _maker(name, attribute, kind):
+def _maker(name: str, attribute: str, kind: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     @binding
-    def advice(original):
-        def make(model):
+    def advice(original: Callable[..., Any]) -> Callable[..., Any]:
+        def make(model: Any) -> None:
             if kind != call_kinds.TRAIN or isinstance(getattr(model, attribute, None), GraphFunction):
                 # A function that tf.keras makes anew needs no order: its optimizers count batches after their other updates.
                 _make(original, model, attribute, kind)
@@ -48,7 +61,7 @@ def _maker(name, attribute, kind):
     return advice
 
 
-def _make(original, model, attribute, kind):
+def _make(original: Callable[..., Any], model: Any, attribute: str, kind: int) -> None:
     calls = recorder.CALLS
     if calls.depth:
         original(model)
@@ -71,13 +84,17 @@ make_eval_function = _maker("make_eval_function", "_eval_function", call_kinds.T
 class GraphFunction(ComputeFunction):
     """A compute function of one model: called live, or answered from the log. Otherwise it behaves as Keras's function."""
 
-    def __init__(self, model, kind, function):
+    function: Any
+    _running: frozenset[str]
+    _fetched: Fetched | None
+
+    def __init__(self, model: Any, kind: int, function: Any) -> None:
         ComputeFunction.__init__(self, model, kind, function)
         import numpy
 
         _VALUES.update((numpy.ndarray, numpy.float32, numpy.float64))
         self._graph = graphs.of(function.outputs[0].graph)
-        self._effects = None
+        self._effects: Effects | None = None
         self.answers_batches = not runs_user_code(model)
         self._gives_arrays = any(output.shape.ndims != 0 for output in function.outputs)
         self._is_new = True
@@ -88,12 +105,12 @@ class GraphFunction(ComputeFunction):
         if kind != call_kinds.PREDICT:
             recorder.CALLS.trial.metric_names(self.identity, list(model.metrics_names))
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if "function" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.function, name)
 
-    def __call__(self, inputs):
+    def __call__(self, inputs: Sequence[Any]) -> Any:
         """Runs the function for one batch, or returns its recorded result."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
@@ -125,7 +142,7 @@ class GraphFunction(ComputeFunction):
 
     # -- sums of metrics -------------------------------------------------------------------------------------------
 
-    def _find_sums(self, names):
+    def _find_sums(self, names: Sequence[str]) -> None:
         """Has the sums behind the results fetched, too. Adds nothing to the graph."""
         function = self.function
         running = {name: output for name, output in zip(names, function.outputs) if _is_of_variables_alone(output)}
@@ -136,30 +153,30 @@ class GraphFunction(ComputeFunction):
         self._fetched = self.accumulators.fetched = Fetched(name for name, sums in found.items() if sums)
         self._fetched.attach(function, found, self._graph)
 
-    def running_names(self):
+    def running_names(self) -> frozenset[str]:
         """Names of metrics that are computed from variables alone."""
         return self._running
 
-    def accumulated(self):
+    def accumulated(self) -> Sums | None:
         """The sums after the last batch; None before the first."""
         return self._fetched.accumulated()
 
-    def snapshot(self):
+    def snapshot(self) -> list[Any]:
         """The sums after the last batch."""
         return list(self._fetched.values)
 
-    def sums_of(self, snapshot):
+    def sums_of(self, snapshot: Sequence[Any] | Sums | None) -> Sums | None:
         """The sums at the time of the snapshot."""
         return self._fetched.sums_of(snapshot)
 
-    def _initialize(self, calls):
+    def _initialize(self, calls: Calls) -> None:
         """Gives the variables that were created with the function their values, as its first call does."""
         if self._is_new:
             self._is_new = False
             with calls.unrecorded():
                 sys.modules[type(self.function).__module__].get_session()
 
-    def _check_sources(self, calls, tensors):
+    def _check_sources(self, calls: Calls, tensors: list[Any]) -> None:
         """Reports what a replay could not pull again: only iterators yield the same again."""
         effects = self._graph.effects(tensors, [])
         for kind in effects.takes_data + effects.hidden_streams:
@@ -168,7 +185,7 @@ class GraphFunction(ComputeFunction):
         if any(not name.startswith("pedl_random/") for name in effects.writes):
             calls.exactness.refuse(table.TENSORS_WRITE())
 
-    def _pull(self, calls, tensors):
+    def _pull(self, calls: Calls, tensors: list[Any]) -> None:
         """Takes the next elements of the iterators behind tensors, as the call would.
 
         At an iterator's end it raises what the call would raise, for which there is no record.
@@ -177,19 +194,19 @@ class GraphFunction(ComputeFunction):
             with calls.unrecorded():
                 sys.modules[type(self.function).__module__].get_session().run([tensor.op for tensor in tensors])
 
-    def answer_skipped(self, batch):
+    def answer_skipped(self, batch: Any) -> Any:
         """What a `..._on_batch` that the framework's loop calls returns for a batch that was not built."""
         outputs = self([batch])
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def changed(self, calls):
+    def changed(self, calls: Calls) -> None:
         """Notes which variables a call changes."""
         if self._effects is None:
             self._effects = self._find_effects(calls)
         note = self._graph.changed_by_training if self.kind == call_kinds.TRAIN else self._graph.changed
         note(self._effects.writes)
 
-    def _find_effects(self, calls):
+    def _find_effects(self, calls: Calls) -> Effects:
         function = self.function
         fetches = list(function.outputs) + [function.updates_op] + list(function.fetches)
         effects = self._graph.effects(fetches, list(function.inputs))
@@ -200,11 +217,11 @@ class GraphFunction(ComputeFunction):
         return effects
 
 
-def _batch_size(inputs):
+def _batch_size(inputs: Sequence[Any]) -> int:
     """The size of a batch in records: how many rows its first array has; 0 for that of a pipeline."""
     if not inputs or (type(inputs[0]) not in _VALUES and fingerprint.is_symbolic(inputs[0])):
         return 0
-    shape = getattr(inputs[0], "shape", ())
+    shape: Any = getattr(inputs[0], "shape", ())
     return (SIZE | int(shape[0]) << 1) if len(shape) else 0
 
 
@@ -227,11 +244,11 @@ class Fetched:
         values: alternately total and count; None before the first batch.
     """
 
-    def __init__(self, names):
+    def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
-        self.values = [None] * (2 * len(self._names))
+        self.values: list[Any] = [None] * (2 * len(self._names))
 
-    def attach(self, function, sums, graph):
+    def attach(self, function: Any, sums: dict[str, list[Any] | None], graph: Graph) -> None:
         """Has a function of the backend fetch them: a pair of tensors for each name.
 
         The interception of the session keeps them (`sessions.make_callable_from_options`): the way of the function, a
@@ -242,11 +259,11 @@ class Fetched:
             function.fetches = list(function.fetches) + fetched
             graph.keep_fetched(fetched, self)
 
-    def accumulated(self):
+    def accumulated(self) -> Sums | None:
         """The sums by name; None before the first batch."""
         return self.sums_of(self.values)
 
-    def sums_of(self, snapshot):
+    def sums_of(self, snapshot: Sequence[Any] | Sums | None) -> Sums | None:
         """The sums as they were when this copy of `values` was made. It may be a dict of them, or None."""
         if snapshot is None or isinstance(snapshot, dict):
             return snapshot
@@ -255,12 +272,12 @@ class Fetched:
         numbers = list(map(float, snapshot))
         return dict(zip(self._names, zip(numbers[::2], numbers[1::2])))
 
-    def put(self, sums):
+    def put(self, sums: Sums) -> None:
         """Sets the sums of a checkpoint as those of the last batch."""
         self.values = [number for name in self._names for number in sums[name]]
 
 
-def _is_of_variables_alone(tensor):
+def _is_of_variables_alone(tensor: Any) -> bool:
     """Whether a tensor is computed from variables, and from nothing that is fed with a batch: a running value."""
     seen, waiting = set(), [tensor.op]
     while waiting:
@@ -276,7 +293,7 @@ def _is_of_variables_alone(tensor):
     return True
 
 
-def _quotient(tensor):
+def _quotient(tensor: Any) -> list[Any] | None:
     """The two sums whose quotient a tensor is, as they were read for it; None if it is anything else."""
     op = _behind_passing(tensor).op
     if op.type not in _QUOTIENTS:
@@ -286,7 +303,7 @@ def _quotient(tensor):
     return sums if are_read else None
 
 
-def _behind_passing(tensor):
+def _behind_passing(tensor: Any) -> Any:
     while tensor.op.type in _PASSING:
         tensor = tensor.op.inputs[0]
     return tensor
@@ -296,7 +313,7 @@ def _behind_passing(tensor):
 
 
 @contextlib.contextmanager
-def _ordered_updates(model):
+def _ordered_updates(model: Any) -> Iterator[None]:
     """While a train function is made: what reads a variable that the optimizer changes does so before the change.
 
     Keras 2 leaves the order open, so that runs of one script differ, even on one machine. Every optimizer creates
@@ -312,7 +329,7 @@ def _ordered_updates(model):
         return
     get_updates = optimizer.get_updates
 
-    def get_ordered_updates(*args, **kwargs):
+    def get_ordered_updates(*args: Any, **kwargs: Any) -> Any:
         updates = get_updates(*args, **kwargs)
         _read_before_written([update.op for update in updates if hasattr(update, "op")], model.total_loss.op)
         return updates
@@ -325,7 +342,7 @@ def _ordered_updates(model):
         del vars(optimizer)["get_updates"]
 
 
-def _read_before_written(writers, loss):
+def _read_before_written(writers: list[Any], loss: Any) -> None:
     """Makes operations that read what `writers` change run before them, if they run for the loss at all."""
     running = _reached(writers + [loss], _inputs_of)
     for writer in writers:
@@ -336,7 +353,7 @@ def _read_before_written(writers, loss):
         writer._add_control_inputs(readers)
 
 
-def _readers(held):
+def _readers(held: Any) -> list[Any]:
     """The ops that read a variable's value; for a reference, the ops that use the read value, which is no copy."""
     found = []
     for op in held.consumers():
@@ -347,15 +364,15 @@ def _readers(held):
     return [op for op in found if op._get_control_flow_context() is None]
 
 
-def _inputs_of(op):
+def _inputs_of(op: Any) -> list[Any]:
     return [tensor.op for tensor in op.inputs] + op.control_inputs
 
 
-def _users_of(op):
+def _users_of(op: Any) -> list[Any]:
     return [user for tensor in op.outputs for user in tensor.consumers()] + op._control_outputs
 
 
-def _reached(operations, neighbours_of):
+def _reached(operations: Iterable[Any], neighbours_of: Callable[[Any], list[Any]]) -> set[str]:
     """Names of the operations and of all operations that are reached along their neighbours."""
     seen, waiting = set(), list(operations)
     while waiting:
@@ -378,20 +395,20 @@ class GraphWeights:
     # Without workers it neither shuffles a data set nor ends its epochs (keras 2.3.1, engine/training_generator.py).
     trains_otherwise_without_workers = True
 
-    def steps_per_execution(self, model):
+    def steps_per_execution(self, model: Any) -> int:
         """How many batches a call of the model's training function takes."""
         return 1
 
-    def is_stale(self, weight):
+    def is_stale(self, weight: Any) -> bool:
         """Whether training changed the weight since Python last wrote it."""
         return weight.op.name in graphs.of(weight.graph).stale
 
-    def values(self, model, weights):
+    def values(self, model: Any, weights: list[Any]) -> list[ndarray]:
         """The values of weights of a model, read without being recorded."""
         with recorder.CALLS.unrecorded():
             return packages.module(model, "backend").batch_get_value(weights)
 
-    def loaded(self, model):
+    def loaded(self, model: Any) -> None:
         """Notes that a model's weights now have values that only a file has."""
         if not self.is_intercepted():
             return
@@ -399,13 +416,13 @@ class GraphWeights:
         for weight in sources.weights_of(model) + sources.weights_of(optimizer):
             graphs.of(weight.graph).changed([weight.op.name])
 
-    def is_intercepted(self):
+    def is_intercepted(self) -> bool:
         """Whether there are compute functions, and they are intercepted; in eager mode there are none."""
         from tensorflow.python.eager import context
 
         return not context.executing_eagerly()
 
-    def causes(self, model):
+    def causes(self, model: Any) -> list[table.Told]:
         """Causes in the session why it cannot be resumed exactly."""
         if not self.is_intercepted():
             return [_eager_cause(recorder.CALLS)]
@@ -419,7 +436,7 @@ class GraphWeights:
 WEIGHTS = GraphWeights()
 
 
-def _eager_cause(calls):
+def _eager_cause(calls: Calls) -> table.Told:
     """The cause for training in eager mode. Ends the process if a number of steps is given, which would have no effect."""
     if calls.trial.has_plan:
         ending.stop(
@@ -433,7 +450,7 @@ def _eager_cause(calls):
     return sessions.not_intercepted(sessions.EAGER_TRAINING)
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """Has the entry points look at weights and devices, and fits validate, as TensorFlow 1 requires."""
     if calls.checkpoints.keeps(RESOURCE_VARIABLES):
         ending.stop(

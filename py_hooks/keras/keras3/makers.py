@@ -2,6 +2,8 @@
 
 Source: keras 3.15.1, keras/src/backend/jax/trainer.py, tensorflow/trainer.py and torch/trainer.py.
 """
+from __future__ import annotations
+
 from py_hooks.engine.patch import binding
 from py_hooks.keras.functions import ComputeFunction
 from py_hooks.keras.keras3.jax import JaxFunction
@@ -9,13 +11,18 @@ from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
 from py_hooks.keras.keras3.torch import TorchFunction
 from py_hooks.recording import call_kinds
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 _FUNCTIONS = {"jax": JaxFunction, "tensorflow": TensorFlowFunction, "torch": TorchFunction}
 
 
-def _maker(name, attribute, kind):
+def _maker(name: str, attribute: str, kind: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     @binding
-    def advice(original):
-        def make(model, force=False):
+    def advice(original: Callable[..., Any]) -> Callable[..., Any]:
+        def make(model: Any, force: bool = False) -> ComputeFunction:
             function = getattr(model, attribute, None)
             if isinstance(function, ComputeFunction) and not force:
                 return function
@@ -29,7 +36,7 @@ def _maker(name, attribute, kind):
     return advice
 
 
-def _wrapped(model, attribute, kind):
+def _wrapped(model: Any, attribute: str, kind: int) -> ComputeFunction:
     from keras.src import backend
 
     function = getattr(model, attribute)

@@ -6,6 +6,8 @@ in the data is the number of batches consumed, whatever was read ahead.
 
 Source: keras 3.15.1, keras/src/trainers/epoch_iterator.py and keras/src/trainers/data_adapters/.
 """
+from __future__ import annotations
+
 import itertools
 
 from py_hooks.datasets import generators
@@ -14,6 +16,17 @@ from py_hooks.recording import recorder
 from py_hooks.torch import data_loader
 from py_hooks.workers import worker_processes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
+
+    class Skippable(Protocol):
+        """One of our passes."""
+
+        def skip(self) -> object:
+            """Counts one batch as consumed."""
+
 
 class ArrayPass:
     """One epoch over arrays, with the draws of `ArrayDataAdapter._get_iterator` in the same order.
@@ -21,17 +34,17 @@ class ArrayPass:
     Source: keras 3.15.1, array_data_adapter.py, `ArrayDataAdapter._get_iterator`.
     """
 
-    def __init__(self, adapter, convert, inputs):
+    def __init__(self, adapter: Any, convert: Callable[..., Any], inputs: Any) -> None:
         self._adapter = adapter
         self._convert = convert
         self._inputs = inputs
         self._position = 0
         self._permutation = None
 
-    def __iter__(self):
+    def __iter__(self) -> ArrayPass:
         return self
 
-    def _next_indices(self):
+    def _next_indices(self) -> Any:
         import numpy
 
         adapter = self._adapter
@@ -48,23 +61,23 @@ class ArrayPass:
             return self._permutation[start:stop]
         return slice(start, stop)
 
-    def __next__(self):
+    def __next__(self) -> Any:
         from keras.src import tree
 
         indices = self._next_indices()
         return tree.map_structure(lambda array: self._convert(array, indices), self._inputs, none_is_leaf=False)
 
-    def skip(self):
+    def skip(self) -> None:
         """Counts one batch as consumed, and draws what building it would have drawn."""
         self._next_indices()
 
 
-def array_iterator(original, adapter, convert, inputs):
+def array_iterator(original: Callable[..., Any], adapter: Any, convert: Callable[..., Any], inputs: Any) -> ArrayPass:
     """`ArrayDataAdapter._get_iterator`: the same batches, by position."""
     return ArrayPass(adapter, convert, inputs)
 
 
-def array_dataset(original, adapter):
+def array_dataset(original: Callable[..., Any], adapter: Any) -> Any:
     """`ArrayDataAdapter.get_tf_dataset`: the pass keys the shuffles in it, if the script sets no seed."""
     streams = recorder.CALLS.streams
     streams.in_array_pipeline = adapter._pedl_is_of_arrays = True
@@ -77,37 +90,37 @@ def array_dataset(original, adapter):
 class ConvertedPass:
     """A framework's iterator around one of our passes: batches pass through it, skips bypass it."""
 
-    def __init__(self, iterator, source):
+    def __init__(self, iterator: Iterator[Any], source: Skippable) -> None:
         self._iterator = iterator
         self._source = source
 
-    def __iter__(self):
+    def __iter__(self) -> ConvertedPass:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         return next(self._iterator)
 
-    def skip(self):
+    def skip(self) -> None:
         """Counts one batch as consumed."""
         self._source.skip()
 
 
-def epoch_iterator(original, iterator, *args, **kwargs):
+def epoch_iterator(original: Callable[..., Any], iterator: Any, *args: Any, **kwargs: Any) -> None:
     """`EpochIterator.__init__`: notes in its adapter whether a pass continues after the end of an epoch."""
     original(iterator, *args, **kwargs)
     iterator.data_adapter._pedl_goes_on = iterator.steps_per_epoch is not None
 
 
-def _goes_on(adapter):
+def _goes_on(adapter: Any) -> bool:
     return getattr(adapter, "_pedl_goes_on", False)
 
 
-def is_ours(adapter):
+def is_ours(adapter: Any) -> bool:
     """Whether passes over the data of a `PyDatasetAdapter` are ours."""
     return adapter.__dict__.get("_pedl_items") is not None
 
 
-def sequence_adapter(original, adapter, x, *args, **kwargs):
+def sequence_adapter(original: Callable[..., Any], adapter: Any, x: Any, *args: Any, **kwargs: Any) -> None:
     """`PyDatasetAdapter.__init__`: our passes replace its enqueuer, except for processes that are not forked."""
     original(adapter, x, *args, **kwargs)
     calls = recorder.CALLS
@@ -123,7 +136,7 @@ def sequence_adapter(original, adapter, x, *args, **kwargs):
     adapter.enqueuer = None
 
 
-def sequence_iterator(original, adapter):
+def sequence_iterator(original: Callable[..., Any], adapter: Any) -> Any:
     """`PyDatasetAdapter._get_iterator`: one pass over the items."""
     if not is_ours(adapter):
         return original(adapter)
@@ -136,7 +149,7 @@ def sequence_iterator(original, adapter):
     return ConvertedPass(map(adapter._standardize_batch, source), source)
 
 
-def sequence_jax_iterator(original, adapter):
+def sequence_jax_iterator(original: Callable[..., Any], adapter: Any) -> Any:
     """`PyDatasetAdapter.get_jax_iterator`: its conversion is a generator, which could not skip."""
     if not is_ours(adapter):
         return original(adapter)
@@ -149,7 +162,7 @@ def sequence_jax_iterator(original, adapter):
     return ConvertedPass(converted, source)
 
 
-def loader_adapter(original, adapter, dataloader):
+def loader_adapter(original: Callable[..., Any], adapter: Any, dataloader: Any) -> None:
     """`TorchDataLoaderAdapter.__init__`: processes of a pool build batches, if the loader asks for processes."""
     from keras.src.backend.config import backend
 
@@ -161,19 +174,19 @@ def loader_adapter(original, adapter, dataloader):
         adapter.on_epoch_end = lambda: loader.end_epoch(_goes_on(adapter))
 
 
-def is_for_pool(adapter):
+def is_for_pool(adapter: Any) -> bool:
     """Whether the batches of a `TorchDataLoaderAdapter` are built by the processes of a pool."""
     return adapter._pedl_loader is not None
 
 
-def loader_iterator(original, adapter):
+def loader_iterator(original: Callable[..., Any], adapter: Any) -> Any:
     """`TorchDataLoaderAdapter.get_numpy_iterator`: uses worker processes of a pool; in a replay nothing is built."""
     if not is_for_pool(adapter):
         return original(adapter)
     import numpy
     from keras.src import tree
 
-    def to_numpy(batch):
+    def to_numpy(batch: Any) -> tuple[Any, ...]:
         return tuple(tree.map_structure(lambda tensor: numpy.asarray(tensor.cpu()), batch, none_is_leaf=False))
 
     source = adapter._pedl_loader.begin()
@@ -187,14 +200,14 @@ PEEK = -1
 class _Peeked:
     """A data set while its adapter learns the types of its items: they are built as all others are."""
 
-    def __init__(self, adapter):
+    def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
         self._dataset = adapter.py_dataset
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset, name)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Any:
         items = self._adapter._pedl_items
         item = items.build(PEEK, index)
         if items.must_be_built:
@@ -208,7 +221,7 @@ class _Peeked:
 _NO_PREFETCH = object()
 
 
-def sequence_dataset(original, adapter):
+def sequence_dataset(original: Callable[..., Any], adapter: Any) -> Any:
     """`PyDatasetAdapter.get_tf_dataset`: it builds the first items to learn their types."""
     if not is_ours(adapter):
         return original(adapter)
@@ -221,7 +234,7 @@ def sequence_dataset(original, adapter):
         adapter.py_dataset, adapter.enqueuer = dataset, None
 
 
-def sequence_epoch_begin(original, adapter):
+def sequence_epoch_begin(original: Callable[..., Any], adapter: Any) -> Any:
     """`PyDatasetAdapter.on_epoch_begin`: calls the hook of the data set with a separate stream."""
     if not is_ours(adapter):
         return original(adapter)
@@ -229,7 +242,7 @@ def sequence_epoch_begin(original, adapter):
     return _under_stream(original, adapter, "begin")
 
 
-def sequence_epoch_end(original, adapter):
+def sequence_epoch_end(original: Callable[..., Any], adapter: Any) -> Any:
     """`PyDatasetAdapter.on_epoch_end`: calls the hook of the data set with a separate stream."""
     if not is_ours(adapter):
         return original(adapter)
@@ -237,8 +250,8 @@ def sequence_epoch_end(original, adapter):
     return _under_stream(original, adapter, "end")
 
 
-def _under_stream(original, adapter, hook):
-    def notify():
+def _under_stream(original: Callable[..., Any], adapter: Any, hook: str) -> Any:
+    def notify() -> Any:
         return original(adapter)
 
     notify.__name__ = hook
@@ -254,7 +267,7 @@ class DatasetPass:
     while it builds.
     """
 
-    def __init__(self, dataset, adapter, ordinal):
+    def __init__(self, dataset: Any, adapter: Any, ordinal: int) -> None:
         self._dataset = dataset
         self._adapter = adapter
         self._ordinal = ordinal
@@ -270,21 +283,21 @@ class DatasetPass:
         if self._must_be_pulled():
             self.live()
 
-    def _must_be_pulled(self):
+    def _must_be_pulled(self) -> bool:
         if self._items is not None:
             return self._items.must_be_built
         return not getattr(self._adapter, "_pedl_is_of_arrays", False)
 
-    def __iter__(self):
+    def __iter__(self) -> DatasetPass:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         if recorder.CALLS.replaying and not self._must_be_pulled():
             self._leave_out()
             return Skipped(self, self._skipped)
         return next(self.live())
 
-    def skip(self):
+    def skip(self) -> None:
         """Counts one element as consumed. Raises StopIteration at the end, as far as it is known without pulling."""
         if self._must_be_pulled():
             next(self.live())
@@ -294,19 +307,19 @@ class DatasetPass:
         else:
             raise StopIteration
 
-    def _leave_out(self):
+    def _leave_out(self) -> None:
         self._skipped += 1
         if self._items is not None:
             self._items.leave_out()
 
-    def taken(self, count):
+    def taken(self, count: int) -> int:
         """A call takes up to `count` elements. Returns how many there are, as far as their number is known."""
         if self._length is not None:
             count = max(0, min(count, self._length - self._taken))
         self._taken += count
         return count
 
-    def live(self):
+    def live(self) -> Iterator[Any]:
         """The iterator of the pipeline, at the position that was skipped to."""
         if self._iterator is None:
             recorder.CALLS.streams.begin_pass(self._ordinal)
@@ -322,11 +335,11 @@ class DatasetPass:
 class Skipped:
     """An element of a `DatasetPass` that was not read: it is built only if a call needs it after all."""
 
-    def __init__(self, source, position):
+    def __init__(self, source: DatasetPass, position: int) -> None:
         self._source = source
         self._position = position
 
-    def element(self):
+    def element(self) -> Any:
         """The real element."""
         source = self._source
         source._skipped = self._position - 1
@@ -338,17 +351,17 @@ class Skipped:
 class Passes:
     """Replaces an adapter's pipeline: its iterators are `DatasetPass`es, numbered in the order of the requests."""
 
-    def __init__(self, dataset, adapter):
+    def __init__(self, dataset: Any, adapter: Any) -> None:
         self._dataset = dataset
         self._adapter = adapter
 
-    def __iter__(self):
+    def __iter__(self) -> DatasetPass:
         streams = recorder.CALLS.streams
         streams.passes += 1
         return DatasetPass(self._dataset, self._adapter, streams.passes)
 
 
-def dataset_iterator(original, epoch_iterator):
+def dataset_iterator(original: Callable[..., Any], epoch_iterator: Any) -> Any:
     """`TFEpochIterator._get_iterator`: passes over the pipeline that can skip, in the recorder's thread."""
     dataset = original(epoch_iterator)
     calls = recorder.CALLS
@@ -365,7 +378,7 @@ def dataset_iterator(original, epoch_iterator):
 AHEAD = 2
 
 
-def generator_adapter(original, adapter, generator):
+def generator_adapter(original: Callable[..., Any], adapter: Any, generator: Iterator[Any]) -> None:
     """`GeneratorDataAdapter.__init__`: batches are drawn with the generator's stream, by any thread."""
     source = generators.SOURCES.of(generator, recorder.CALLS.streams)
     # The source does not keep its generator alive.
@@ -373,7 +386,7 @@ def generator_adapter(original, adapter, generator):
     original(adapter, source)
 
 
-def generator_dataset(original, adapter):
+def generator_dataset(original: Callable[..., Any], adapter: Any) -> Any:
     """`GeneratorDataAdapter.get_tf_dataset`: the generator's source looks ahead, and not TensorFlow.
 
     How many batches TensorFlow would draw beyond those consumed is unknown, and a second fit continues after them.

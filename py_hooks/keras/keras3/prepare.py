@@ -3,6 +3,8 @@
 After the rows of the generation were installed, `prepare` has the variables kept in checkpoints, and tells the entry points,
 the models' descriptions and the trial's plan how Keras 3 answers them.
 """
+from __future__ import annotations
+
 from py_hooks.keras import models, plan, sources
 from py_hooks.keras.keras3 import torch
 from py_hooks.keras.keras3.variables import VARIABLES
@@ -10,8 +12,12 @@ from py_hooks.keras.keras3.weights import Weights
 from py_hooks.keras.validation import EagerValidation
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from py_hooks.recording.recorder import Calls
 
-def prepare(calls):
+
+def prepare(calls: Calls) -> None:
     """Has the variables kept in checkpoints, and makes fits follow the trial's plan."""
     from keras.src import backend
 

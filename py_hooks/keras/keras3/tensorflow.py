@@ -2,6 +2,8 @@
 
 Source: keras 3.15.1, keras/src/backend/tensorflow/trainer.py.
 """
+from __future__ import annotations
+
 from threading import get_ident
 
 from py_hooks.keras.keras3.compute import VariableFunction
@@ -11,15 +13,23 @@ from py_hooks.recording import call_kinds, recorder
 from py_hooks.tensorflow.variables.functions import FUNCTIONS
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.tensorflow.variables.functions import Effects
+
 
 class TensorFlowFunction(VariableFunction):
     """On TensorFlow: `function(iterator)` (a list of elements for predict) works on the variables."""
 
-    def __init__(self, model, kind, function):
+    def __init__(self, model: Any, kind: int, function: Callable[..., Any]) -> None:
         VariableFunction.__init__(self, model, kind, function)
-        self._effects = set()
+        self._effects: set[Effects] = set()
 
-    def __call__(self, iterator):
+    def __call__(self, iterator: Any) -> Any:
         """The call of the framework's loop."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
@@ -35,7 +45,7 @@ class TensorFlowFunction(VariableFunction):
         self.record(calls, traced, result, batches)
         return result
 
-    def _run(self, calls, iterator):
+    def _run(self, calls: Calls, iterator: Any) -> tuple[Any, int]:
         """Runs the framework's function, and notes what it does to TensorFlow's variables.
 
         Returns:
@@ -53,34 +63,34 @@ class TensorFlowFunction(VariableFunction):
             if len(self._effects) > known:
                 self.cleaned = None
 
-    def changed(self, calls):
+    def changed(self, calls: Calls) -> None:
         """Notes which variables a call changes: those of Keras, and those that only TensorFlow knows."""
         VariableFunction.changed(self, calls)
         wrapped = {id(variable._value) for _, variable in VARIABLES.alive()}
         RESOURCE_VARIABLES.mark_stale(variable for variable in self.written() if id(variable) not in wrapped)
 
-    def written(self):
+    def written(self) -> list[Any]:
         """TensorFlow's variables, and the states of random ops, that the function may change."""
         return [variable for effects in self._effects for variable in effects.written_variables()]
 
     @staticmethod
-    def _is_spread(value):
+    def _is_spread(value: Any) -> bool:
         return hasattr(value, "values")
 
-    def _stacked(self, values):
+    def _stacked(self, values: list[Any]) -> Any:
         import tensorflow
 
         return tensorflow.stack([value.read_value() for value in values])
 
-    def answer(self, calls, arguments):
+    def answer(self, calls: Calls, arguments: int) -> Any:
         """The result. For predict it is tensors, on which Keras calls `.numpy()`; others are only converted to floats."""
         tensor = None
         if self.kind == call_kinds.PREDICT:
-            from keras.src.backend import convert_to_tensor as tensor
+            from keras.src.backend import convert_to_tensor as tensor  # type: ignore[no-redef]  # it replaces None
         return calls.answer(self.kind, self.identity, arguments, tensor)
 
 
-def _live(iterator):
+def _live(iterator: Any) -> Any:
     """What the framework's function works on: the iterator of the pipeline, or real elements."""
     if isinstance(iterator, DatasetPass):
         return iterator.live()

@@ -11,6 +11,8 @@ What a script does with the parameters of a torch module without Keras (`paramet
 Source: keras 3.15.1, keras/src/backend/torch/trainer.py, layer.py and random.py;
 keras/src/trainers/data_adapters/array_data_adapter.py, `ArrayDataAdapter.get_torch_dataloader`.
 """
+from __future__ import annotations
+
 import functools
 import types
 from threading import get_ident
@@ -25,17 +27,27 @@ from py_hooks.random_numbers.watched_generators import WatchedGenerators
 from py_hooks.recording import call_kinds, recorder
 from py_hooks.torch.generator import TorchGenerator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
+
+    # What begins a pass: it returns the pass's iterator and its `skip`.
+    Begin = Callable[[], tuple[Iterator[Any], Callable[[], object]]]
+
 GENERATOR = TorchGenerator()
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """Has the generator kept in checkpoints."""
     calls.checkpoints.keep("torch", GENERATOR)
 
 
-def causes_of(model):
+def causes_of(model: Any) -> list[causes.Told]:
     """Causes in a model and its device why it cannot be resumed exactly."""
     from keras.src.backend.torch.core import get_device
 
@@ -56,9 +68,9 @@ class TorchFunction(VariableFunction):
     """`function(data)`, where `data` is a list of one batch, works on the variables."""
 
     # Generators in the script's code that the call runs; None until the first call, before which all of it is built.
-    _generators = None
+    _generators: WatchedGenerators | None = None
 
-    def __call__(self, data):
+    def __call__(self, data: Any) -> Any:
         """The call of the framework's loop."""
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread:
@@ -74,7 +86,7 @@ class TorchFunction(VariableFunction):
         self.record(calls, traced, result, 1)
         return result
 
-    def _run(self, data):
+    def _run(self, data: Any) -> Any:
         watched = self._generators
         if watched is None:
             watched = self._generators = WatchedGenerators(lambda: _of_the_script(self.model()))
@@ -85,12 +97,12 @@ class TorchFunction(VariableFunction):
             recorder.CALLS.exactness.refuse(causes.GENERATOR_IN_LAYER())
         return result
 
-    def _stacked(self, values):
+    def _stacked(self, values: list[Any]) -> Any:
         import torch
 
         return torch.stack([value.detach() for value in values])
 
-    def answer(self, calls, arguments):
+    def answer(self, calls: Calls, arguments: int) -> Any:
         """The recorded result: tensors, as torch returns them."""
         from keras.src.backend import convert_to_tensor
 
@@ -98,7 +110,7 @@ class TorchFunction(VariableFunction):
         return calls.answer(self.kind, self.identity, arguments, convert_to_tensor)
 
 
-def _of_the_script(model):
+def _of_the_script(model: Any) -> list[Any]:
     """What belongs to the script in a compute call: layers, the optimizer, losses, metrics, functions of layers."""
     held = [one for part in (*model._flatten_layers(), model.optimizer) for one in _own_parts(part)]
     metrics = model._compile_metrics
@@ -106,7 +118,7 @@ def _of_the_script(model):
     return [*held, model.loss, *asked]
 
 
-def _own_parts(part):
+def _own_parts(part: Any) -> list[Any]:
     """A layer or an optimizer if the script defines it; else those of its attributes that the script defines, and functions."""
     if part is None or not packages.is_frameworks(type(part).__module__):
         return [part]
@@ -114,13 +126,13 @@ def _own_parts(part):
 
 
 @binding
-def read(original):
+def read(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Variable.value`: a read of a stale variable outside a recorded call is a recorded call.
 
     In a replay the value is put into the variable, and the variable itself is returned: a script may ask for gradients.
     """
 
-    def value(variable):
+    def value(variable: Any) -> Any:
         calls = recorder.CALLS
         if VARIABLES.is_stale(variable) and calls.is_outside() and not in_stateless_scope():
             _make_true(calls, variable)
@@ -129,7 +141,7 @@ def read(original):
     return value
 
 
-def _make_true(calls, variable):
+def _make_true(calls: Calls, variable: Any) -> None:
     from keras.src.backend import convert_to_numpy
 
     if not calls.on_main_thread():
@@ -143,14 +155,14 @@ def _make_true(calls, variable):
             variable._direct_assign(own_copy(variable, value))
 
 
-def in_stateless_scope():
+def in_stateless_scope() -> bool:
     """Whether values are symbols at present."""
     from keras.src.backend.common import stateless_scope
 
     return stateless_scope.in_stateless_scope()
 
 
-def parameters(original, layer, *args, **kwargs):
+def parameters(original: Callable[..., Any], layer: Any, *args: Any, **kwargs: Any) -> Any:
     """`TorchLayer.named_parameters`: whoever holds a parameter can read and write it without being seen."""
     calls = recorder.CALLS
     if calls.batches and calls.recordable():
@@ -170,7 +182,7 @@ class _Building:
     depth = 0
 
 
-def build(original, trainer, *args, **kwargs):
+def build(original: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """`Trainer._symbolic_build`."""
     _Building.depth += 1
     try:
@@ -187,14 +199,14 @@ class LoaderPass:
         skip: advances the iterator by one batch, and draws what building it would have drawn.
     """
 
-    def __init__(self, iterator, skip):
+    def __init__(self, iterator: Iterator[Any], skip: Callable[[], object]) -> None:
         self._iterator = iterator
         self._skip = skip
 
-    def __iter__(self):
+    def __iter__(self) -> LoaderPass:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         if recorder.CALLS.replaying and not _Building.depth:
             self._skip()
             return _SKIPPED
@@ -208,37 +220,37 @@ class _Passes:
         begin: begins a pass; returns its iterator and its `skip`.
     """
 
-    def __init__(self, begin):
+    def __init__(self, begin: Begin) -> None:
         self._begin = begin
 
-    def __iter__(self):
+    def __iter__(self) -> LoaderPass:
         return LoaderPass(*self._begin())
 
 
-def array_loader(original, adapter):
+def array_loader(original: Callable[..., Any], adapter: Any) -> _Passes:
     """`ArrayDataAdapter.get_torch_dataloader`: in a replay only the orders are drawn."""
     loader = original(adapter)
 
-    def begin():
+    def begin() -> tuple[Iterator[Any], Callable[[], object]]:
         iterator = iter(loader)
         return iterator, iterator._next_index
 
     return _Passes(begin)
 
 
-def own_loader(original, adapter):
+def own_loader(original: Callable[..., Any], adapter: Any) -> Any:
     """`TorchDataLoaderAdapter.get_torch_dataloader`: uses worker processes of a pool; in a replay nothing is built."""
     if not passes.is_for_pool(adapter):
         return original(adapter)
 
-    def begin():
+    def begin() -> tuple[Iterator[Any], Callable[[], object]]:
         source = adapter._pedl_loader.begin()
         return iter(source), source.skip
 
     return _Passes(begin)
 
 
-def sequence_loader(original, adapter):
+def sequence_loader(original: Callable[..., Any], adapter: Any) -> Any:
     """`PyDatasetAdapter.get_torch_dataloader`: in a replay items are not built."""
     if not passes.is_ours(adapter):
         return original(adapter)

@@ -1,10 +1,16 @@
 """Keras 3: what the entry points ask about weights, devices and data (`sources.engine`)."""
+from __future__ import annotations
+
 import sys
 
 from py_hooks import causes
 from py_hooks.keras import sources
 from py_hooks.keras.keras3 import torch
 from py_hooks.keras.keras3.variables import VARIABLES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Weights:
@@ -14,27 +20,27 @@ class Weights:
     counts_steps = True
     trains_otherwise_without_workers = False
 
-    def is_stale(self, weight):
+    def is_stale(self, weight: Any) -> bool:
         """Whether training changed the weight since Python last wrote it."""
         return VARIABLES.is_stale(weight)
 
-    def values(self, model, weights):
+    def values(self, model: Any, weights: list[Any]) -> list[Any]:
         """The values of weights of a model."""
         return [weight.numpy() for weight in weights]
 
-    def steps_per_execution(self, model):
+    def steps_per_execution(self, model: Any) -> int:
         """How many batches a call of the model's training function takes."""
         return getattr(model, "steps_per_execution", None) or 1
 
-    def is_intercepted(self):
+    def is_intercepted(self) -> bool:
         """Whether there are compute functions, and they are intercepted."""
         return True
 
-    def loaded(self, model):
+    def loaded(self, model: Any) -> None:
         """Notes that a model's weights now have values that only a file has."""
         VARIABLES.mark_stale(model.variables)
 
-    def causes(self, model):
+    def causes(self, model: Any) -> list[causes.Told]:
         """Causes in the devices why a model cannot be resumed exactly."""
         distribution = sources.distribution_causes(sources.distribution_of(model))
         if distribution:

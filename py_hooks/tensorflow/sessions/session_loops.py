@@ -11,6 +11,8 @@ that they fetch are one event, `evaluation`, which is written when the script co
 
 Source: tensorflow 1.15.5, tensorflow/python/client/session.py, `BaseSession._do_run`.
 """
+from __future__ import annotations
+
 import json
 import math
 
@@ -18,8 +20,16 @@ from py_hooks import causes
 from py_hooks.recording import call_kinds, entries, loops, recorder
 from py_hooks.tensorflow.sessions import session_causes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.tensorflow.graphs.graphs import Effects, Graph
+
 # The fed values have no names except those of their tensors, and these are in the identity of the record.
-_NO_NAMES = {}
+_NO_NAMES: dict[str, Any] = {}
 
 
 class TrainingRun:
@@ -33,8 +43,10 @@ class TrainingRun:
     """
 
     kind = call_kinds.TRAIN
+    cleaned: int | None
+    large: list[tuple[str, int]] | None
 
-    def __init__(self, known, effects, fetches):
+    def __init__(self, known: Graph, effects: Effects, fetches: Sequence[Any]) -> None:
         self._known = known
         self._effects = effects
         self._fetches = fetches
@@ -47,7 +59,7 @@ class TrainingRun:
         ]
         recorder.CALLS.trial.metric_names(self.identity, names)
 
-    def keep(self, calls, site, feeds, result):
+    def keep(self, calls: Calls, site: int, feeds: tuple[Any, ...], result: Any) -> None:
         """Records a run that was made. The caller keeps `depth` of the recorder above 0.
 
         Args:
@@ -62,18 +74,18 @@ class TrainingRun:
             calls.note_kept(name, size)
         calls.record_batch(self, site, False, self.compared(feeds), _NO_NAMES, result)
 
-    def compared(self, feeds):
+    def compared(self, feeds: tuple[Any, ...]) -> tuple[Any, ...]:
         """The fed values that a replay compares."""
         return () if self._known.feeds_vary else feeds
 
-    def note_changes(self, calls):
+    def note_changes(self, calls: Calls) -> None:
         """Notes which variables a run changes, if that is not noted yet."""
         if self.cleaned != calls.cleaned:
             self._known.changed_by_training(self._effects.writes)
             self.cleaned = calls.cleaned
 
 
-def _metric_of(fetch):
+def _metric_of(fetch: Any) -> str:
     """The name of a fetched tensor as a metric: without the output number, if that is the first."""
     return fetch.name[:-2] if fetch.name.endswith(":0") else fetch.name
 
@@ -82,7 +94,7 @@ def _metric_of(fetch):
 _LARGE = 64
 
 
-def large(fetches, values):
+def large(fetches: Iterable[Any], values: Iterable[Any]) -> list[tuple[str, int]]:
     """`(name, bytes)` of the fetched values that fill the log."""
     sizes = [(fetch.name, getattr(value, "nbytes", 0)) for fetch, value in zip(fetches, values)]
     return [(name, size) for name, size in sizes if size >= _LARGE]
@@ -96,12 +108,12 @@ class Evaluation:
         is_told: whether they become an event; False if a trial class reports its validations.
     """
 
-    def __init__(self):
-        self._sums = {}
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, int]] = {}
         self.runs = 0
         self.is_told = True
 
-    def add(self, fetches, values):
+    def add(self, fetches: Iterable[Any], values: Iterable[Any]) -> None:
         """A run was made: adds its numbers, except whole ones, which are counts of steps.
 
         Args:
@@ -120,7 +132,7 @@ class Evaluation:
             total, count = self._sums.get(_metric_of(fetch), (0.0, 0))
             self._sums[_metric_of(fetch)] = total + float(value), count + 1
 
-    def tell(self, calls):
+    def tell(self, calls: Calls) -> None:
         """Appends the event, if any number was fetched."""
         if not self.runs:
             return
@@ -134,14 +146,14 @@ class Evaluation:
 EVALUATION = Evaluation()
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """Has the last evaluation written when the script ends, and reports if a plan does not end a loop."""
     calls.lifecycle.at_settle.append(lambda: EVALUATION.tell(calls))
     # Within an entry the loop belongs to a framework.
     calls.lifecycle.at_last.append(lambda: calls.entries or loops.goes_on(calls))
 
 
-def causes_of(effects):
+def causes_of(effects: Effects) -> list[causes.Told]:
     """The causes in a training run: what cannot be resumed exactly."""
     found = [causes.HIDDEN_STATE(kind=kind, place="a training run") for kind in effects.hidden_streams]
     if effects.unordered:
@@ -152,7 +164,15 @@ def causes_of(effects):
     return found
 
 
-def run(calls, session, effects, fetches, feeds, live, pull):
+def run(
+    calls: Calls,
+    session: Any,
+    effects: Effects,
+    fetches: Sequence[Any],
+    feeds: tuple[Any, ...],
+    live: Callable[[], Any],
+    pull: Callable[[list[Any]], object],
+) -> Any:
     """A run that trains.
 
     Args:
@@ -187,7 +207,9 @@ def run(calls, session, effects, fetches, feeds, live, pull):
     return result
 
 
-def _answered(calls, function, effects, feeds, pull):
+def _answered(
+    calls: Calls, function: TrainingRun, effects: Effects, feeds: tuple[Any, ...], pull: Callable[[list[Any]], object]
+) -> Any:
     if effects.takers:
         pull(effects.takers)
     arguments = calls.checksum_of(function.compared(feeds), _NO_NAMES)
@@ -198,7 +220,7 @@ def _answered(calls, function, effects, feeds, pull):
     return result
 
 
-def trains(calls, session, found=()):
+def trains(calls: Calls, session: Any, found: Iterable[causes.Told] = ()) -> None:
     """A session trains. The first time, this collects what cannot be resumed exactly in it.
 
     Args:
@@ -218,7 +240,7 @@ def trains(calls, session, found=()):
 # -- files that a run writes -------------------------------------------------------------------------------------------
 
 
-def prefixes_of(effects, feeds):
+def prefixes_of(effects: Effects, feeds: dict[str, Any]) -> list[str]:
     """The paths that a run has for the files that it writes, each of which may be the beginning of several names.
 
     Args:
@@ -237,7 +259,7 @@ def prefixes_of(effects, feeds):
     return sorted(set(found))
 
 
-def _value_of(tensor, feeds):
+def _value_of(tensor: Any, feeds: dict[str, Any]) -> str | None:
     from tensorflow.python.framework import tensor_util
 
     while tensor.name not in feeds and tensor.op.type in ("Identity", "PlaceholderWithDefault"):
@@ -247,12 +269,12 @@ def _value_of(tensor, feeds):
     return value.decode() if isinstance(value, bytes) else value
 
 
-def files_of(prefix):
+def files_of(prefix: str) -> list[str]:
     """The files that a Saver writes by default."""
     return [f"{prefix}.index", f"{prefix}.data-00000-of-00001"]
 
 
-def files_written(prefix):
+def files_written(prefix: str) -> list[str]:
     """The files with that path, or whose names begin with it."""
     import glob
 
@@ -264,14 +286,14 @@ def files_written(prefix):
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 
-def end_of_data():
+def end_of_data() -> type[Exception]:
     """The exception of a run whose iterator is at its end."""
     from tensorflow.python.framework import errors
 
     return errors.OutOfRangeError
 
 
-def in_a_thread(calls):
+def in_a_thread(calls: Calls) -> None:
     """The script makes a run that trains in another thread than the main thread."""
     if not calls.begun:
         loops.tell(calls, causes.THREAD_TRAINS(), "train in the main thread, or run it without `--exact`")

@@ -13,6 +13,8 @@ run writes is then as unknown as what it reads, until the resume point.
 
 Source: tensorflow 1.15.5, tensorflow/python/client/session.py.
 """
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
@@ -29,6 +31,16 @@ from py_hooks.tensorflow.graphs import graphs, op_kinds
 from py_hooks.tensorflow.sessions import session_loops
 from py_hooks.tensorflow.sessions.session_loops import EVALUATION
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from numpy import ndarray
+
+    from py_hooks.recording.recorder import Calls
+    from py_hooks.tensorflow.graphs.graphs import Effects, _Keeper
+
 _PROCESS = os.getpid()
 
 
@@ -41,14 +53,14 @@ class Sessions:
 
     provider = "tensorflow"
 
-    def __init__(self):
-        self._references = []
+    def __init__(self) -> None:
+        self._references: list[weakref.ref[Any]] = []
         # What was trained in the graphs of all sessions, including those that are gone.
-        self._trained = {}
+        self._trained: dict[int, set[str]] = {}
         self._is_aside = False
 
     @contextlib.contextmanager
-    def aside(self):
+    def aside(self) -> Iterator[None]:
         """Sessions that are made inside do not belong to the script: a replay does not make them."""
         self._is_aside = True
         try:
@@ -56,7 +68,7 @@ class Sessions:
         finally:
             self._is_aside = False
 
-    def add(self, session):
+    def add(self, session: Any) -> None:
         """Numbers a session that was just made."""
         session._pedl_known = graphs.of(session.graph)
         session._pedl_initialized = 0
@@ -67,35 +79,35 @@ class Sessions:
             trained = session._pedl_known.trained
             self._trained[id(trained)] = trained
 
-    def alive(self):
+    def alive(self) -> Iterator[tuple[int, Any]]:
         """`(number, session)` of the sessions that are open."""
         for number, reference in enumerate(self._references):
             session = reference()
             if session is not None and not session._closed:
                 yield number, session
 
-    def lost(self):
+    def lost(self) -> list[str]:
         """Names of variables that training changed, and that have a value in no open session: a checkpoint lacks them.
 
         Each name is returned once.
         """
-        held = {}
+        held: dict[int, set[str]] = {}
         for _, session in self.alive():
             trained = session._pedl_known.trained
             if trained:
                 held.setdefault(id(trained), set()).update(name for name, _ in _with_value(session))
-        found = []
+        found: list[str] = []
         for key, names in self._trained.items():
             found.extend(names - held.get(key, set()))
             names.intersection_update(held.get(key, ()))
         return sorted(found)
 
-    def key_of(self, variable):
+    def key_of(self, variable: Any) -> str | None:
         """The name of a variable's value in a checkpoint, in the newest open session of its graph; None without one."""
         numbers = [number for number, session in self.alive() if session.graph is variable.graph]
         return f"{self.provider}/{numbers[-1]}/{variable.op.name}" if numbers else None
 
-    def of_default_graph(self, backend):
+    def of_default_graph(self, backend: Any) -> Any:
         """The newest open session of the default graph. If there is none, the backend of Keras makes one."""
         from tensorflow.python.framework import ops
 
@@ -103,7 +115,7 @@ class Sessions:
         found = [session for _, session in self.alive() if session.graph is graph]
         return found[-1] if found else backend.get_session()
 
-    def initialize(self, session):
+    def initialize(self, session: Any) -> None:
         """Sets the states of random ops that were made since the session's last run."""
         states = session._pedl_known.random_states
         made = session._pedl_initialized
@@ -113,8 +125,10 @@ class Sessions:
 
     # -- state in a checkpoint ---------------------------------------------------------------------------------------
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, Any]], dict[str, dict[str, int]]]:
         """The values of all variables that have one, and the graphs' counts of ops."""
+        tensors: list[tuple[str, Any]]
+        counts: dict[str, int]
         tensors, counts = [], {}
         for number, session in self.alive():
             self.initialize(session)
@@ -122,13 +136,14 @@ class Sessions:
             tensors.extend((f"{number}/{name}", value) for name, value in _values(session))
         return tensors, {"counts": counts}
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, ndarray], state: dict[str, dict[str, int]]) -> None:
         """Assigns saved values.
 
         A replay makes fewer ops than the recorded run (loading weights makes some), so this restores the count of ops too:
         default seeds come from it.
         """
-        by_session = {}
+        by_session: dict[int, dict[str, ndarray]] = {}
+        number: int | str
         for key, value in tensors.items():
             number, _, name = key.partition("/")
             by_session.setdefault(int(number), {})[name] = value
@@ -147,7 +162,7 @@ class VariableMissing(Refusal):
 
     exit_code = 76
 
-    def __init__(self, name, shape):
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         Refusal.__init__(
             self,
             "the replay differs from the record: the script made other variables\n"
@@ -157,20 +172,20 @@ class VariableMissing(Refusal):
         )
 
 
-def _run(session, fetches, feeds=None):
+def _run(session: Any, fetches: list[Any], feeds: dict[Any, Any] | None = None) -> list[Any]:
     """A run by pedl-run, which is not recorded."""
     calls = recorder.CALLS
     with calls.unrecorded():
         return session.run(fetches, feeds)
 
 
-def _values(session):
+def _values(session: Any) -> Iterable[tuple[str, Any]]:
     """`(name, value)` of a session's variables that have a value."""
     found = _with_value(session)
     return zip([name for name, _ in found], _run(session, [value for _, value in found])) if found else []
 
 
-def _with_value(session):
+def _with_value(session: Any) -> list[tuple[str, Any]]:
     """`(name, tensor)` of a session's variables that have a value."""
     from tensorflow.python.framework import dtypes
 
@@ -184,7 +199,7 @@ def _with_value(session):
     return [(name, value) for (name, value, _), has_value in zip(readers, have_value) if has_value]
 
 
-def _assign(session, values):
+def _assign(session: Any, values: dict[str, ndarray]) -> None:
     known = graphs.of(session.graph)
     variables = {op.name: op for op in known.variables()}
     assignments, feeds = [], {}
@@ -198,7 +213,7 @@ def _assign(session, values):
         _run(session, assignments, feeds)
 
 
-def _give_values(session, names):
+def _give_values(session: Any, names: Container[str]) -> None:
     """Sets variables that have no value to zero, because a run that is answered would have given them one.
 
     The value does not matter before the resume point. But a script may ask if there is one, as Estimators do after they have
@@ -211,7 +226,7 @@ def _give_values(session, names):
     _assign(session, zeros)
 
 
-def _zeros_of(variable):
+def _zeros_of(variable: Any) -> ndarray:
     import numpy
     from tensorflow.python.framework import tensor_shape
 
@@ -220,13 +235,13 @@ def _zeros_of(variable):
     return numpy.zeros(dimensions, variable.get_attr("dtype").as_numpy_dtype)
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """TensorFlow 1: has the variables of sessions kept in checkpoints."""
     provide(calls)
     event_files.prepare(calls)
 
 
-def provide(calls, provider="tensorflow"):
+def provide(calls: Calls, provider: str = "tensorflow") -> None:
     """Has the variables of sessions kept in checkpoints, under this name."""
     SESSIONS.provider = provider
     session_loops.prepare(calls)
@@ -237,7 +252,9 @@ def provide(calls, provider="tensorflow"):
 # -- the life of a session -------------------------------------------------------------------------------------------
 
 
-def created(original, session, target="", graph=None, config=None):
+def created(
+    original: Callable[..., Any], session: Any, target: str | bytes = "", graph: Any = None, config: Any = None
+) -> None:
     """`BaseSession.__init__`: numbers the session. With `--exact` it runs one operation at a time."""
     calls = recorder.CALLS
     if calls.trial.exact:
@@ -246,7 +263,7 @@ def created(original, session, target="", graph=None, config=None):
     SESSIONS.add(session)
 
 
-def _one_at_a_time(config):
+def _one_at_a_time(config: Any) -> Any:
     from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.eager import context
 
@@ -260,7 +277,12 @@ def _one_at_a_time(config):
     return imposed
 
 
-def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
+def deleted(
+    original: Callable[..., Any],
+    session_or_callable: Any,
+    getpid: Callable[[], int] = os.getpid,
+    process: int = _PROCESS,
+) -> None:
     """`__del__` of sessions and their callables: skipped in a forked child, where it would wait for threads for ever.
 
     CPython frees the other threads' locals in the child, and Keras keeps its session in one. Everything that this needs is
@@ -274,11 +296,19 @@ def deleted(original, session_or_callable, getpid=os.getpid, process=_PROCESS):
 
 
 @binding
-def run(original):
+def run(original: Any) -> Callable[..., Any]:
     """`BaseSession._do_run`: every `Session.run`, with its fetches and feeds laid flat."""
     run_code = original.__wrapped__.__globals__["BaseSession"].run.__code__
 
-    def do_run(session, handle, target_list, fetch_list, feed_dict, options, run_metadata):
+    def do_run(
+        session: Any,
+        handle: Any,
+        target_list: list[Any],
+        fetch_list: list[Any],
+        feed_dict: Any,
+        options: Any,
+        run_metadata: Any,
+    ) -> Any:
         known = session._pedl_known
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
@@ -321,7 +351,7 @@ def run(original):
     return do_run
 
 
-def _passes_when_looked(calls, effects, values, can_order):
+def _passes_when_looked(calls: Calls, effects: Effects, values: tuple[Any, ...], can_order: bool) -> bool:
     """Handles two rare cases: a forked child, whose runs pass; and ops that use one variable in no order."""
     if calls.is_child:
         if effects.trains:
@@ -331,7 +361,9 @@ def _passes_when_looked(calls, effects, values, can_order):
     return False
 
 
-def _outputs_of(calls, session, effects, target_list, fetch_list, tensors):
+def _outputs_of(
+    calls: Calls, session: Any, effects: Effects, target_list: list[Any], fetch_list: list[Any], tensors: list[Any]
+) -> _Outputs:
     """Makes the `_Outputs` at the first such run in a session."""
     session_loops.trains(calls, session)
     fetches, targets = effects.fetched(fetch_list), effects.fetched(target_list)
@@ -350,14 +382,14 @@ class _Outputs:
 
     __slots__ = ("feeds", "fetches", "targets")
 
-    def __init__(self, session, target_list, fetch_list, tensors):
+    def __init__(self, session: Any, target_list: list[Any], fetch_list: list[Any], tensors: list[Any]) -> None:
         session._do_call(session._extend_graph)
         self.feeds = [tensor._as_tf_output() for tensor in tensors]
         self.fetches = [tensor._as_tf_output() for tensor in fetch_list]
         self.targets = [op._c_op for op in target_list]
 
 
-def _passes(calls, session, handle, effects):
+def _passes(calls: Calls, session: Any, handle: Any, effects: Effects) -> bool:
     """Whether a run bypasses the door: one before the first run that trains or writes files, or a run in parts.
 
     A run in parts (`partial_run`) leaves what it was fed and has computed in the session; so it is a cause.
@@ -371,7 +403,7 @@ def _passes(calls, session, handle, effects):
     return True
 
 
-def _fed(feed_dict):
+def _fed(feed_dict: Any) -> tuple[list[Any], tuple[Any, ...]]:
     """The tensors that a run is given values for, and the values."""
     # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. From 1.15 on its keys are
     # references to the tensors, which can be hashed.
@@ -379,13 +411,22 @@ def _fed(feed_dict):
     return [getattr(tensor, "_wrapped", tensor) for tensor in storage], tuple(storage.values())
 
 
-def _pull(calls, original, session, feed_dict, operations):
+def _pull(calls: Calls, original: Callable[..., Any], session: Any, feed_dict: Any, operations: list[Any]) -> None:
     """Runs operations as a part of a run that is answered."""
     with calls.unrecorded():
         original(session, None, operations, [], feed_dict, None, None)
 
 
-def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
+def _admit(
+    calls: Calls,
+    session: Any,
+    effects: Effects,
+    fetches: Sequence[Any],
+    fed: Iterable[Any],
+    feeds: tuple[Any, ...],
+    live: Callable[[], Any],
+    pull: Callable[[list[Any]], object],
+) -> Any:
     """A run.
 
     Args:
@@ -411,13 +452,13 @@ def _admit(calls, session, effects, fetches, fed, feeds, live, pull):
     return _through_door(calls, session, effects, fetches, feeds, live, pull)
 
 
-def make_callable_from_options(original, session, options):
+def make_callable_from_options(original: Callable[..., Any], session: Any, options: Any) -> Callable[..., Any]:
     """`BaseSession._make_callable_from_options`: what `K.function` runs."""
     known = session._pedl_known
     function = _keeping(original(session, options), known.keeper_of(options.fetch))
     fetches = fed = effects = substitutes = None
 
-    def through_door(*args, **kwargs):
+    def through_door(*args: Any, **kwargs: Any) -> Any:
         nonlocal fetches, fed, effects, function, substitutes
         if session._pedl_initialized < len(known.random_states):
             SESSIONS.initialize(session)
@@ -440,13 +481,13 @@ def make_callable_from_options(original, session, options):
     return through_door
 
 
-def _keeping(function, kept):
+def _keeping(function: Callable[..., Any], kept: tuple[int, int, _Keeper] | None) -> Callable[..., Any]:
     """A callable that keeps a part of its results (`graphs.keeper_of`)."""
     if kept is None:
         return function
     place, count, keeper = kept
 
-    def keep(*args, **kwargs):
+    def keep(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         keeper.values = result[place:place + count]
         return result
@@ -454,7 +495,7 @@ def _keeping(function, kept):
     return keep
 
 
-def _effects_of_callable(graph, options):
+def _effects_of_callable(graph: Any, options: Any) -> tuple[list[Any], list[Any], Effects]:
     """The tensors that a callable fetches, those that it is given values for, and the effects of a run of it."""
     fetches = [graph.as_graph_element(name) for name in options.fetch]
     targets = [graph.as_graph_element(name) for name in options.target]
@@ -463,7 +504,7 @@ def _effects_of_callable(graph, options):
     return fetches, feeds, graphs.of(graph).effects(fetches + targets, feeds, connections)
 
 
-def _fetching(graph, options, effects):
+def _fetching(graph: Any, options: Any, effects: Effects) -> Any:
     """The options of a callable that fetches the substitutes."""
     made = type(options)()
     made.CopyFrom(options)
@@ -474,14 +515,28 @@ def _fetching(graph, options, effects):
     return made
 
 
-def make_callable(original, session, fetches, feed_list=None, accept_options=False):
+def make_callable(
+    original: Callable[..., Any],
+    session: Any,
+    fetches: Any,
+    feed_list: Any = None,
+    accept_options: bool = False,
+) -> Callable[..., Any]:
     """`BaseSession.make_callable`: without feeds it would bypass the door."""
     if feed_list is not None:
         return original(session, fetches, feed_list, accept_options)
     return lambda *args, **kwargs: session.run(fetches, None, *args, **kwargs)
 
 
-def _through_door(calls, session, effects, fetches, feeds, live, pull):
+def _through_door(
+    calls: Calls,
+    session: Any,
+    effects: Effects,
+    fetches: Sequence[Any],
+    feeds: tuple[Any, ...],
+    live: Callable[[], Any],
+    pull: Callable[[list[Any]], object],
+) -> Any:
     known = session._pedl_known
     unknown = effects.reads_files or not known.stale.isdisjoint(effects.reads)
     if not calls.on_main_thread():
@@ -500,7 +555,13 @@ def _through_door(calls, session, effects, fetches, feeds, live, pull):
     return result
 
 
-def _answerable(calls, effects, fetches, live, pull):
+def _answerable(
+    calls: Calls,
+    effects: Effects,
+    fetches: Sequence[Any],
+    live: Callable[[], Any],
+    pull: Callable[[list[Any]], object],
+) -> Any:
     """A run that reads what training changed: recorded, and answered in a replay."""
     if any(not op_kinds.is_iterator(kind) for kind in effects.takes_data):
         calls.exactness.refuse(causes.READS_AND_TAKES())
@@ -515,7 +576,7 @@ def _answerable(calls, effects, fetches, live, pull):
     return values
 
 
-def _save(calls, session, effects, feeds, live):
+def _save(calls: Calls, session: Any, effects: Effects, feeds: dict[str, Any], live: Callable[[], Any]) -> Any:
     """A run that writes files: they belong to the checkpoints. A replay does not make it if its values are unknown."""
     known, files = session._pedl_known, calls.files
     prefixes = session_loops.prefixes_of(effects, feeds)
@@ -523,7 +584,7 @@ def _save(calls, session, effects, feeds, live):
         for path in session_loops.files_of(prefix):
             files.saving(path)
 
-    def write():
+    def write() -> tuple[Any, list[str]]:
         return live(), [path for prefix in prefixes for path in session_loops.files_written(prefix)]
 
     if known.stale.isdisjoint(effects.reads):
@@ -541,7 +602,7 @@ def _save(calls, session, effects, feeds, live):
     return result
 
 
-def _identity(calls, effects):
+def _identity(calls: Calls, effects: Effects) -> int:
     return calls.trial.intern("session run: " + effects.identity)
 
 
@@ -554,7 +615,7 @@ _LOOPS = tuple(
 )
 
 
-def _is_the_scripts():
+def _is_the_scripts() -> bool:
     """Whether the script itself asked for the run, and not Keras's loop or a callback of Keras."""
     frame = sys._getframe(2)
     while frame is not None:
@@ -569,7 +630,7 @@ def _is_the_scripts():
 # -- training that is not intercepted ----------------------------------------------------------------------------------
 
 
-def apply_gradients(original, optimizer, *args, **kwargs):
+def apply_gradients(original: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     """`apply_gradients` of an optimizer: in eager mode it means a training loop of the script, or of `tf.keras`."""
     from tensorflow.python.framework import ops
 
@@ -582,12 +643,12 @@ def apply_gradients(original, optimizer, *args, **kwargs):
 EAGER_TRAINING = "training in eager mode of TensorFlow 1"
 
 
-def not_intercepted(what):
+def not_intercepted(what: str) -> causes.Told:
     """The cause for training that is not intercepted."""
     return causes.NOT_INTERCEPTED(what=what)
 
 
-def say_not_intercepted(what):
+def say_not_intercepted(what: str) -> None:
     """Reports once that the script trains in a way that has no checkpoints; not inside a recorded call of Keras."""
     calls = recorder.CALLS
     cause = not_intercepted(what)

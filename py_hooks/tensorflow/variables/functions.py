@@ -6,12 +6,22 @@ the stale variables that it uses become true first (`eager.make_true`), and it c
 
 Source: tensorflow 2.0.0 to 2.21.0, `ConcreteFunction._call_flat`; until 2.10 in tensorflow/python/eager/function.py.
 """
+from __future__ import annotations
+
 from threading import get_ident
 
 from py_hooks import causes
 from py_hooks.engine.patch import binding
 from py_hooks.recording import recorder
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES, make_true
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+    from weakref import ref
+
+    from py_hooks.recording.recorder import Calls
 
 _LOOKS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp")
 # On a call of a function within a graph, the places of the resources that it only reads
@@ -32,7 +42,10 @@ class Effects:
         written: those of them that it may change.
     """
 
-    def __init__(self, function):
+    used: list[ref[Any]]
+    written: list[ref[Any]]
+
+    def __init__(self, function: Any) -> None:
         self.used, self.written = [], []
         captured = function.captured_inputs
         for handle, inside in zip(captured, function.inputs[len(function.inputs) - len(captured):]):
@@ -42,12 +55,12 @@ class Effects:
                 if not all(_only_looks(operation, inside) for operation in inside.consumers()):
                     self.written.append(reference)
 
-    def written_variables(self):
+    def written_variables(self) -> list[Any]:
         """The variables that it may change, and that still exist."""
         return [variable for variable in (reference() for reference in self.written) if variable is not None]
 
 
-def _only_looks(operation, tensor):
+def _only_looks(operation: Any, tensor: Any) -> bool:
     if operation.type in _LOOKS:
         return True
     places = [place for place, given in enumerate(operation.inputs) if given is tensor]
@@ -60,18 +73,18 @@ def _only_looks(operation, tensor):
 class Watch:
     """Which functions a compute function runs: `FUNCTIONS.found` holds their `Effects` while it runs."""
 
-    def __init__(self):
-        self.found = None
+    def __init__(self) -> None:
+        self.found: set[Effects] | None = None
 
 
 FUNCTIONS = Watch()
 
 
 @binding
-def called(original):
+def called(original: Callable[..., Any]) -> Callable[..., Any]:
     """`ConcreteFunction._call_flat`: notes what the function does, and gives it true values."""
 
-    def call_flat(function, *args, **kwargs):
+    def call_flat(function: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if calls.is_outside():
             if calls.begun and _is_eager():
@@ -86,14 +99,14 @@ def called(original):
     return call_flat
 
 
-def _make_used_true(calls, function):
+def _make_used_true(calls: Calls, function: Any) -> None:
     for reference in effects_of(function).used:
         variable = reference()
         if variable is not None:
             make_true(calls, variable)
 
 
-def effects_of(function):
+def effects_of(function: Any) -> Effects:
     """The `Effects` of a function; found once."""
     effects = function.__dict__.get("_pedl_effects")
     if effects is None:
@@ -101,7 +114,7 @@ def effects_of(function):
     return effects
 
 
-def _refuse_what_is_left_out(calls, function):
+def _refuse_what_is_left_out(calls: Calls, function: Any) -> None:
     """Reports the causes in a function: what it does besides computing with variables, and an answered call does not."""
     definition = function.graph.as_graph_def()
     library = {called.signature.name: called for called in definition.library.function}
@@ -120,7 +133,7 @@ def _refuse_what_is_left_out(calls, function):
                     calls.exactness.refuse(causes.MOVES_SOMETHING(kind=kind))
 
 
-def _users(nodes, name, library, seen):
+def _users(nodes: Iterable[Any], name: str, library: dict[str, Any], seen: set[tuple[str, int]]) -> Iterator[str]:
     """Types of the nodes that have the named input, among some nodes and in the functions that they call."""
     for node in nodes:
         given = [each.partition(":")[0] for each in node.input if not each.startswith("^")]
@@ -135,22 +148,22 @@ def _users(nodes, name, library, seen):
                     yield from _users(library[called].node_def, arguments[place].name, library, seen)
 
 
-def _called_by(node):
+def _called_by(node: Any) -> Iterator[str]:
     for attribute in node.attr.values():
         yield from [each.name for each in (attribute.func, *attribute.list.func) if each.name]
 
 
-def _is_eager():
+def _is_eager() -> bool:
     from tensorflow.python.eager import context
 
     return context.executing_eagerly()
 
 
 @binding
-def count_trace(original):
+def count_trace(original: Callable[..., Any]) -> Callable[..., Any]:
     """`FuncGraph.__init__`: counts traces. What is traced inside a recorded call has to be traced in a replay too."""
 
-    def counted(graph, *args, **kwargs):
+    def counted(graph: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if calls is not None and get_ident() == calls.main_thread:
             calls.traces += 1

@@ -14,6 +14,8 @@ With Keras 3 most variables are wrapped by a Keras variable, and `py_hooks/keras
 
 Source: tensorflow 2.0.0 to 2.21.0, tensorflow/python/ops/resource_variable_ops.py.
 """
+from __future__ import annotations
+
 import weakref
 from threading import get_ident
 
@@ -26,6 +28,21 @@ from py_hooks.tensorflow.files import event_files
 from py_hooks.tensorflow.random_ops import random_ops, random_states
 from py_hooks.tensorflow.sessions import sessions
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from typing import Any, Protocol
+
+    from numpy import ndarray
+
+    from py_hooks.recording.recorder import Calls
+
+    class _Wrapper(Protocol):
+        """A library whose variables wrap those of TensorFlow; see `_NoWrapper`."""
+
+        def is_stale(self, variable: Any) -> bool: ...
+        def alive(self) -> Iterable[tuple[object, Any]]: ...
+
 # `BaseResourceVariable.__init__` also makes the result of an assignment, which is the variable itself.
 _RESULT = "_UnreadVariable"
 
@@ -33,11 +50,11 @@ _RESULT = "_UnreadVariable"
 class _NoWrapper:
     """The library whose variables wrap those of TensorFlow, while there is none."""
 
-    def is_stale(self, variable):
+    def is_stale(self, variable: Any) -> bool:
         """Whether a recorded call changed the variable that wraps this one, since Python last wrote it."""
         return False
 
-    def alive(self):
+    def alive(self) -> Iterable[tuple[object, Any]]:
         """`(number, variable)` of the variables that wrap others; each has the other one as `_value`."""
         return ()
 
@@ -51,31 +68,31 @@ class ResourceVariables:
             variable.
     """
 
-    def __init__(self):
-        self.wrapper = _NoWrapper()
-        self.left_out = {}
-        self._references = {}
+    def __init__(self) -> None:
+        self.wrapper: _Wrapper = _NoWrapper()
+        self.left_out: dict[int, Any] = {}
+        self._references: dict[int, weakref.ref[Any]] = {}
         self._created = 0
-        self._by_handle = {}
-        self._numbers = {}
-        self._unnumbered = weakref.WeakValueDictionary()
-        self._stale = set()
+        self._by_handle: dict[int, weakref.ref[Any]] = {}
+        self._numbers: dict[int, int] = {}
+        self._unnumbered: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._stale: set[int] = set()
 
-    def wrapped_by(self, wrapper):
+    def wrapped_by(self, wrapper: _Wrapper) -> None:
         """Another library wraps variables of TensorFlow, and keeps their values; see `_NoWrapper`."""
         self.wrapper = wrapper
 
-    def leave_out(self, variable):
+    def leave_out(self, variable: Any) -> None:
         """Notes a variable that was made by loading or saving a model, which a replay does not do."""
         self._unnumbered[id(_handle_of(variable))] = variable
 
-    def add(self, variable):
+    def add(self, variable: Any) -> None:
         """Numbers a variable that was just made."""
         number, handle = self._created, id(_handle_of(variable))
         self._created += 1
         self._numbers[handle] = number
 
-        def forget(reference):
+        def forget(reference: weakref.ref[Any]) -> None:
             self._references.pop(number, None)
             if self._by_handle.get(handle) is reference:
                 del self._by_handle[handle], self._numbers[handle]
@@ -84,12 +101,12 @@ class ResourceVariables:
         self._references[number] = self._by_handle[handle] = weakref.ref(variable, forget)
         self._stale.discard(handle)
 
-    def key_of(self, variable):
+    def key_of(self, variable: Any) -> str | None:
         """The name of a variable's value in a checkpoint; None if it has none."""
         number = self._numbers.get(id(_handle_of(variable)))
         return None if number is None else f"tensorflow/{number}"
 
-    def of_handle(self, handle):
+    def of_handle(self, handle: Any) -> weakref.ref[Any] | None:
         """A weak reference to the variable, or state of a random op, whose handle this is; None for other handles."""
         variable = self._unnumbered.get(id(handle))
         if variable is not None and _handle_of(variable) is handle:
@@ -98,44 +115,44 @@ class ResourceVariables:
 
     # -- staleness -------------------------------------------------------------------------------------------------
 
-    def is_stale(self, variable):
+    def is_stale(self, variable: Any) -> bool:
         """Whether a recorded call changed the variable since Python last wrote it, or read it."""
         return id(_handle_of(variable)) in self._stale
 
-    def mark_stale(self, variables):
+    def mark_stale(self, variables: Iterable[Any]) -> None:
         """Notes that a recorded call changed the variables."""
         self._stale.update(id(_handle_of(variable)) for variable in variables)
 
-    def known(self, variable):
+    def known(self, variable: Any) -> None:
         """Notes that the variable holds its true value, in a replay too."""
         self._stale.discard(id(_handle_of(variable)))
         recorder.CALLS.cleaned += 1
 
     # -- state in a checkpoint ---------------------------------------------------------------------------------------
 
-    def _alive(self):
+    def _alive(self) -> Iterator[tuple[str, Any]]:
         for number, reference in sorted(self._references.items()):
             variable = reference()
             if variable is not None:
                 yield str(number), variable
 
-    def name_of(self, handle):
+    def name_of(self, handle: Any) -> str:
         """The name of the variable with this handle; empty if it is none of these."""
         return next((variable.name for _, variable in self._alive() if _handle_of(variable) is handle), "")
 
-    def rebuilt_by_pipelines(self, handles):
+    def rebuilt_by_pipelines(self, handles: Collection[Any]) -> None:
         """Leaves variables out of checkpoints, because a replay makes their values again."""
         for _, variable in self._alive():
             if any(_handle_of(variable) is handle for handle in handles):
                 self.left_out[id(variable)] = variable
 
-    def _unwrapped(self):
+    def _unwrapped(self) -> Iterator[tuple[str, Any]]:
         wrapped = {id(variable._value) for _, variable in self.wrapper.alive()}
         for number, variable in self._alive():
             if id(variable) not in wrapped and id(variable) not in self.left_out:
                 yield number, variable
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, ndarray]], None]:
         """The values of the variables that have one."""
         from tensorflow.python.framework import dtypes, errors_impl
 
@@ -151,7 +168,7 @@ class ResourceVariables:
                     continue
         return tensors, None
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, ndarray], state: object) -> None:
         """Assigns saved values. Stale variables stay stale: the records must not depend on the point of the resume."""
         for number, variable in self._unwrapped():
             if number in tensors:
@@ -163,7 +180,7 @@ class ResourceVariables:
 RESOURCE_VARIABLES = ResourceVariables()
 
 
-def _handle_of(variable):
+def _handle_of(variable: Any) -> Any:
     """The handle of a variable, or of a random op's state, without the door. A strategy's variable gives that of its part."""
     variable = getattr(variable, "_primary", variable)
     handle = variable.__dict__.get("_handle")
@@ -181,7 +198,7 @@ class Handle:
     (tensorflow 2.15.1, tensorflow/python/eager/pywrap_tfe_src.cc, `ReadVariableOp`).
     """
 
-    def __get__(self, variable, owner=None):
+    def __get__(self, variable: Any, owner: type | None = None) -> Any:
         if variable is None:
             return self
         calls = recorder.CALLS
@@ -192,11 +209,11 @@ class Handle:
         except KeyError:
             raise AttributeError("_handle") from None
 
-    def __set__(self, variable, handle):
+    def __set__(self, variable: Any, handle: Any) -> None:
         variable.__dict__["_handle"] = handle
 
 
-def prepare(calls):
+def prepare(calls: Calls) -> None:
     """Has variables and the states of random ops kept in checkpoints, and gives pipeline shuffles the number of the pass."""
     from tensorflow.python.ops import resource_variable_ops
 
@@ -208,7 +225,7 @@ def prepare(calls):
     event_files.prepare(calls)
 
 
-def created(original, variable, *args, **kwargs):
+def created(original: Callable[..., Any], variable: Any, *args: Any, **kwargs: Any) -> None:
     """`BaseResourceVariable.__init__`: numbers the variable, unless a graph has it, or saving a model makes it."""
     original(variable, *args, **kwargs)
     if type(variable).__name__ == _RESULT or variable._in_graph_mode:
@@ -222,10 +239,10 @@ def created(original, variable, *args, **kwargs):
 class _PassNumber:
     """The number of the running pass, as a variable that pipelines read."""
 
-    variable = None
+    variable: Any = None
 
     @classmethod
-    def read(cls):
+    def read(cls) -> Any:
         """The number, inside a pipeline's function."""
         import tensorflow
 
@@ -236,7 +253,7 @@ class _PassNumber:
         return cls.variable.read_value()
 
     @classmethod
-    def set(cls, ordinal):
+    def set(cls, ordinal: int) -> None:
         """A pass begins."""
         if cls.variable is None:
             return
@@ -246,7 +263,9 @@ class _PassNumber:
             cls.variable.assign(ordinal)
 
 
-def random_shuffle(original, value, seed=0, seed2=0, name=None):
+def random_shuffle(
+    original: Callable[..., Any], value: Any, seed: int | None = 0, seed2: int | None = 0, name: str | None = None
+) -> Any:
     """`gen_random_ops.random_shuffle`: in the array pipelines of Keras 3, without a seed, keyed by trial and pass.
 
     With a seed TensorFlow gives every pass the same order, and this does too. Elsewhere it is an op like others.
@@ -263,10 +282,10 @@ def random_shuffle(original, value, seed=0, seed2=0, name=None):
 # -- the doors ---------------------------------------------------------------------------------------------------------
 
 
-def _unless_inside(original, intercepted):
+def _unless_inside(original: Callable[..., Any], intercepted: Callable[..., Any]) -> Callable[..., Any]:
     """Nothing is done for what a recorded call does inside, in its thread."""
 
-    def called(variable, *args, **kwargs):
+    def called(variable: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         is_inside = calls.depth and get_ident() == calls.main_thread
         return (original if is_inside else intercepted)(variable, *args, **kwargs)
@@ -276,10 +295,10 @@ def _unless_inside(original, intercepted):
 
 @shortcut(_unless_inside)
 @binding
-def read(original):
+def read(original: Callable[..., Any]) -> Callable[..., Any]:
     """`BaseResourceVariable._read_variable_op` and other reads: a variable that is read becomes true."""
 
-    def read_variable(variable, *args, **kwargs):
+    def read_variable(variable: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if calls.begun and calls.is_outside():
             make_true(calls, variable)
@@ -290,10 +309,10 @@ def read(original):
 
 @shortcut(_unless_inside)
 @binding
-def write(original):
+def write(original: Callable[..., Any]) -> Callable[..., Any]:
     """`BaseResourceVariable.assign`: a write by Python is made, and checked against its record."""
 
-    def assign(variable, value, *args, **kwargs):
+    def assign(variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if calls.depth or not calls.begun or get_ident() != calls.main_thread or not _is_eager():
             return original(variable, value, *args, **kwargs)
@@ -304,10 +323,10 @@ def write(original):
 
 @shortcut(_unless_inside)
 @binding
-def update(original):
+def update(original: Callable[..., Any]) -> Callable[..., Any]:
     """`assign_add`, `scatter_update` and the like: they change the present value, which becomes true first."""
 
-    def updated(variable, *args, **kwargs):
+    def updated(variable: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if calls.begun and calls.is_outside():
             make_true(calls, variable)
@@ -316,7 +335,9 @@ def update(original):
     return updated
 
 
-def _written(calls, original, variable, value, args, kwargs):
+def _written(
+    calls: Calls, original: Callable[..., Any], variable: Any, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     import numpy
 
     with own_account():
@@ -328,7 +349,7 @@ def _written(calls, original, variable, value, args, kwargs):
     return result
 
 
-def make_true(calls, variable):
+def make_true(calls: Calls, variable: Any) -> None:
     """Puts into a stale variable, or a random op's state, the value that it had, by a recorded call."""
     is_wrapped = RESOURCE_VARIABLES.wrapper.is_stale(variable)
     if not (is_wrapped or RESOURCE_VARIABLES.is_stale(variable)) or not _is_eager():
@@ -346,7 +367,7 @@ def make_true(calls, variable):
         RESOURCE_VARIABLES.known(variable)
 
 
-def _is_eager():
+def _is_eager() -> bool:
     from tensorflow.python.eager import context
 
     return context.executing_eagerly()
