@@ -3,7 +3,25 @@
 The sequencer of the trial (`src/core/sequencer.rs`) decides what is due; here it is done, in this order: callbacks and files
 that belong to the moment, the end of the step, a signal or a checkpoint, the plan of the trial.
 """
+from __future__ import annotations
+
 from py_hooks.recording import call_kinds, lifecycle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Protocol
+
+    from py_hooks.recording.recorder import Calls
+
+    class _OwnValues(Protocol):
+        """Knows the values of single batches."""
+
+        def keep(self) -> None:
+            """Keeps them from now on."""
+
+        def own_values(self, reported: list[tuple[int, dict[str, float]]]) -> list[float] | None:
+            """The values of the batches of a step, in the order of what was reported, NaN for those that are as reported."""
 
 # Bits of what the trial reports as due: those of `Boundary` in `src/native/trial.rs`, which a test compares.
 STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED, VALIDATION_DUE, IS_LAST, SIGNAL = 1, 2, 4, 8, 16, 32, 64
@@ -22,15 +40,15 @@ class Boundary:
         keeps_batches: whether `of_step` is kept.
     """
 
-    def __init__(self, calls):
+    def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self.validation_due = False
-        self.validation_data = None
-        self.own_values = None
-        self.of_step = None
+        self.validation_data: Any = None
+        self.own_values: _OwnValues | None = None
+        self.of_step: list[dict[str, float]] | None = None
         self.keeps_batches = False
 
-    def do(self, due):
+    def do(self, due: int) -> None:
         """Does what is due after a call whose record is appended."""
         calls = self._calls
         lifecycle.call(calls.lifecycle.at_due)
@@ -48,7 +66,7 @@ class Boundary:
         if due & PLANNED:
             self.go_by_plan(due)
 
-    def step_ended(self):
+    def step_ended(self) -> None:
         """A step has ended, in a replay or not: calls what follows the steps."""
         calls = self._calls
         if self.keeps_batches:
@@ -56,7 +74,7 @@ class Boundary:
         if calls.steps is not None:
             calls.steps.step_ended()
 
-    def go_by_plan(self, due):
+    def go_by_plan(self, due: int) -> None:
         """Notes what the plan of the trial wants after a batch."""
         calls = self._calls
         if due & VALIDATION_DUE:
@@ -64,7 +82,7 @@ class Boundary:
         if due & IS_LAST:
             lifecycle.call(calls.lifecycle.at_last)
 
-    def validated(self, metrics):
+    def validated(self, metrics: Sequence[tuple[str, float]]) -> None:
         """The model was validated after the last batch: takes a checkpoint of it if one is due.
 
         Args:
@@ -80,7 +98,7 @@ class Boundary:
         if wanted and (calls.exactness.takes_checkpoints or calls.agreement is not None):
             calls.checkpoints.save(is_wanted=True)
 
-    def keep_batches(self):
+    def keep_batches(self) -> None:
         """From here on the metrics of each training call are kept, for `of_step`."""
         calls = self._calls
         self.keeps_batches = True
@@ -88,12 +106,13 @@ class Boundary:
         if self.own_values is not None:
             self.own_values.keep()
 
-    def _batches_of_step(self):
+    def _batches_of_step(self) -> list[dict[str, float]]:
         """The metrics of each training call of the step: the value of the single batch if it is known, else what was reported."""
         calls = self._calls
-        reported = calls.trial.take_batch_metrics()
+        reported: list[tuple[int, dict[str, float]]]
+        reported = calls.trial.take_batch_metrics()  # type: ignore[assignment]  # the stub leaves out the identities
         identity = calls.trial.intern("metrics of the batches of a step")
-        own = None
+        own: Any = None
         if calls.replaying:
             record = calls.guarded(calls.trial.peek)
             if record is not None and record[:2] == (call_kinds.METRICS, identity):

@@ -2,10 +2,32 @@
 
 No handler of the script runs, and nothing is printed twice. Errors of the script never come here.
 """
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import NoReturn, Protocol
+
+    from _pedl import Error, Trial
+
+    from py_hooks.refusal import Refusal
+
+    class Holder(Protocol):
+        """What an end of the process needs: the recorder has it, and what `boot` knows of the process."""
+
+        @property
+        def trial(self) -> Trial:
+            """The native trial."""
+
+        @property
+        def at_stop(self) -> list[Callable[[], object]]:
+            """Functions that put the files of the script back."""
 
 # The exit code of a process whose replay differs from the record.
 _DIVERGED = 76
@@ -16,7 +38,7 @@ STORAGE_FAILED = 201
 KEPT = "\n  the run was stopped; every checkpoint that was committed is kept"
 
 
-def flush_streams():
+def flush_streams() -> None:
     """Flushes what the script has printed, as far as possible.
 
     A stream that is closed, or that the script replaced by something else, holds nothing that could be lost. Nor does a
@@ -27,7 +49,7 @@ def flush_streams():
             stream.flush()
 
 
-def stop_with(calls, error):
+def stop_with(calls: Holder, error: Error | Refusal) -> NoReturn:
     """Ends the process because of one of our errors, with its message, hint and exit code."""
     message = str(error)
     if error.exit_code == STORAGE_FAILED:
@@ -35,7 +57,7 @@ def stop_with(calls, error):
     stop(calls, error.exit_code, message, error.hint)
 
 
-def stop_for_file(calls, path, error):
+def stop_for_file(calls: Holder, path: str, error: OSError) -> NoReturn:
     """Ends the process because a file of the trial cannot be written: the script did not cause this failure."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     help = "make room" if is_full else "look after the file system"
@@ -47,7 +69,7 @@ def stop_for_file(calls, path, error):
     )
 
 
-def stop(calls, code, message, hint=None):
+def stop(calls: Holder, code: int, message: str, hint: str | None = None) -> NoReturn:
     """Ends the process at once: one message, no traceback, no handlers of the script. Puts the files of the script back.
 
     A script that handles a signal in the middle of its replay does not repeat the first run. That is not an error: the
@@ -62,7 +84,7 @@ def stop(calls, code, message, hint=None):
         os._exit(code)
 
 
-def end(holder, code):
+def end(holder: Holder, code: int) -> NoReturn:
     """Ends the process at once, as `stop` does, if the reason was logged before."""
     try:
         put_back(holder.at_stop)
@@ -70,7 +92,7 @@ def end(holder, code):
         os._exit(code)
 
 
-def put_back(at_stop):
+def put_back(at_stop: Iterable[Callable[[], object]]) -> None:
     """Undoes what was done for a replay, as far as the disk lets it.
 
     Args:

@@ -1,4 +1,6 @@
 """Entries of the script into a framework: the first one, causes, and the arguments of a call."""
+from __future__ import annotations
+
 import os
 import sys
 import zlib
@@ -6,16 +8,26 @@ import zlib
 from py_hooks import places
 from py_hooks.recording import call_kinds, ending, exactness
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    import numpy
+
+    from py_hooks.causes import Told
+    from py_hooks.recording.recorder import Calls
+
 # The prefix of the keys that name files of the user's code, among what is compared.
 _FILE = "file "
 
 
-def called_by_user():
+def called_by_user() -> bool:
     """Whether the user's code called the function that the asking advice replaces. Only for advice made by `binding`."""
     return places.called_by_user(3)
 
 
-def announce(calls, causes, is_told=True):
+def announce(calls: Calls, causes: Iterable[Told], is_told: bool = True) -> None:
     """The script is about to enter the framework. The first entry begins the trial, and reports whether it is exact.
 
     Args:
@@ -30,7 +42,7 @@ def announce(calls, causes, is_told=True):
         calls.exactness.refuse(cause)
 
 
-def compare(calls, name, described):
+def compare(calls: Calls, name: str, described: dict[str, str]) -> None:
     """Records the arguments of an entry, or compares them with their record and names what differs.
 
     Args:
@@ -49,7 +61,7 @@ def compare(calls, name, described):
     calls.answered()
 
 
-def _difference(calls, name, recorded, now):
+def _difference(calls: Calls, name: str | None, recorded: dict[str, str], now: dict[str, str]) -> tuple[str, str]:
     different = [key for key in sorted(set(recorded) | set(now)) if recorded.get(key) != now.get(key)]
     edited = [key for key in different if key.startswith(_FILE) and key in recorded and key in now]
     what = "a file of the script was edited" if edited else f"`{name}` is given something else"
@@ -68,10 +80,10 @@ def _difference(calls, name, recorded, now):
     )
 
 
-_sources = {}
+_sources: dict[str, int] = {}
 
 
-def describe_sources():
+def describe_sources() -> dict[str, str]:
     """A checksum of every loaded file of the user's code, by the name of the file."""
     for module in list(sys.modules.values()):
         path = places.file_of(module)
@@ -91,11 +103,11 @@ class Sources:
     the same, but only for files that are loaded by then, and the edited script may never reach that entry.
     """
 
-    def __init__(self):
-        self._modules = None
-        self._found = {}
+    def __init__(self) -> None:
+        self._modules: int | None = None
+        self._found: dict[str, str] = {}
 
-    def begin(self, calls):
+    def begin(self, calls: Calls) -> None:
         """The trial has begun: compares the files that are loaded by now with their checksums in the checkpoint."""
         recorded = calls.checkpoints.states().get("sources") or {}
         now = describe_sources()
@@ -103,7 +115,7 @@ class Sources:
             known = {name: checksum for name, checksum in recorded.items() if name in now}
             ending.stop(calls, 76, *_difference(calls, None, known, {name: now[name] for name in known}))
 
-    def capture(self):
+    def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, str]]:
         """The checksums by the name of each file: part of a checkpoint."""
         # If modules were loaded since, all are looked through.
         if self._modules != len(sys.modules):
@@ -111,15 +123,15 @@ class Sources:
             self._found = describe_sources()
         return [], self._found
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: dict[str, numpy.ndarray], state: object) -> None:
         """The replay is over."""
 
 
-def is_path(given):
+def is_path(given: object) -> bool:
     """Whether a file argument is a path, and not an open file."""
     return isinstance(given, (str, bytes)) or hasattr(given, "__fspath__")
 
 
-def path_text(path):
+def path_text(path: Any) -> object:
     """A file argument as records contain it."""
     return os.fspath(path) if is_path(path) else type(path).__name__

@@ -3,9 +3,18 @@
 Arrays up to `WHOLE_BYTES` are read whole. Of larger ones, evenly spaced blocks are read that add up to about as much. A
 fingerprint contains types, shapes and values of the kinds that it knows, and only the type of anything else.
 """
+from __future__ import annotations
+
 import zlib
 
 from py_hooks.own_account import on_own_account
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sized
+    from typing import Any
+
+    import numpy
 
 # About 30 ms of reading. More would noticeably delay the start of a fit; less would miss a change in a data set of the
 # size of MNIST in float32 (188 MB is covered by every third block).
@@ -18,7 +27,7 @@ _MAX_ITEMS = 1000
 _QUICK_BYTES = 3 << 10
 
 
-def checksum(array):
+def checksum(array: numpy.ndarray) -> int:
     """crc32 of an array's bytes in C order; of blocks of them if the array is larger than `WHOLE_BYTES`."""
     import numpy
 
@@ -37,7 +46,7 @@ def checksum(array):
 
 
 @on_own_account
-def describe(value, depth=0):
+def describe(value: Any, depth: int = 0) -> str:
     """A short text about a value: equal for equal values, in every process."""
     import numpy
 
@@ -62,18 +71,18 @@ def describe(value, depth=0):
     return type(value).__name__
 
 
-def is_tensor_like(value):
+def is_tensor_like(value: object) -> bool:
     """Whether a value is a tensor of a framework: it has a shape and a dtype and is convertible, and is not symbolic."""
     is_array = hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
     return is_array and not is_symbolic(value)
 
 
-def is_symbolic(value):
+def is_symbolic(value: object) -> bool:
     """Whether a value is a placeholder for one that a graph will compute. On a tensor with a value, these attributes raise."""
     return hasattr(value, "graph") and hasattr(value, "op")
 
 
-def holds_symbolic(values):
+def holds_symbolic(values: Iterable[Any]) -> bool:
     """Whether one of the values, or of those in lists and dicts among them, is a placeholder for what a graph will compute."""
     return any(
         holds_symbolic(value.values() if isinstance(value, dict) else value)
@@ -84,7 +93,7 @@ def holds_symbolic(values):
     )
 
 
-def quick(values):
+def quick(values: Iterable[Any]) -> int:
     """crc32 of a batch: of the first, middle and last kilobyte of every array. For calls made once per batch.
 
     `Trial.batch_checksum` is faster, and accepts plain arrays only.
@@ -104,7 +113,7 @@ def quick(values):
     return crc
 
 
-def _ends(array):
+def _ends(array: numpy.ndarray) -> bytes:
     """The bytes of the first, middle and last kilobyte of an array; all of a smaller one."""
     if array.nbytes <= _QUICK_BYTES:
         return array.tobytes()
@@ -114,7 +123,7 @@ def _ends(array):
     return b"".join((flat[:count].tobytes(), flat[middle:middle + count].tobytes(), flat[-count:].tobytes()))
 
 
-def _nest(value, form, parts):
+def _nest(value: Sized, form: str, parts: Iterable[str]) -> str:
     text = form.format(", ".join(parts))
     if len(value) > _MAX_ITEMS:
         text += f" of {len(value)}"
@@ -125,11 +134,11 @@ def _nest(value, form, parts):
 _OF_THE_MACHINE = ("_workers", "_use_multiprocessing", "_max_queue_size", "workers", "use_multiprocessing", "max_queue_size")
 
 
-def _is_compared(name, value):
+def _is_compared(name: str, value: object) -> bool:
     return name not in _OF_THE_MACHINE and _is_plain(value)
 
 
-def _is_plain(value):
+def _is_plain(value: object) -> bool:
     import numpy
 
     return value is None or isinstance(value, (bool, int, float, str, bytes, list, tuple, dict, numpy.ndarray))

@@ -9,10 +9,25 @@ and what the child appends is then in the file twice. So a child that changes a 
 the directory of the trial, and the parent names the cause before its next checkpoint. Processes that build batches are left out:
 they write a cache of items, which no replay builds.
 """
+from __future__ import annotations
+
 import os
 import sys
 
 from py_hooks import places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import mmap
+    from types import FrameType
+    from typing import Any, NoReturn
+
+    from _pedl import Trial
+
+    from py_hooks.recording.ending import Holder
+
+    # The place of a fork, and how often one was made there.
+    Fork = tuple[tuple[str, int], int]
 
 # A refused child sends it to the process that trains. If that process cannot handle the signal, the signal kills it, and
 # `pedl-run` ends with 77 too (`src/core/trial.rs`, `REFUSED_SIGNAL`).
@@ -20,7 +35,7 @@ REFUSED_SIGNAL = 57
 _REFUSED = 77
 
 # The children that have reported that they train.
-_TOLD = set()
+_TOLD: set[int] = set()
 
 
 class Forks:
@@ -30,18 +45,18 @@ class Forks:
         descent: place and number of each fork between the process that trains and this one; empty in the former.
     """
 
-    def __init__(self):
-        self.descent = ()
-        self._counts = {}
-        self._fork = None
+    def __init__(self) -> None:
+        self.descent: tuple[Fork, ...] = ()
+        self._counts: dict[tuple[str, int], int] = {}
+        self._fork: Fork | None = None
 
-    def before(self):
+    def before(self) -> None:
         """A fork is about to be made. Forks are counted by place, because a replay omits those of calls that are answered."""
         place = places.user_place(1)
         number = self._counts[place] = self._counts.get(place, 0) + 1
         self._fork = place, number
 
-    def after_in_child(self):
+    def after_in_child(self) -> None:
         """This process is the child."""
         self.descent += (self._fork,)
         self._counts = {}
@@ -54,12 +69,12 @@ class Parent:
         process: what `boot` knows of it.
     """
 
-    def __init__(self, process):
+    def __init__(self, process: Holder) -> None:
         self._process = process
         self._pid = os.getpid()
-        self._begun = None
+        self._begun: bytes | None = None
 
-    def before_fork(self):
+    def before_fork(self) -> None:
         """With `--exact`: prepares for a child that ends this process."""
         if self._begun is not None or not self._process.trial.exact or os.getpid() != self._pid:
             return
@@ -72,7 +87,7 @@ class Parent:
             # Another thread makes the fork.
             return
 
-    def _end(self, number, frame):
+    def _end(self, number: int, frame: FrameType | None) -> NoReturn:
         """A child was refused, and has reported why: the run ends. Other children, which may wait for its work, end too."""
         from py_hooks.recording import ending, recorder
 
@@ -81,7 +96,7 @@ class Parent:
             child.terminate()
         ending.end(recorder.CALLS or self._process, _REFUSED)
 
-    def refuse(self):
+    def refuse(self) -> None:
         """In a child: ends the parent, if it still runs."""
         if self._begun is not None and _begin_of(self._pid) == self._begun:
             os.kill(self._pid, REFUSED_SIGNAL)
@@ -92,12 +107,12 @@ class Changes:
 
     _FILE = "child_changes.txt"
 
-    def __init__(self):
-        self._shared = None
+    def __init__(self) -> None:
+        self._shared: mmap.mmap | None = None
         self._has_begun = False
         self._is_left_out = False
 
-    def before_fork(self):
+    def before_fork(self) -> None:
         """Makes the shared memory in which a child sees whether the parent has begun to train."""
         if self._shared is None:
             import mmap
@@ -105,17 +120,17 @@ class Changes:
             self._shared = mmap.mmap(-1, 1)
             self._shared[0] = self._has_begun
 
-    def begin(self):
+    def begin(self) -> None:
         """The parent trains from now on."""
         self._has_begun = True
         if self._shared is not None:
             self._shared[0] = True
 
-    def leave_out(self):
+    def leave_out(self) -> None:
         """In a child that builds batches: its changes are no cause."""
         self._is_left_out = True
 
-    def note(self, directory, path):
+    def note(self, directory: str, path: str | bytes) -> None:
         """In a child: a file is about to be changed.
 
         Args:
@@ -137,7 +152,7 @@ class Changes:
         finally:
             posix.close(file)
 
-    def found(self, directory):
+    def found(self, directory: str) -> str | None:
         """The first file that a child has changed, in this start or an earlier one; None if there is none."""
         import io
 
@@ -149,27 +164,27 @@ class Changes:
 
 
 CHANGES = Changes()
-PARENT = None
+PARENT: Parent | None = None
 
 
-def watch(process, forks):
+def watch(process: Holder, forks: Forks) -> None:
     """From now on, makes pedl-run inert in every forked child of this process."""
     global PARENT  # noqa: PLW0603 - there is one in a process
     PARENT = Parent(process)
 
-    def before():
+    def before() -> None:
         forks.before()
         PARENT.before_fork()
         CHANGES.before_fork()
 
-    def after_in_child():
+    def after_in_child() -> None:
         forks.after_in_child()
         process.trial.fork_child()
 
     os.register_at_fork(before=before, after_in_child=after_in_child)
 
 
-def watch_started(module):
+def watch_started(module: Any) -> None:
     """A start method of `multiprocessing` other than fork was imported: pedl-run sees nothing of what such a process does.
 
     Args:
@@ -180,7 +195,7 @@ def watch_started(module):
     launch = module.Popen._launch
 
     @functools.wraps(launch)
-    def launched(popen, process):
+    def launched(popen: Any, process: Any) -> Any:
         from py_hooks import causes
         from py_hooks.recording import recorder
 
@@ -192,7 +207,7 @@ def watch_started(module):
     module.Popen._launch = launched
 
 
-def trains(trial):
+def trains(trial: Trial) -> None:
     """A forked child is about to train: reports that, once; or ends the run, if `--exact` was given.
 
     Args:
@@ -222,7 +237,7 @@ def trains(trial):
         os._exit(_REFUSED)
 
 
-def _begin_of(pid):
+def _begin_of(pid: int) -> bytes | None:
     """The start time of a process, in the units of the kernel; None if there is no such process."""
     import io
 

@@ -14,6 +14,15 @@
 
 Functions of one moment are called in the order in which they were handed in.
 """
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    _Steps = list[Callable[[], object]]
+    # Metrics of a validation: pairs of a name and a value.
+    _Metrics = list[tuple[str, float]]
 
 
 class Lifecycle:
@@ -32,19 +41,19 @@ class Lifecycle:
         at_stop: an error of ours ends the process.
     """
 
-    def __init__(self):
-        self.at_begin = []
-        self.when_begun = []
-        self.at_due = []
-        self.at_save = []
-        self.at_step_end = []
-        self.at_last = []
-        self.at_validation = []
-        self.at_settle = []
-        self.at_stop = []
+    def __init__(self) -> None:
+        self.at_begin: _Steps = []
+        self.when_begun: _Steps = []
+        self.at_due: _Steps = []
+        self.at_save: _Steps = []
+        self.at_step_end: _Steps = []
+        self.at_last: _Steps = []
+        self.at_validation: list[tuple[Callable[[], object], Callable[[_Metrics], _Metrics]]] = []
+        self.at_settle: _Steps = []
+        self.at_stop: _Steps = []
 
 
-def call(steps):
+def call(steps: Iterable[Callable[[], object]]) -> None:
     """Calls the functions of one moment."""
     for step in steps:
         step()

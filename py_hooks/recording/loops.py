@@ -5,14 +5,21 @@ appears at the first step of an optimizer, not at an import: many scripts import
 
 A loop that is intercepted decides how long it trains: a plan (`searcher.max_steps`, `--steps`) cannot end it.
 """
+from __future__ import annotations
+
 from py_hooks import places
 from py_hooks.recording import ending
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from py_hooks.recording.ending import Holder
+    from py_hooks.recording.recorder import Calls
+
 # The messages that were printed.
-_TOLD = set()
+_TOLD: set[str] = set()
 
 
-def tell(holder, what, hint):
+def tell(holder: Holder, what: str, hint: str) -> None:
     """Reports what is not intercepted, once; or ends the process, if `--exact` was given.
 
     Args:
@@ -35,7 +42,7 @@ def tell(holder, what, hint):
     )
 
 
-def keeps_its_length(calls, what):
+def keeps_its_length(calls: Calls, what: str) -> None:
     """Reports that the plan of the trial has no effect on a loop.
 
     Args:
@@ -50,12 +57,12 @@ def keeps_its_length(calls, what):
         )
 
 
-def goes_on(calls):
+def goes_on(calls: Calls) -> None:
     """Reports that a loop has trained the last step of the trial, and continues to train."""
     say_once(calls, "the trial's last step was trained; a loop of the script's own goes on after it, and decides how long")
 
 
-def say_once(calls, text):
+def say_once(calls: Calls, text: str) -> None:
     """Prints a message, unless it was printed before."""
     if text not in _TOLD:
         _TOLD.add(text)

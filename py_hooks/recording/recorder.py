@@ -19,6 +19,8 @@ Invariants
 Beside it: what is due after a call (`boundary.py`), checkpoints (`checkpoints.py`), signals that ask for the end
 (`preemption.py`), reasons why a resume may not be exact (`exactness.py`), and the end of the process (`ending.py`).
 """
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -36,6 +38,49 @@ from py_hooks.recording.lifecycle import Lifecycle
 from py_hooks.recording.preemption import Preemption
 from py_hooks.refusal import Refusal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import CodeType, FrameType
+    from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
+
+    import numpy
+    from _pedl import Error, Trial
+
+    from py_hooks.random_numbers.random_streams import Streams
+    from py_hooks.ranks.agreement import Ranks
+    from py_hooks.script_io.files import Files
+
+    _Result = TypeVar("_Result")
+    _Arguments = TypeVarTuple("_Arguments")
+
+    class Steps(Protocol):
+        """What calls the callbacks of a script around its steps (`step_callbacks.py`)."""
+
+        is_in_fit: bool
+
+        def call_begins(self, kind: int) -> object:
+            """A call of this kind is about to be made, or answered."""
+
+        def step_ended(self) -> object:
+            """The last batch of a step was trained."""
+
+        def validation_begins(self) -> object:
+            """Validation of the model begins."""
+
+        def validated(self, metrics: Sequence[tuple[str, float]]) -> object:
+            """The model was validated."""
+
+    class _Computes(Protocol):
+        """A compute function, which a call on a batch runs."""
+
+        kind: int
+        identity: int
+        cleaned: int | None
+
+        def note_changes(self, calls: Calls) -> object:
+            """Notes which variables a call changes."""
+
 # Calls that may wait for their conversion. While they wait, their results stay alive (on the device). A step boundary or a
 # checkpoint usually comes first.
 MAX_PENDING_CALLS = 1000
@@ -50,15 +95,15 @@ class _Unrecorded:
 
     __slots__ = ("_calls", "_depth")
 
-    def __init__(self, calls):
+    def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         # Nothing that other threads do is recorded, and it must not hide what the main thread does meanwhile.
         self._depth = int(self._calls.on_main_thread())
         self._calls.depth += self._depth
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._calls.depth -= self._depth
 
 
@@ -95,7 +140,7 @@ class Calls:
         sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
 
-    def __init__(self, trial, streams, native_error):
+    def __init__(self, trial: Trial, streams: Streams, native_error: type[Error]) -> None:
         self.trial = trial
         self.depth = 0
         self.in_composite = False
@@ -106,49 +151,49 @@ class Calls:
         self.batches = 0
         self.traces = self.cleaned = 0
         self.skipped = False
-        self.epoch = None
-        self.entries = []
+        self.epoch: int | None = None
+        self.entries: list[int] = []
         self.exactness = Exactness(self)
         self.checkpoints = Checkpoints(self)
         self.boundary = Boundary(self)
         self.preemption = Preemption(self)
         self.lifecycle = Lifecycle()
         # The exception that a recorded call of the script raised, and that the script handled.
-        self.raised = None
+        self.raised: str | None = None
         self.streams = streams
         self.arguments = 0
-        self.files = None
-        self.lost = []
-        self.agreement = None
-        self.steps = None
+        self.files: Files | None = None
+        self.lost: list[Callable[[], list[str]]] = []
+        self.agreement: Ranks | None = None
+        self.steps: Steps | None = None
         self.in_step_callback = False
         # Exceptions that end the process with a message. Any other is the user's, and is not caught.
-        self.ours = (native_error, Refusal)
-        self._pending = []
-        self._kept = {}
+        self.ours: tuple[type[Error], type[Refusal]] = (native_error, Refusal)
+        self._pending: list[tuple[int, int, int, int, int, Any]] = []
+        self._kept: dict[str, int] = {}
         self._is_log_told = False
-        self.sites = {}
-        self._codes = []
+        self.sites: dict[tuple[int, int], int] = {}
+        self._codes: list[CodeType] = []
         self.main_thread = threading.main_thread().ident
-        self.stand_ins = set()
+        self.stand_ins: set[int] = set()
 
     @property
-    def at_stop(self):
+    def at_stop(self) -> list[Callable[[], object]]:
         """Functions that put the files of the script back (`ending.py`)."""
         return self.lifecycle.at_stop
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
-    def on_main_thread(self):
+    def on_main_thread(self) -> bool:
         """Whether the caller is in the thread whose calls are recorded, or in one that acts for it."""
         thread = threading.get_ident()
         return thread == self.main_thread or thread in self.stand_ins
 
-    def recordable(self):
+    def recordable(self) -> bool:
         """Whether a call made now belongs in the log: it is outermost, and in the main thread."""
         return not self.depth and threading.get_ident() == self.main_thread
 
-    def is_outside(self):
+    def is_outside(self) -> bool:
         """Whether the caller is outside of recorded calls: the main thread between them, or a thread that the script started.
 
         A thread that a library has started in C++ belongs to the call for which the library needs it.
@@ -159,7 +204,7 @@ class Calls:
             return False
         return not isinstance(threading.current_thread(), threading._DummyThread)
 
-    def read_in_thread(self):
+    def read_in_thread(self) -> None:
         """Another thread reads a variable that training changes: this is a cause, unless the thread belongs to a library.
 
         A library starts a thread with one of its functions. The script starts it with one of its functions, or with an
@@ -173,11 +218,11 @@ class Calls:
         if not places.is_installed_file(first):
             self.exactness.refuse(causes.READ_IN_A_THREAD())
 
-    def unrecorded(self):
+    def unrecorded(self) -> _Unrecorded:
         """`with calls.unrecorded()`: the script does not ask for what this thread does, and it is not recorded."""
         return _Unrecorded(self)
 
-    def begin(self, facts):
+    def begin(self, facts: str) -> None:
         """The first intercepted call: opens the trial directory, and starts a replay if a checkpoint exists."""
         self.begun = True
         try:
@@ -196,18 +241,18 @@ class Calls:
             )
         lifecycle.call(self.lifecycle.when_begun)
 
-    def stand_aside(self):
+    def stand_aside(self) -> None:
         """In a forked child, and in a worker server, nothing is recorded: every call is only made."""
         self.depth += 1 << 20
         self.exactness.forked()
 
-    def forked(self):
+    def forked(self) -> None:
         """This process is a forked child."""
         self.is_child = True
         self._pending = []
         self.stand_aside()
 
-    def step_aside(self, text, at_stop):
+    def step_aside(self, text: str, at_stop: list[Callable[[], object]]) -> None:
         """One of our bugs was met (`engine/guard.py`): nothing is recorded from here on, and every call is only made.
 
         Args:
@@ -230,7 +275,7 @@ class Calls:
         self.stand_aside()
         self.trial.stand_aside()
 
-    def _leave(self, text):
+    def _leave(self, text: str) -> None:
         with contextlib.suppress(*self.ours):
             self.trial.event(json.dumps({"event": "exactness", "exact": False, "causes": [text], "batch": self.batches}))
         with contextlib.suppress(*self.ours):
@@ -240,7 +285,7 @@ class Calls:
 
     # -- places ------------------------------------------------------------------------------------------------
 
-    def site(self):
+    def site(self) -> int:
         """Where the script is: an id of `file:line`, of the running entry or else of the innermost user's frame."""
         if self.entries:
             return self.entries[-1]
@@ -250,11 +295,11 @@ class Calls:
             frame = frame.f_back
         return self.site_from(frame)
 
-    def site_of(self, frame):
+    def site_of(self, frame: FrameType) -> int | None:
         """The id of the line that a frame is in; None if that takes longer to find: `site` finds it."""
         return None if self.entries else self.sites.get((id(frame.f_code), frame.f_lasti))
 
-    def site_from(self, frame):
+    def site_from(self, frame: FrameType) -> int:
         """The id of the line of the user's code in which a frame is, or the frame that called it, and so on."""
         code, instruction = frame.f_code, frame.f_lasti
         known = self.sites.get((id(code), instruction))
@@ -275,13 +320,13 @@ class Calls:
             self._codes.append(code)
         return site
 
-    def position(self):
+    def position(self) -> int:
         """How many calls were recorded, or answered, so far."""
         return self.trial.position + len(self._pending)
 
     # -- recording and answering ---------------------------------------------------------------------------------
 
-    def record(self, kind, identity, arguments, value, site=None):
+    def record(self, kind: int, identity: int, arguments: int, value: Any, site: int | None = None) -> None:
         """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
         if site is None:
             site = self.entries[-1] if self.entries else self.site()
@@ -289,7 +334,7 @@ class Calls:
         if len(self._pending) >= MAX_PENDING_CALLS:
             self.append_pending()
 
-    def refuse_in_callback(self):
+    def refuse_in_callback(self) -> None:
         """A step callback of the script makes a call that would have to be recorded: ends a fit, else refuses exactness."""
         if self.entries:
             ending.stop(
@@ -303,7 +348,9 @@ class Calls:
         self.in_step_callback = False
         self.exactness.refuse(causes.CALLBACK_CALLS())
 
-    def answer(self, kind, identity, arguments, tensor=None):
+    def answer(
+        self, kind: int, identity: int, arguments: int, tensor: Callable[[numpy.ndarray], Any] | None = None
+    ) -> Any:
         """The value that the same call returned the first time. Ends the process if the record differs."""
         self.skipped = True
         try:
@@ -311,26 +358,34 @@ class Calls:
         except self.ours as error:
             ending.stop_with(self, error)
 
-    def next_arguments(self):
+    def next_arguments(self) -> int:
         """The arguments of the next record; 0 at the end of the log, where `answer` reports the error."""
         record = self.guarded(self.trial.peek)
         return record[2] if record is not None else 0
 
-    def check(self, kind, identity, arguments, value):
+    def check(self, kind: int, identity: int, arguments: int, value: Any) -> None:
         """Consumes the record of a call that was made again, and whose value must equal the recorded one."""
         try:
             self.trial.check(kind, identity, self.site(), self.streams.draws, arguments, value)
         except self.ours as error:
             ending.stop_with(self, error)
 
-    def answered(self):
+    def answered(self) -> bool:
         """Ends the replay if the last call before the checkpoint was answered. Returns True if it was."""
         if self.trial.position < self.trial.resume_call:
             return False
         self.checkpoints.restore()
         return True
 
-    def call(self, kind, identity, live, arguments=0, tensor=None, raises=()):
+    def call(
+        self,
+        kind: int,
+        identity: int,
+        live: Callable[[], Any],
+        arguments: int = 0,
+        tensor: Callable[[numpy.ndarray], Any] | None = None,
+        raises: type[BaseException] | tuple[type[BaseException], ...] = (),
+    ) -> Any:
         """A whole recorded call: calls `live()`, or in a replay returns its recorded value.
 
         The value is converted at once: it may be an array that the next training call donates. If the call raises, it has
@@ -358,7 +413,7 @@ class Calls:
         self.answered()
         return value
 
-    def checked(self, kind, identity, arguments):
+    def checked(self, kind: int, identity: int, arguments: int) -> None:
         """Code of the script did something, which it does in a replay too: its checksum is recorded, or compared."""
         if self.in_step_callback:
             self.refuse_in_callback()
@@ -368,7 +423,7 @@ class Calls:
             self.check(kind, identity, arguments, None)
             self.answered()
 
-    def append_pending(self):
+    def append_pending(self) -> None:
         """Converts and appends the calls that wait."""
         if not self._pending:
             return
@@ -386,7 +441,7 @@ class Calls:
         if self.trial.log_exceeded:
             self.refuse_longer_log()
 
-    def settle(self):
+    def settle(self) -> None:
         """The script has ended: appends its last calls, and waits for its last checkpoint.
 
         The training is complete, so a failure in here is not a failure of the run.
@@ -403,11 +458,11 @@ class Calls:
                 self.trial.append(pending)
         self.trial.settle()
 
-    def note_kept(self, name, size):
+    def note_kept(self, name: str, size: int) -> None:
         """Notes that `size` bytes of the log hold the value of this name."""
         self._kept[name] = self._kept.get(name, 0) + size
 
-    def refuse_longer_log(self):
+    def refuse_longer_log(self) -> None:
         """The log has reached its limit: this is a cause."""
         if self._is_log_told:
             return
@@ -420,7 +475,7 @@ class Calls:
 
     # -- training calls ----------------------------------------------------------------------------------------
 
-    def trained(self, batches=1):
+    def trained(self, batches: int = 1) -> None:
         """A training call was recorded: counts its batches, and does what is due at this boundary.
 
         Args:
@@ -436,14 +491,22 @@ class Calls:
             self.append_pending()
             self.boundary.do(due)
 
-    def _step_ended_inside(self, due):
+    def _step_ended_inside(self, due: int) -> int:
         """A batch of a call with several batches is counted: ends its step. Whatever else is due waits for the others."""
         if due & boundary.STEP_ENDED:
             self.append_pending()
             self.boundary.do(boundary.STEP_ENDED)
         return due & ~boundary.STEP_ENDED
 
-    def record_batch(self, function, site, is_traced, values, named_values, result):
+    def record_batch(
+        self,
+        function: _Computes,
+        site: int,
+        is_traced: bool,
+        values: tuple[object, ...],
+        named_values: dict[str, object],
+        result: object,
+    ) -> None:
         """A call on a batch was made: does `record`, notes the changes, and for a training call does `trained`.
 
         The result is converted at once, because the script may change it. The caller keeps `depth` above 0.
@@ -477,7 +540,7 @@ class Calls:
         if due:
             self.boundary.do(due)
 
-    def _record_other_batch(self, function, site, arguments, result):
+    def _record_other_batch(self, function: _Computes, site: int, arguments: int, result: object) -> None:
         """As `record_batch`, if something in the batch or in its result takes longer to record."""
         self.record(function.kind, function.identity, arguments, result, site)
         self.append_pending()
@@ -486,14 +549,14 @@ class Calls:
         elif not self.entries:
             self.called()
 
-    def guarded(self, function, *args):
+    def guarded(self, function: Callable[[Unpack[_Arguments]], _Result], *args: Unpack[_Arguments]) -> _Result:
         """What `function(*args)` of the trial returns. Ends the process if it raises one of our errors."""
         try:
             return function(*args)
         except self.ours as error:
             return ending.stop_with(self, error)
 
-    def called(self):
+    def called(self) -> None:
         """A call that trains nothing was made and recorded: heeds a signal that waits.
 
         A call that the script makes within a fit does not: there Keras 3 may hold the values of the variables elsewhere.
@@ -503,7 +566,7 @@ class Calls:
 
     # -- signals that ask for the end ----------------------------------------------------------------------------
 
-    def checksum_of(self, values, named_values):
+    def checksum_of(self, values: tuple[object, ...], named_values: dict[str, object]) -> int:
         """The checksum of a batch, an even number, whatever the batch contains."""
         checksum = self.trial.batch_checksum(values, named_values)
         if checksum:
@@ -515,7 +578,7 @@ class Calls:
         with own_account():
             return fingerprint.quick(values) & ~call_kinds.TRACED
 
-    def trained_before(self, batches=1):
+    def trained_before(self, batches: int = 1) -> None:
         """A training call was answered from the log: counts its batches."""
         self.batches += batches
         due = 0
@@ -530,10 +593,10 @@ class Calls:
     # -- state ---------------------------------------------------------------------------------------------------
 
 
-CALLS = None
+CALLS: Calls | None = None
 
 
-def start(trial, streams, native_error):
+def start(trial: Trial, streams: Streams, native_error: type[Error]) -> Calls:
     """Makes the recorder of this process."""
     global CALLS  # noqa: PLW0603 - made once, when the first library is intercepted
     CALLS = Calls(trial, streams, native_error)

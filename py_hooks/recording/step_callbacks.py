@@ -12,6 +12,8 @@ prints and writes is the same. Hooks are called between two recorded calls, in t
 A hook that calls the framework would insert a recorded call between a record and its checkpoint: from then on no checkpoint
 is taken. Within a fit, where the loop holds the values of variables elsewhere (Keras 3 on JAX), such a hook ends the run.
 """
+from __future__ import annotations
+
 import atexit
 import contextlib
 import importlib
@@ -21,12 +23,28 @@ import sys
 
 from py_hooks.recording import call_kinds, ending, recorder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, NoReturn, Protocol
+
+    from _pedl import Trial
+    from pedl._callbacks import Callbacks
+
+    from py_hooks.recording.recorder import Calls
+
+    class Process(Protocol):
+        """What this module needs of the process (`boot/process.py`)."""
+
+        trial: Trial
+        callbacks: Callbacks | None
+
 _FIELD = "entrypoint.callbacks"
 _EXPECTED = "  expected: `module:object`, a `pedl.callback.Callback` beside the script"
 _HINT = f"correct `{_FIELD}`"
 
 
-def register(process, callbacks):
+def register(process: Process, callbacks: Callbacks) -> None:
     """Takes callbacks of the script.
 
     Args:
@@ -59,17 +77,17 @@ def register(process, callbacks):
         attach(process, calls)
 
 
-def attach(process, calls):
+def attach(process: Process, calls: Calls) -> None:
     """Has the recorder call the callbacks of the script, and at the beginning those of the configuration."""
     if process.callbacks is not None and calls.steps is None:
         calls.steps = ScriptSteps(calls, process.callbacks)
 
 
-def tell_if_uncalled(process):
+def tell_if_uncalled(process: Process) -> None:
     """At the end of the script, prints a message if its callbacks were not called, because no intercepted training ran."""
     pid = os.getpid()
 
-    def tell():
+    def tell() -> None:
         calls = recorder.CALLS
         is_called = calls is not None and calls.batches
         if not is_called and os.getpid() == pid and getattr(sys, "last_value", None) is None:
@@ -81,7 +99,7 @@ def tell_if_uncalled(process):
     atexit.register(tell)
 
 
-def load_configured(process, calls):
+def load_configured(process: Process, calls: Calls) -> None:
     """Training is about to begin: imports the callbacks that the configuration names.
 
     Args:
@@ -104,22 +122,22 @@ def load_configured(process, calls):
     attach(process, calls)
 
 
-def configured():
+def configured() -> list[str]:
     """The names of callbacks in the configuration."""
     entrypoint = (_known().get("configuration") or {}).get("entrypoint")
     return (entrypoint.get("callbacks") if isinstance(entrypoint, dict) else None) or []
 
 
-def _known():
+def _known() -> dict[str, Any]:
     """What `pedl` knows of the trial, without importing `pedl`."""
     return json.loads(os.environ.get("PEDL_CONTEXT", "{}"))
 
 
-def _made(calls, name):
+def _made(calls: Calls, name: str) -> Any:
     """The object that `module:object` names; an instance if that is a class."""
     module_name, _, path = name.partition(":")
     try:
-        value = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     except ImportError as error:
         if not module_name or error.name != module_name.partition(".")[0]:
             raise
@@ -131,7 +149,7 @@ def _made(calls, name):
     return value() if isinstance(value, type) else value
 
 
-def _stop(calls, message, hint):
+def _stop(calls: Calls, message: str, hint: str | None) -> NoReturn:
     ending.stop(calls, 65, f"{message}\n  the script was stopped before it trained", hint)
 
 
@@ -146,7 +164,7 @@ class ScriptSteps:
         is_in_fit: a fit is running, whose test calls are a validation.
     """
 
-    def __init__(self, calls, callbacks):
+    def __init__(self, calls: Calls, callbacks: Callbacks) -> None:
         self._calls = calls
         self._callbacks = callbacks
         self._begun = self._ended = 0
@@ -154,7 +172,7 @@ class ScriptSteps:
         self.is_in_fit = False
         calls.boundary.keep_batches()
 
-    def call_begins(self, kind):
+    def call_begins(self, kind: int) -> None:
         """A call of this kind is about to be made, or answered."""
         if self._calls.in_step_callback:
             self._calls.refuse_in_callback()
@@ -163,14 +181,14 @@ class ScriptSteps:
         elif kind == call_kinds.TEST and self.is_in_fit and len(self._calls.entries) == 1:
             self.validation_begins()
 
-    def _begin_step(self):
+    def _begin_step(self) -> None:
         with self._aside():
             if not self._begun:
                 self._callbacks.call("on_trial_begin")
             self._begun += 1
             self._callbacks.call("on_train_step_begin", self._begun)
 
-    def step_ended(self):
+    def step_ended(self) -> None:
         """The last batch of a step was trained, and its record was appended or answered."""
         if self._begun == self._ended:
             # One call has made the batches of several steps.
@@ -179,7 +197,7 @@ class ScriptSteps:
         with self._aside():
             self._callbacks.call("on_train_step_end", self._ended, self._calls.boundary.of_step)
 
-    def validation_begins(self):
+    def validation_begins(self) -> None:
         """Validation of the model begins."""
         if self._is_validating:
             return
@@ -187,7 +205,7 @@ class ScriptSteps:
         with self._aside():
             self._callbacks.call("on_validation_step_begin", self._ended)
 
-    def validated(self, metrics):
+    def validated(self, metrics: Iterable[tuple[str, float]]) -> None:
         """The model was validated, with these pairs of names and values."""
         self.validation_begins()
         self._is_validating = False
@@ -195,7 +213,7 @@ class ScriptSteps:
             self._callbacks.call("on_validation_step_end", self._ended, dict(metrics))
 
     @contextlib.contextmanager
-    def _aside(self):
+    def _aside(self) -> Iterator[None]:
         """Within it, code of the script runs as it does between two calls."""
         calls = self._calls
         depth, calls.depth = calls.depth, 0

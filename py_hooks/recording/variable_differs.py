@@ -1,5 +1,12 @@
 """The error for a variable that is not the one that the recorded run had; every library of variables raises it."""
+from __future__ import annotations
+
 from py_hooks.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 
 class VariableDiffers(Refusal):
@@ -7,7 +14,7 @@ class VariableDiffers(Refusal):
 
     exit_code = 76
 
-    def __init__(self, number, path, shape, variable):
+    def __init__(self, number: str, path: str, shape: Iterable[int | None], variable: Any) -> None:
         Refusal.__init__(
             self,
             "the replay differs from the record: the script made other variables\n"
