@@ -13,7 +13,7 @@ import sys
 import _pedl
 
 from py_hooks.engine import guard, import_hook
-from py_hooks.recording import ending, forks
+from py_hooks.recording import forks
 from py_hooks.refusal import Refusal
 from py_hooks.registry import GENERATIONS
 from py_hooks.script_io import exec_again, raw_streams
@@ -272,10 +272,14 @@ class _Process:
 
     def end_for_bug(self, message: str, hint: str) -> NoReturn:
         """A bug of pedl-run was met, and the run cannot continue."""
+        from py_hooks.recording import ending
+
         ending.stop(self._calls() or self, self.bug_code, message, hint)
 
     def end_with(self, error: _pedl.Error | Refusal) -> NoReturn:
         """One of our errors has reached code that must not see it: ends the process with its message."""
+        from py_hooks.recording import ending
+
         ending.stop_with(self._calls() or self, error)
 
     @staticmethod

@@ -110,7 +110,7 @@ class Boundary:
         """The metrics of each training call of the step: the value of the single batch if it is known, else what was reported."""
         calls = self._calls
         reported: list[tuple[int, dict[str, float]]]
-        reported = calls.trial.take_batch_metrics()  # type: ignore[assignment]  # the stub leaves out the identities
+        reported = calls.trial.take_batch_metrics()
         identity = calls.trial.intern("metrics of the batches of a step")
         own: Any = None
         if calls.replaying:

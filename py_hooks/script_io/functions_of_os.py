@@ -62,4 +62,4 @@ def is_plain(opener: object) -> bool:
 def ask_first(name: str, in_place: type[InPlace], before: Callable[..., Any]) -> None:
     """Sets the function that a replacement calls first: `before`, as for `replace`."""
     if name in _REPLACED:
-        in_place.ask_first(_REPLACED[name][0], before)  # type: ignore[attr-defined]  # `_pedl.pyi` lacks it
+        in_place.ask_first(_REPLACED[name][0], before)  # type: ignore[arg-type]  # an object of that class

@@ -19,7 +19,7 @@ fn no_start_leaves_more_than_python_does() {
         eprintln!("skipped: the soak (no Python that is linked against libpython)");
         return;
     };
-    let driver = script("../soak.py");
+    let driver = script("../campaigns/soak.py");
     let starts = (SEEDS * 4).to_string();
     let output = TestCommand::new(&python().path)
         .arg(driver)

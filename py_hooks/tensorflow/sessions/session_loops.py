@@ -150,7 +150,7 @@ def prepare(calls: Calls) -> None:
     """Has the last evaluation written when the script ends, and reports if a plan does not end a loop."""
     calls.lifecycle.at_settle.append(lambda: EVALUATION.tell(calls))
     # Within an entry the loop belongs to a framework.
-    calls.lifecycle.at_last.append(lambda: calls.entries or loops.goes_on(calls))
+    calls.lifecycle.at_last.append(lambda: calls.entries or loops.goes_on(calls))  # type: ignore[func-returns-value]  # None, which is false
 
 
 def causes_of(effects: Effects) -> list[causes.Told]:
