@@ -53,8 +53,8 @@ def pytest_collection_modifyitems(config, items):
         (chosen if here.intersection(wanted) else others).append(item)
     if config.getoption("--gate"):
         left = gate.LEFT.get(os.environ.get("PEDL_STACK"), ())
-        repeated = [item for item in chosen if item.location[0][len("tests/") :] in left]
-        chosen = [item for item in chosen if item not in repeated]
+        repeated = [item for item in chosen if _repeats(item, left)]
+        chosen = [item for item in chosen if not _repeats(item, left)]
         others += repeated
         # With pytest-xdist, the processes that run the tests collect them, and tell the one that prints.
         getattr(config, "workeroutput", config.stash)[LEFT_OUT] = len(repeated)
@@ -65,6 +65,11 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if _stays_with_its_file(item):
                 item.add_marker(pytest.mark.xdist_group(item.location[0]))
+
+
+def _repeats(item, left):
+    """Whether a test is in one of these files, and another stack of the gate has it too."""
+    return item.location[0][len("tests/") :] in left and item.originalname not in gate.ONLY_HERE
 
 
 @pytest.hookimpl(optionalhook=True)
