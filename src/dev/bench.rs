@@ -14,8 +14,9 @@
 //!
 //! The loop `draws` is different: it measures a million random numbers in a session, in which our
 //! replacements of TensorFlow's ops draw them from readable states
-//! (`py_hooks/tensorflow/random_ops/random_ops.py`). The loops of [`TRIALS`] are trial classes, each compared
-//! with the loop that a user would write for the same training (`tests/bench/measured`).
+//! (`py_hooks/tensorflow/random_ops/random_ops.py`). The loops of [`TRIALS`] are trial classes,
+//! each compared with the loop that a user would write for the same training
+//! (`tests/bench/measured`).
 //!
 //! The numbers depend on the machine, so none of them is a failure.
 

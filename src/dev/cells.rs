@@ -1,11 +1,12 @@
 //! `cargo dev matrix`, `cargo dev gallery`, `cargo dev campaign` and `cargo dev sessions`: kill
 //! trainings on every stack that has a script for them. `cargo dev kills` uses [`run`] too.
 //!
-//! `tests/campaigns/matrix.py`, `tests/campaigns/gallery.py`, `tests/campaigns/campaign.py` and `tests/campaigns/sessions.py` define the
-//! cells and what each has to show, and do the work with the Python of each stack. Results are kept
-//! below the cache directory, in a file for each executable and state of those programs, so an
-//! interrupted command continues where it was. `cargo dev matrix --table write` writes the table of
-//! `docs/reference/exactness-matrix.md` (`table`).
+//! `tests/campaigns/matrix.py`, `tests/campaigns/gallery.py`, `tests/campaigns/campaign.py` and
+//! `tests/campaigns/sessions.py` define the cells and what each has to show, and do the work with
+//! the Python of each stack. Results are kept below the cache directory, in a file for each
+//! executable and state of those programs, so an interrupted command continues where it was.
+//! `cargo dev matrix --table write` writes the table of `docs/reference/exactness-matrix.md`
+//! (`table`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

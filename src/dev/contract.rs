@@ -1,8 +1,8 @@
 //! `cargo dev contract`: the rules of model definitions, and the tests that check each.
 //!
 //! The rules are in `tests/contract.toml`. A test checks the rules whose numbers its name begins
-//! with: `test_c1_k4_a_trial_has_its_steps` checks C1 and K4. `docs/reference/rules.md` is the table;
-//! `RENEW_DOCS=1 cargo test -p pedl-dev` writes it. `--mutate` breaks a rule in a copy of
+//! with: `test_c1_k4_a_trial_has_its_steps` checks C1 and K4. `docs/reference/rules.md` is the
+//! table; `RENEW_DOCS=1 cargo test -p pedl-dev` writes it. `--mutate` breaks a rule in a copy of
 //! the tree, to see its test fail (`mutations.rs`).
 
 use std::collections::BTreeMap;

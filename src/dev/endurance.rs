@@ -1,8 +1,9 @@
 //! `cargo dev endurance`: a million batches of a tiny model, and what they leave on disk and in
 //! memory.
 //!
-//! `tests/campaigns/endurance.py` defines what is measured, and does the work with the Python of the stack.
-//! The files of the runs are kept below the target directory in `endurance/`, until the next time.
+//! `tests/campaigns/endurance.py` defines what is measured, and does the work with the Python of
+//! the stack. The files of the runs are kept below the target directory in `endurance/`, until the
+//! next time.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! `cargo dev examples`: the public model definitions of `determined-ai/pedl-examples`, unchanged,
 //! on doubles of their data.
 //!
-//! `tests/campaigns/public_examples.toml` lists them. `tests/campaigns/public_examples.py` finds out the outcome of
-//! each, with the Python of its stack. They are not part of this project, so they come from a
-//! checkout (`--checkout DIR`) that has the revision of the list.
+//! `tests/campaigns/public_examples.toml` lists them. `tests/campaigns/public_examples.py` finds
+//! out the outcome of each, with the Python of its stack. They are not part of this project, so
+//! they come from a checkout (`--checkout DIR`) that has the revision of the list.
 //!
 //! Everything is kept below the target directory in `examples/`: the data, real packages that
 //! definitions import, the files of failed runs, and the results, in a file for each executable and

@@ -1,7 +1,8 @@
 //! `cargo dev kills`: a thousand kills over all stacks, half of them during a write.
 //!
-//! `tests/campaigns/kills.py` does the work with the Python of each stack, which gets a part of the kills.
-//! Results are kept like those of a campaign (the module `cells`). They are added up here.
+//! `tests/campaigns/kills.py` does the work with the Python of each stack, which gets a part of
+//! the kills. Results are kept like those of a campaign (the module `cells`). They are added up
+//! here.
 
 use std::ffi::OsString;
 use std::fmt;

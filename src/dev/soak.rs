@@ -1,9 +1,9 @@
 //! `cargo dev soak`: a script that forks, spawns, starts threads and gets signals at random,
 //! started again and again, by python and by `pedl-run`.
 //!
-//! `tests/campaigns/soak.py` defines what is compared, and does the work. Results are kept below the cache
-//! directory in `soak/`, in a directory for each executable and script, so an interrupted command
-//! continues where it was.
+//! `tests/campaigns/soak.py` defines what is compared, and does the work. Results are kept below
+//! the cache directory in `soak/`, in a directory for each executable and script, so an
+//! interrupted command continues where it was.
 
 use std::ffi::OsString;
 use std::fs;

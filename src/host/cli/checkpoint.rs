@@ -1,8 +1,8 @@
 //! `pedl checkpoint`: looks at the checkpoints of a trial, exports them, and copies the trial. It
 //! takes no lock, and changes nothing: the trial may train meanwhile.
 //!
-//! The framework itself makes an export, in a separate interpreter (`py_hooks/verbs/export.py`), which
-//! receives the tensors in a directory that is removed afterwards.
+//! The framework itself makes an export, in a separate interpreter (`py_hooks/verbs/export.py`),
+//! which receives the tensors in a directory that is removed afterwards.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

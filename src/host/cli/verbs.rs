@@ -346,8 +346,8 @@ fn probe(trials: &Path) -> io::Result<f64> {
     outcome.map(|()| took.as_secs_f64() * 1e3)
 }
 
-/// Runs `py_hooks/verbs/report.py` in an interpreter; its output is ours. If the reader of the output has
-/// closed it, the interpreter ends by SIGPIPE, as we do, and nothing is printed.
+/// Runs `py_hooks/verbs/report.py` in an interpreter; its output is ours. If the reader of the
+/// output has closed it, the interpreter ends by SIGPIPE, as we do, and nothing is printed.
 pub(super) fn ask(
     python: &Path,
     library: &Library,

@@ -6,7 +6,8 @@
 //! 1. `PyConfig_InitPythonConfig`, `PyConfig_SetBytesArgv`: CPython reads its own options, finds
 //!    `pyvenv.cfg` beside `argv[0]`, and so `sys.prefix` and `sys.executable`;
 //! 2. `Py_InitializeFromConfig`: `site` runs, and with it the user's `sitecustomize`;
-//! 3. `py_hooks.boot.host.start` with the launch message: an import hook is installed, nothing else;
+//! 3. `py_hooks.boot.host.start` with the launch message: an import hook is installed, nothing
+//! else;
 //! 4. `Py_RunMain`: CPython runs the script, finalises, and returns the exit code.
 //!
 //! The layout of `PyConfig` differs by minor version. This module never reads it: CPython fills an
@@ -124,7 +125,8 @@ impl Functions {
         debug_assert_eq!(attached, 1, "this thread must hold the GIL");
     }
 
-    /// Calls `py_hooks.boot.host.start(launch)`, which itself reports failures and ends the process.
+    /// Calls `py_hooks.boot.host.start(launch)`, which itself reports failures and ends the
+    /// process.
     fn boot(&self, our_library: &Path, launch: &str) -> Result<(), Failure> {
         let failed = |what: &str| {
             // SAFETY: Python is initialised, and this thread holds the GIL. Without an exception
