@@ -4,8 +4,8 @@
       at_begin             the trial has begun, and is known: before anything is recorded or answered
       when_begun           the same, after all of `at_begin`: what may itself make calls, or end the script
     a call is recorded
-      at_step_end          it ended a step, which is not in the journal yet
       at_due               something is due: callbacks of a step, the handler of a signal, a checkpoint
+      at_step_end          it ended a step, which is not in the journal yet
       at_save              a checkpoint is about to be taken
       at_last              the plan of the trial has no more batches
     the process ends

@@ -7,7 +7,7 @@
 //!    `pyvenv.cfg` beside `argv[0]`, and so `sys.prefix` and `sys.executable`;
 //! 2. `Py_InitializeFromConfig`: `site` runs, and with it the user's `sitecustomize`;
 //! 3. `py_hooks.boot.host.start` with the launch message: an import hook is installed, nothing
-//! else;
+//!    else;
 //! 4. `Py_RunMain`: CPython runs the script, finalises, and returns the exit code.
 //!
 //! The layout of `PyConfig` differs by minor version. This module never reads it: CPython fills an
