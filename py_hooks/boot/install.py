@@ -112,10 +112,10 @@ def begin(process: _Process) -> recorder.Calls:
 
 def _watch_outside(process: _Process, calls: recorder.Calls) -> None:
     """Watches what the script changes outside of it, and what it reads from there, while it trains."""
-    from py_hooks.script_io import commands, observations
+    from py_hooks.script_io import command_starts, observations
 
-    journal = commands.attach(process.trial, calls)
-    commands.watch_os(process.in_place)
+    journal = command_starts.attach(process.trial, calls)
+    command_starts.watch_os(process.in_place)
     calls.lifecycle.at_begin.append(journal.begin)
     calls.checkpoints.keep("commands", journal)
     observed = observations.Observations(calls, calls.files, journal)

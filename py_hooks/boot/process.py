@@ -171,9 +171,9 @@ class _Process:
 
     def watch_commands(self, module: ModuleType) -> None:
         """`subprocess` was imported: commands that the script runs while it trains are run once."""
-        from py_hooks.script_io import commands
+        from py_hooks.script_io import command_starts
 
-        commands.watch_subprocess(module, self)
+        command_starts.watch_subprocess(module, self)
 
     def has_begun(self) -> bool:
         """Whether a call was recorded, or answered."""

@@ -824,7 +824,7 @@ class Files:
 
     def caching(self, file: object) -> None:
         """Other code is about to fill a cache of this name, if it does not exist (`ledger.files_of_cache`)."""
-        from py_hooks.script_io.ledger import files_of_cache
+        from py_hooks.script_io.changes import files_of_cache
 
         given = _absolute(file)
         path = self._entry(given)
@@ -849,7 +849,7 @@ class Files:
         except OSError:
             return
         if not _ABSENT.intersection(known) or (found.st_dev, found.st_ino) in self._inodes:
-            from py_hooks.script_io.ledger import times_of
+            from py_hooks.script_io.disk import times_of
 
             self._announce("changed", path, given, mode=stat.S_IMODE(found.st_mode), times=times_of(found))
 

@@ -37,7 +37,6 @@ dies between a line and its change, the line names an unchanged file, which with
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 
@@ -45,10 +44,12 @@ import os
 import posix
 import stat
 
+from py_hooks.script_io import changes, disk
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-    from typing import Any, Protocol
+    from collections.abc import Container
+    from typing import Any
 
     # What JSON has of a line of the journal.
     _Entry = dict[str, Any]
@@ -58,9 +59,6 @@ if TYPE_CHECKING:
     Held = bytes | tuple[str, ...]
     # Kind, path, held entry and other members of a line that is not written yet.
     Waiting = tuple[str, str, Held | None, dict[str, Any]]
-
-    class _Redo(Protocol):
-        def __call__(self, path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None: ...
 
 _FILE_NAME = "files.jsonl"
 
@@ -77,23 +75,11 @@ _MAX_HELD = 16 << 20
 # In `aside/`: its files were put there by the rules of `put_back`. Before these rules a file there proved nothing.
 _RULES = "rules-2"
 
-# In `aside/`, after a number: the bytes that were set aside before a replay appended again.
-_LONGER = ".longer"
-
 # The name, before the number of the process, of the folder that is used as `originals/` before a trial exists.
 _KEEPING = ".pedl-kept-"
 
-# The suffix of a file that is not complete yet.
-_NEW = ".pedl-new"
-
-_COPIED_AT_ONCE = 1 << 20
-
 ABSENT = frozenset(["created", "logged", "made"])
 KINDS = ABSENT | {"removed", "appended", "overwritten", "changed", "begun", "given_up"}
-
-# Suffixes of the files of a TensorFlow cache, after its name: finished ones, and those of a shard that is being filled.
-# Source: tensorflow 1.15.5 and 2.21.0, core/kernels/data/cache_dataset_ops.cc; core/util/tensor_bundle/naming.cc.
-_OF_CACHE = r"(_\d+)?\.(index|lockfile|data-\d{5}-of-\d{5}(\.tempstate\d+)?)"
 
 # The state of the files when a process ended.
 _SEEN_NAME = "files_seen.json"
@@ -160,7 +146,7 @@ class Ledger:
         self.put_back()
         left = set()
         for number, path, entry in reversed(entries):
-            if not _UNDO[_kind(entry)](path, self._place("aside", number), self._place("originals", number), entry):
+            if not changes.UNDO[_kind(entry)](path, self._place("aside", number), self._place("originals", number), entry):
                 left.add(path)
         return {path for path in left if os.path.isdir(path)}
 
@@ -175,7 +161,7 @@ class Ledger:
             if only is not None and path != only:
                 continue
             places = self._place("aside", number), self._place("originals", number)
-            _REDO[_kind(entry)](path, *places, entry=entry, is_written=path in but)
+            changes.REDO[_kind(entry)](path, *places, entry=entry, is_written=path in but)
 
     def given_up(self) -> list[str]:
         """The paths that something else has changed between two starts."""
@@ -192,7 +178,7 @@ class Ledger:
 
     def may_touch(self, path: str) -> bool:
         """Whether a replay may change this file if the notes of the trial name it."""
-        return self._is_inside(path) or any(known == path for _, known, _ in self._entries())
+        return self.is_inside(path) or any(known == path for _, known, _ in self._entries())
 
     def may_lead(self, path: str, made: list[Any] | None) -> bool:
         """Whether a replay may make this entry. A link that leads outside must have been noted in this directory.
@@ -211,7 +197,7 @@ class Ledger:
     def _leads_in(self, path: str, target: str) -> bool:
         # Links have changed, so the cache is out of date.
         self._inside.clear()
-        return self._is_inside(os.path.join(os.path.dirname(path), target, ""))
+        return self.is_inside(os.path.join(os.path.dirname(path), target, ""))
 
     def note_seen(self) -> None:
         """The process ends: notes the state of its files, and which ones do not exist."""
@@ -221,12 +207,12 @@ class Ledger:
             if _kind(entry) not in ("made", "logged", "changed", "begun") and path not in held and len(seen) < _MAX_SEEN:
                 seen[number] = _state(path)
         if seen:
-            _write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
+            disk.write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
 
     def _give_up_changed(self) -> None:
         """Files that something else has changed since the process ended belong to the user."""
         name = os.path.join(self._directory, _SEEN_NAME)
-        seen = _seen(_read(name))
+        seen = _seen(disk.read(name))
         paths = []
         for number, path, _ in self._entries():
             if str(number) in seen and path not in paths and _has_changed(path, seen[str(number)]):
@@ -235,16 +221,16 @@ class Ledger:
             self.open()
             for path in paths:
                 self.add("given_up", path)
-        _discard(name)
+        disk.discard(name)
 
     def again(self, kind: str, number: int) -> None:
         """The replay is about to make a change again: the data that was set aside for it is no longer needed."""
         aside = self._place("aside", number)
         if kind == "appended" and os.path.lexists(aside):
             # If the replay does not get as far, this is longer than what it appends.
-            posix.rename(aside, aside + _LONGER)
+            posix.rename(aside, aside + changes.LONGER)
         elif kind in ("overwritten", "changed"):
-            _discard(aside)
+            disk.discard(aside)
 
     def restore_logged(self, lengths: dict[str, int]) -> list[str]:
         """Puts back the files that grow with the training, as they were at a checkpoint.
@@ -262,10 +248,10 @@ class Ledger:
                 continue
             length = lengths.get(self.stored(path))
             if length is None:
-                _discard(aside)
+                disk.discard(aside)
                 continue
             posix.truncate(aside, min(length, os.path.getsize(aside)))
-            _move(aside, path)
+            disk.move(aside, path)
             restored.append(path)
         return restored
 
@@ -280,19 +266,19 @@ class Ledger:
             if not os.path.lexists(aside):
                 continue
             if kind == "appended" and os.path.isfile(path) and os.path.getsize(path) == entry["bytes"]:
-                _write(path, _read(aside) or b"", "a")
-            elif kind == "overwritten" and _read(path) == _read(self._place("originals", number)):
-                _move(aside, path)
+                disk.write(path, disk.read(aside) or b"", "a")
+            elif kind == "overwritten" and disk.read(path) == disk.read(self._place("originals", number)):
+                disk.move(aside, path)
             if kind in ("appended", "overwritten"):
-                _discard(aside)
-        _make_folders(folder)
-        _write(rules, b"")
+                disk.discard(aside)
+        disk.make_folders(folder)
+        disk.write(rules, b"")
 
     # -- while the script runs -------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Opens the journal for adding lines. The directory exists by now."""
-        text = _read(self.path) or b""
+        text = disk.read(self.path) or b""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._file = posix.open(self.path, flags, 0o666)
         if text and not text.endswith(b"\n"):
@@ -350,12 +336,12 @@ class Ledger:
         found = posix.lstat(path)
         if stat.S_ISLNK(found.st_mode):
             return (posix.readlink(path),), {}
-        more = {"mode": stat.S_IMODE(found.st_mode), "times": times_of(found)}
+        more = {"mode": stat.S_IMODE(found.st_mode), "times": disk.times_of(found)}
         if stat.S_ISDIR(found.st_mode):
             return (), more
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size > _MAX_HELD_FILE:
             return None
-        data = _read(path)
+        data = disk.read(path)
         if data is None or self._held_bytes + len(data) > _MAX_HELD:
             return None
         self._held_bytes += len(data)
@@ -367,23 +353,23 @@ class Ledger:
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
         kept = os.path.join(folder, f"{_KEEPING}{posix.getpid()}")
-        _discard(kept)
+        disk.discard(kept)
         posix.mkdir(kept, 0o700)
         return kept
 
     def drop_keeping(self, folder: str) -> None:
         """The script has ended, and there is no trial."""
-        _discard(folder)
+        disk.discard(folder)
 
     def _adopt(self) -> None:
         for _, _, entry in self._entries()[:1]:
             folder, originals = entry.get("kept"), os.path.join(self._directory, "originals")
             if self._is_keeping(folder) and not os.path.lexists(originals):
-                _move(folder, originals)
+                disk.move(folder, originals)
 
     def _is_keeping(self, folder: object) -> bool:
         """Whether this is a folder that `make_keeping` makes. It is about to be moved, and anybody may have written its name."""
-        if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not _is_folder(folder):
+        if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not disk.is_folder(folder):
             return False
         parent = os.path.realpath(os.path.dirname(folder))
         return os.path.join(os.path.realpath(self._directory), "").startswith(os.path.join(parent, ""))
@@ -401,7 +387,7 @@ class Ledger:
         if folder is None:
             self._make_originals()
         kept = os.path.join(folder, str(number)) if folder is not None else self._place("originals", number)
-        _discard(kept)
+        disk.discard(kept)
         if stat.S_ISDIR(found.st_mode):
             posix.mkdir(kept)
             posix.chmod(kept, stat.S_IMODE(found.st_mode))
@@ -431,10 +417,10 @@ class Ledger:
 
     def is_kept_itself(self, path: str, number: int) -> bool:
         """Whether the kept file and the file at the path are the same file."""
-        return _is_same(path, self._place("originals", number))
+        return disk.is_same(path, self._place("originals", number))
 
     def _make_originals(self) -> None:
-        _make_folders(os.path.join(self._directory, "originals"))
+        disk.make_folders(os.path.join(self._directory, "originals"))
 
     def _place(self, folder: str, number: int) -> str:
         return os.path.join(self._directory, folder, str(number))
@@ -456,7 +442,7 @@ class Ledger:
 
     def _all(self) -> list[tuple[int, _Entry]]:
         found = []
-        for number, line in enumerate((_read(self.path) or b"").split(b"\n")[:-1]):
+        for number, line in enumerate((disk.read(self.path) or b"").split(b"\n")[:-1]):
             try:
                 entry = json.loads(line.decode())
             except ValueError:
@@ -470,9 +456,9 @@ class Ledger:
     # -- which lines count -----------------------------------------------------------------------------------------
 
     def _counts(self, number: int, path: str, since: float) -> bool:
-        return number >= since or self._is_inside(path)
+        return number >= since or self.is_inside(path)
 
-    def _is_inside(self, path: str) -> bool:
+    def is_inside(self, path: str) -> bool:
         """Whether a path is below the directory that the trial was started in, or below that of the trial."""
         folder = os.path.dirname(path)
         inside = self._inside.get(folder)
@@ -486,7 +472,7 @@ class Ledger:
     def _own_since(self) -> float:
         """The first line from which on the journal was written in this very directory; infinity if no line was."""
         try:
-            record = json.loads((_read(os.path.join(self._directory, _ORIGIN_RECORD)) or b"{}").decode())
+            record = json.loads((disk.read(os.path.join(self._directory, _ORIGIN_RECORD)) or b"{}").decode())
             if record["origin"] == self._origin():
                 return int(record["since"])
         except (ValueError, KeyError, TypeError, OSError):
@@ -499,13 +485,13 @@ class Ledger:
 
     def _note_origin(self, paths: list[str]) -> None:
         """Lines with these paths are about to be written: if one leads outside, notes that this is their directory."""
-        if all(self._is_inside(path) for path in paths) or self._own_since() <= self.count:
+        if all(self.is_inside(path) for path in paths) or self._own_since() <= self.count:
             return
         name = os.path.join(self._directory, _ORIGIN_NAME)
-        _discard(name)
-        _write(name, b"")
+        disk.discard(name)
+        disk.write(name, b"")
         record = {"origin": self._origin(), "since": self.count}
-        _write(os.path.join(self._directory, _ORIGIN_RECORD), json.dumps(record).encode())
+        disk.write(os.path.join(self._directory, _ORIGIN_RECORD), json.dumps(record).encode())
 
     def resolved(self, name: str) -> str:
         """The absolute path of a name in the journal."""
@@ -522,7 +508,7 @@ def content(path: str) -> bytes | None:
     """The content of a file; None if it is no file, or too large to be kept."""
     if not os.path.isfile(path) or os.path.getsize(path) > MAX_ORIGINAL_BYTES:
         return None
-    return _read(path)
+    return disk.read(path)
 
 
 def _copy_kept(path: str, kept: str, found: os.stat_result, is_changed: bool) -> None:
@@ -531,7 +517,7 @@ def _copy_kept(path: str, kept: str, found: os.stat_result, is_changed: bool) ->
         raise TooLarge(f"more than {MAX_ORIGINAL_BYTES >> 20} MiB, on another file system") from None
     if found.st_nlink > 1 and not is_changed:
         raise TooLarge("it has other names, on another file system than the trial") from None
-    _copy_whole(path, kept)
+    disk.copy_whole(path, kept)
 
 
 def _kind(entry: _Entry) -> str | None:
@@ -571,181 +557,17 @@ def _seen(text: bytes | None) -> dict[str, Any]:
     }
 
 
-# -- each kind of line: taken back, and made again ---------------------------------------------------------------------
-#
-# A function that takes a change back returns whether nothing of the change is left.
-
-
-def _undo_created(path: str, aside: str, original: str, entry: _Entry) -> bool:
-    if os.path.lexists(path):
-        _move(path, aside)
-    else:
-        _discard(aside)
-    return True
-
-
-def _redo_created(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
-    if not is_written and os.path.lexists(aside) and _is_missing(path, aside):
-        _move(aside, path)
-    elif is_written and not os.path.lexists(path):
-        # The replay has made it and removed it.
-        _discard(aside)
-
-
-def _undo_made(path: str, aside: str, original: str, entry: _Entry) -> bool:
-    if _is_folder(path) and os.listdir(path):
-        return False
-    return _undo_created(path, aside, original, entry)
-
-
-def _redo_made(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
-    if not is_written and os.path.lexists(aside) and not os.path.lexists(path):
-        _move(aside, path)
-    elif is_written:
-        _discard(aside)
-
-
-def _undo_removed(path: str, aside: str, original: str, entry: _Entry) -> bool:
-    if not os.path.lexists(original):
-        return True
-    if _is_same(path, original):
-        # It was not removed, or the process died before the move back to another file system was complete.
-        _discard(original)
-    elif _is_folder(original) and _is_folder(path):
-        # The entries that the trial put into it have separate lines.
-        posix.chmod(path, stat.S_IMODE(posix.lstat(original).st_mode))
-        posix.rmdir(original)
-    else:
-        _undo_created(path, aside, original, entry)
-        _move(original, path)
-    return True
-
-
-def _redo_removed(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
-    if is_written:
-        if os.path.lexists(original):
-            _discard(aside)
-        return
-    if not os.path.lexists(original) and os.path.lexists(path):
-        if _is_folder(path) and os.listdir(path):
-            return
-        _make_folders(os.path.dirname(original))
-        _move(path, original)
-    if os.path.lexists(aside) and not os.path.lexists(path):
-        _move(aside, path)
-
-
-def _undo_appended(path: str, aside: str, original: str, entry: _Entry) -> bool:
-    length, longer = entry["bytes"], _read(aside + _LONGER) or b""
-    if os.path.isfile(path) and os.path.getsize(path) >= length:
-        with io.FileIO(path) as file:
-            file.seek(length)
-            rest = file.readall()
-        if longer.startswith(rest):
-            rest = longer
-        if rest:
-            _write(aside, rest)
-        posix.truncate(path, length)
-    return True
-
-
-def _redo_appended(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
-    length = entry["bytes"]
-    if not is_written and os.path.isfile(path) and os.path.isfile(aside) and os.path.getsize(path) >= length:
-        posix.truncate(path, length)
-        _write(path, _read(aside), "a")
-    _discard(aside)
-    if is_written:
-        _discard(aside + _LONGER)
-
-
-def _undo_overwritten(path: str, aside: str, original: str, entry: _Entry) -> bool:
-    if os.path.isfile(path) and os.path.isfile(original) and not _is_equal(path, original):
-        _copy_whole(path, aside)
-        # Into the file itself: it may have other names, and keeps its owner and mode.
-        _copy(original, path)
-    return True
-
-
-def _redo_overwritten(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
-    if not is_written and os.path.isfile(path) and os.path.isfile(aside):
-        _copy(aside, path)
-    _discard(aside)
-
-
-def _undo_changed(path: str, aside: str, original: str, entry: _Entry) -> bool:
-    if os.path.exists(path):
-        found = posix.stat(path)
-        _write(aside, json.dumps({"mode": stat.S_IMODE(found.st_mode), "times": times_of(found)}).encode())
-        _set(path, entry)
-    return True
-
-
-def _redo_changed(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
-    text = _read(aside)
-    if text and os.path.exists(path):
-        _set(path, json.loads(text.decode()))
-    _discard(aside)
-
-
-def files_of_cache(path: str) -> list[str]:
-    """The files of the cache of this name."""
-    import re
-
-    folder, name = os.path.split(path)
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
-    return [os.path.join(folder, each) for each in names if re.fullmatch(re.escape(name) + _OF_CACHE, each)]
-
-
-def _undo_begun(path: str, aside: str, original: str, entry: _Entry) -> bool:
-    for each in files_of_cache(path):
-        _make_folders(aside)
-        _move(each, os.path.join(aside, os.path.basename(each)))
-    return True
-
-
-def _redo_begun(path: str, aside: str, original: str, entry: _Entry, is_written: bool) -> None:
-    for name in os.listdir(aside) if _is_folder(aside) and not is_written else ():
-        target = os.path.join(os.path.dirname(path), name)
-        if not os.path.lexists(target):
-            _move(os.path.join(aside, name), target)
-    _discard(aside)
-
-
-_UNDO: dict[str, Callable[[str, str, str, _Entry], bool]] = {
-    "created": _undo_created, "logged": _undo_created, "made": _undo_made, "removed": _undo_removed,
-    "appended": _undo_appended, "overwritten": _undo_overwritten, "changed": _undo_changed, "begun": _undo_begun,
-}  # fmt: skip
-_REDO: dict[str, _Redo] = {
-    "created": _redo_created, "logged": _redo_created, "made": _redo_made, "removed": _redo_removed,
-    "appended": _redo_appended, "overwritten": _redo_overwritten, "changed": _redo_changed, "begun": _redo_begun,
-}  # fmt: skip
-
-
-def times_of(found: os.stat_result) -> list[int]:
-    """The times of the last access and modification, from the result of `stat`."""
-    return [found.st_atime_ns, found.st_mtime_ns]
-
-
-def _set(path: str, entry: _Entry) -> None:
-    posix.chmod(path, entry["mode"])
-    posix.utime(path, ns=tuple(entry["times"]))
-
-
 def _make(path: str, thing: Held, more: dict[str, Any]) -> None:
     """Makes an entry that was held: from the bytes of a file, the target of a link, or nothing for a folder."""
-    _discard(path)
+    disk.discard(path)
     if isinstance(thing, bytes):
-        _write(path, thing)
+        disk.write(path, thing)
     elif thing:
         posix.symlink(thing[0], path)
     else:
         posix.mkdir(path)
     if "times" in more:
-        _set(path, more)
+        disk.set_mode_and_times(path, more)
     elif "mode" in more:
         posix.chmod(path, more["mode"])
 
@@ -779,141 +601,3 @@ def _has_changed(path: str, state: list[Any] | bool) -> bool:
         return True
     found: Any = _state(path)
     return found is True or (found[:2] != state[:2] and (found[0] != state[0] or found[2] != state[2]))
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-def _is_folder(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)
-
-
-def _is_missing(path: str, aside: str) -> bool:
-    """Whether a path has no real content: no file, or only an empty one in place of a file that the replay has muted."""
-    if not os.path.lexists(path):
-        return True
-    is_empty = os.path.isfile(path) and not os.path.islink(path) and not os.path.getsize(path)
-    return is_empty and (_is_folder(aside) or posix.lstat(aside).st_size > 0)
-
-
-def _is_same(path: str, other: str) -> bool:
-    """Whether two paths are names of one file; on two file systems, whether the files are equal."""
-    try:
-        one, two = posix.lstat(path), posix.lstat(other)
-    except OSError:
-        return False
-    if one.st_dev == two.st_dev:
-        return one.st_ino == two.st_ino
-    return stat.S_ISREG(one.st_mode) and stat.S_ISREG(two.st_mode) and _is_equal(path, other)
-
-
-def _is_equal(path: str, other: str) -> bool:
-    if os.path.getsize(path) != os.path.getsize(other):
-        return False
-    with io.FileIO(path) as one, io.FileIO(other) as two:
-        while True:
-            data = one.read(_COPIED_AT_ONCE)
-            if data != two.read(_COPIED_AT_ONCE):
-                return False
-            if not data:
-                return True
-
-
-def _read(path: str) -> bytes | None:
-    """The bytes of a file, without the `open` that scripts see; None if there is none."""
-    try:
-        with io.FileIO(path) as file:
-            return file.readall()
-    except OSError:
-        return None
-
-
-def _write(path: str, data: bytes, mode: str = "w") -> None:
-    """Writes or appends bytes, durably. A file that is written anew is complete or does not exist."""
-    target = path if mode == "a" else path + _NEW
-    with io.FileIO(target, mode) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view):]
-        os.fsync(file.fileno())
-    if target != path:
-        posix.rename(target, path)
-
-
-def _copy(source: str, target: str) -> None:
-    """Copies the content of a file into one that may exist."""
-    with io.FileIO(source) as one, io.FileIO(target, "w") as two:
-        while True:
-            view = memoryview(one.read(_COPIED_AT_ONCE))
-            if not view:
-                break
-            while view:
-                view = view[two.write(view):]
-        os.fsync(two.fileno())
-
-
-def _copy_whole(source: str, target: str) -> None:
-    """Copies a file to a path, completely or not at all; with its mode and times, and as root with its owner."""
-    new = target + _NEW
-    _copy(source, new)
-    found = posix.stat(source)
-    if posix.geteuid() == 0:
-        posix.chown(new, found.st_uid, found.st_gid)
-    posix.chmod(new, stat.S_IMODE(found.st_mode))
-    posix.utime(new, ns=tuple(times_of(found)))  # type: ignore[arg-type]  # there are two
-    posix.rename(new, target)
-
-
-def _move(source: str, target: str) -> None:
-    """Renames, or copies if the two are on different file systems. An entry at the target is replaced."""
-    _make_folders(os.path.dirname(target))
-    if _is_folder(target) or _is_folder(source) or _is_same(source, target):
-        # A rename between two names of one file does nothing.
-        _discard(target)
-    try:
-        posix.rename(source, target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        _copy_entry(source, target + _NEW)
-        posix.rename(target + _NEW, target)
-        if _is_folder(source):
-            # So that the source exists completely or not at all.
-            posix.rename(source, source + ".pedl-old")
-            source += ".pedl-old"
-        _discard(source)
-
-
-def _copy_entry(source: str, target: str) -> None:
-    """Copies a file, a link or a folder to another file system."""
-    _discard(target)
-    mode = posix.lstat(source).st_mode
-    if stat.S_ISLNK(mode):
-        posix.symlink(posix.readlink(source), target)
-    elif stat.S_ISDIR(mode):
-        posix.mkdir(target)
-        for name in os.listdir(source):
-            _copy_entry(os.path.join(source, name), os.path.join(target, name))
-        posix.chmod(target, stat.S_IMODE(mode))
-    elif stat.S_ISREG(mode):
-        _copy_whole(source, target)
-    else:
-        posix.mknod(target, mode)
-
-
-def _discard(path: str) -> None:
-    """Removes the entry at a path, if there is one."""
-    if _is_folder(path):
-        for name in os.listdir(path):
-            _discard(os.path.join(path, name))
-        posix.rmdir(path)
-    elif os.path.lexists(path):
-        posix.unlink(path)
-
-
-def _make_folders(path: str) -> None:
-    """Does what `os.makedirs` does, whose calls would be noted."""
-    if not path or os.path.isdir(path):
-        return
-    _make_folders(os.path.dirname(path))
-    posix.mkdir(path)

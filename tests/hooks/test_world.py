@@ -14,7 +14,7 @@ import pytest
 
 START = """
 import atexit, importlib.util, os, subprocess, sys, threading, types
-from py_hooks.script_io import commands, files, observations
+from py_hooks.script_io import command_starts, files, observations
 
 specification = importlib.util.spec_from_file_location("_pedl", {native!r})
 native = importlib.util.module_from_spec(specification)
@@ -67,9 +67,9 @@ if not os.path.exists("trial/trial.json"):
         file.write('{{"created": "2026-01-01T00:00:00.000Z"}}')
 made.begin()
 process = types.SimpleNamespace(environment_of_child=lambda command, environment: environment)
-journal = commands.attach(trial, calls)
-commands.watch_subprocess(subprocess, process)
-commands.watch_os(in_place)
+journal = command_starts.attach(trial, calls)
+command_starts.watch_subprocess(subprocess, process)
+command_starts.watch_os(in_place)
 journal.begin()
 observed = observations.Observations(calls, made, journal)
 observations.install(observed, in_place)
@@ -503,6 +503,54 @@ child.wait()
     assert causes == "['`read`, which the script started, runs while a checkpoint is taken; a resume starts it again']"
     starts.run(script.format(capture=""), resume_at=2)
     assert starts.read("log") == "ran\n"
+
+
+# The command ends the start in the middle of its work, by a kill of its parent.
+DIES_INSIDE = '[ -z "$DIES" ] || { kill -9 $PPID; sleep 0.1; exit 1; }'
+RUN = """
+call()
+done = subprocess.run({command!r}, shell=True)
+assert done.returncode == 0, done
+call()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "before", "after"),
+    [
+        ("echo one >> log; {dies}; echo two >> log", {}, {"log": "one\ntwo\n"}),
+        ("echo one >> log; {dies}; echo two >> log", {"log": "zero\n"}, {"log": "zero\none\ntwo\n"}),
+        ("mv a b; {dies}; echo more >> b", {"a": "content"}, {"b": "contentmore\n"}),
+        ("tr a-z b-za < a > b; cp b a; {dies}", {"a": "abc"}, {"a": "bcd", "b": "bcd"}),
+        ("mkdir out && echo made >> log; {dies}; rmdir out", {"log": ""}, {"log": "made\n"}),
+        ("rm a && echo gone > b; {dies}", {"a": "x" * (3 << 20)}, {"b": "gone\n"}),
+        ("echo more >> a; {dies}", {"a": "x" * (3 << 20)}, {"a": "x" * (3 << 20) + "more\n"}),
+    ],
+    ids=["new file", "append", "move", "overwrite", "folder", "remove a long one", "append to a long one"],
+)
+def test_what_an_interrupted_command_did_is_taken_back_before_it_runs_again(starts, monkeypatch, command, before, after):
+    for name, content in before.items():
+        (starts.directory / name).write_text(content)
+    script = RUN.format(command=command.format(dies=DIES_INSIDE))
+    monkeypatch.setenv("DIES", "1")
+    starts.run(script, code=-9)
+    monkeypatch.delenv("DIES")
+    starts.run(script)
+    assert "was running when the start before this one was killed; it runs again; taken back: " in starts.errors
+    names = {path.name for path in starts.directory.iterdir()} - {"script.py", "trial"}
+    assert {name: starts.read(name) for name in names} == after
+    assert not list(starts.directory.glob("trial/interrupted/*"))
+
+
+def test_a_file_that_an_interrupted_command_has_changed_beyond_help_is_named(starts, monkeypatch):
+    (starts.directory / "long").write_text("x" * (3 << 20))
+    script = RUN.format(command=f'[ -z "$DIES" ] || echo short > long; {DIES_INSIDE}')
+    monkeypatch.setenv("DIES", "1")
+    starts.run(script, code=-9)
+    monkeypatch.delenv("DIES")
+    starts.run(script)
+    assert "it runs again; stays as it is: long" in starts.errors
+    assert starts.read("long") == "short\n"
 
 
 def test_a_command_of_a_thread_is_answered_and_is_a_cause(starts):
