@@ -2,7 +2,7 @@
 
 Started by `cargo dev gallery` with the Python of a stack. Cells (layers, optimizers, losses, metrics, callbacks, initializers,
 constraints, regularizers) are found by scripts/gallery.py. Several cells share a process, because imports take most of the
-time; each has its own line. If a group fails, its cells are run one by one.
+time; each has its own line. If a group fails, its halves are run, and so on.
 
     python -m campaigns.gallery --stack NAME --script SCRIPT --results FILE [--cell KIND:NAME]... [--kind KIND]...
 
@@ -27,7 +27,7 @@ import support
 
 from campaigns import everything
 
-GROUP = 3
+GROUP = 8
 
 OPTIONS = ["--exact", "--batches-per-step", "2", "--checkpoint-period", "1"]
 REFUSED = 77
@@ -87,13 +87,12 @@ def _outcome(by_python, undisturbed, killed):
 
 
 def run(script, names):
-    """The outcome of each name: of all together, and one by one if that assigns none."""
+    """The outcome of each name: of all together, and of each half if that assigns none."""
     with tempfile.TemporaryDirectory(prefix="pedl-gallery-") as directory:
         found = Cells(directory, script, names).run()
     if found is None:
-        found = {}
-        for name in names:
-            found.update(run(script, [name]))
+        middle = len(names) // 2
+        found = {**run(script, names[:middle]), **run(script, names[middle:])}
     return found
 
 
