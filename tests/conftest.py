@@ -13,6 +13,7 @@ A test without a mark needs no framework and runs on `plain`. If pytest is start
 with none of these variables set, it runs just those tests.
 """
 
+import importlib.abc
 import importlib.util
 import os
 import random
@@ -94,15 +95,24 @@ def _stays_with_its_file(item):
     return not is_of_scripts or any(one.scope in ("module", "class", "package") for all in definitions for one in all)
 
 
+class _Unpacked(importlib.abc.MetaPathFinder):
+    """Finds `_pedl`, which the modules of `py_hooks` import: the module that pedl-run has unpacked."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "_pedl":
+            return None
+        command = [support.executable(), "--python", sys.executable, "-c", "import _pedl; print(_pedl.__file__)"]
+        found = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+        return importlib.util.spec_from_file_location("_pedl", found)
+
+
+sys.meta_path.append(_Unpacked())
+
+
 @pytest.fixture(scope="session")
 def native():
     """The module that pedl-run has unpacked, loaded into this process."""
-    command = [support.executable(), "--python", sys.executable, "-c", "import _pedl; print(_pedl.__file__)"]
-    path = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
-    spec = importlib.util.spec_from_file_location("_pedl", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("_pedl")
 
 
 @pytest.fixture

@@ -80,11 +80,11 @@ def begin(process: _Process) -> recorder.Calls:
     given_warnings = GivenWarnings()
     given_warnings.install()
     calls.checkpoints.keep("warnings", given_warnings)
-    calls.lifecycle.at_begin.append(lambda: _begin_output(trial, output, calls.replaying))
+    calls.lifecycle.at_begin.append(lambda: _begin_output(trial, output, calls.resumes))
     if process.clock is not None:
         process.clock.calls = calls
         calls.checkpoints.keep("clock", process.clock)
-        calls.lifecycle.at_begin.append(lambda: process.clock.begin(calls.replaying))
+        calls.lifecycle.at_begin.append(lambda: process.clock.begin(calls.resumes))
     files.attach(calls)
     sources = entries.Sources()
     calls.checkpoints.keep("sources", sources)

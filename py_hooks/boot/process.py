@@ -252,7 +252,7 @@ class _Process:
         calls = self._calls()
         if self.trial.exact and not self.trial.is_child:
             return "`--exact` was given"
-        if calls is not None and calls.replaying and calls.skipped:
+        if calls is not None and not calls.holds_values and calls.skipped:
             return "calls were answered from the log, and the models do not hold what was trained"
         if "pedl._trials.host" in sys.modules:
             return "it is a trial class, whose loop is that of pedl-run"

@@ -197,24 +197,11 @@ class Host:
     def train(self, live: Callable[[int], Any], skip: Callable[[], object]) -> Any:
         """Trains a batch: calls `live(number)`, or `skip()` if it was trained before. Returns what `live` returned."""
         calls = self._recorder or self._calls
-        if calls.replaying:
-            skip()
-            value = calls.answer(call_kinds.TRAIN, self._training, 0)
-            calls.trained_before()
-            calls.answered()
-            return value
-        calls.depth += 1
-        try:
-            value = live(calls.batches)
-        finally:
-            calls.depth -= 1
-        calls.record(call_kinds.TRAIN, self._training, 0, value)
-        calls.trained()
-        return value
+        return calls.perform(call_kinds.TRAIN, self._training, lambda: live(calls.batches), skip=skip)
 
     def validate(self, live: Callable[[], Any]) -> Any:
         """Validates the model; returns a dict of metrics."""
-        return self._calls.call(call_kinds.TEST, self._process.trial.intern(f"{self._name}.validate"), live)
+        return self._calls.perform(call_kinds.TEST, self._process.trial.intern(f"{self._name}.validate"), live)
 
     def validated(self, scalars: Sequence[tuple[str, float]]) -> None:
         """The model was validated: `(name, value)` of the metrics that are numbers."""
@@ -288,13 +275,10 @@ class Host:
         """
         calls = self._calls
         if calls.begun and not self._has_ended:
-            was_saved = calls.replaying
-            if not was_saved:
-                self._check_nothing_is_lost()
             # A separate call, after what the user's callbacks did after the last validation. A checkpoint of the last batch
             # is not enough, because what it holds would depend on when it was taken.
-            calls.checked(call_kinds.COMPOSITE, self._process.trial.intern("end"), 0)
-            if not was_saved:
+            if calls.checked(call_kinds.COMPOSITE, self._process.trial.intern("end"), 0):
+                self._check_nothing_is_lost()
                 calls.checkpoints.save(is_wanted=True)
             self._has_ended = True
         if calls.agreement is not None:

@@ -165,7 +165,7 @@ class Items:
 
     def leave_out(self) -> None:
         """An item is not built; in a replay, the data set was as it is now when the workers began."""
-        if self.in_processes and self._state_at_begin is None and recorder.CALLS.replaying:
+        if self.in_processes and self._state_at_begin is None and recorder.CALLS.skips_data:
             self._state_at_begin = DatasetState(self._source())
 
     def _compare_with_begin(self) -> None:
@@ -198,7 +198,7 @@ class Items:
 
     def _probe(self, ahead: int) -> None:
         """Builds an item twice, and another one in between, to check whether it is a function of its key."""
-        if _length(self.dataset) == 0 or (self.in_processes and recorder.CALLS.replaying):
+        if _length(self.dataset) == 0 or (self.in_processes and recorder.CALLS.skips_data):
             # Items that worker processes build change nothing here, and were checked before there was anything to replay.
             return
         try:
@@ -606,7 +606,7 @@ class SequencePass:
             return self._items.build(self._epoch, next(self._order))
         if len(self._building) <= self._fewest:
             # A replay skips items, so it builds none ahead; if they must be built, as many are built ahead as in the first run.
-            ahead = 1 if recorder.CALLS.replaying and not self._items.must_be_built else self._ahead
+            ahead = 1 if recorder.CALLS.skips_data and not self._items.must_be_built else self._ahead
             if len(self._building) < ahead:
                 self._submit(ahead - len(self._building))
         if not self._building:
@@ -618,7 +618,7 @@ class SequencePass:
     def _go_on(self) -> None:
         """From here on `_going` returns items without a call of `__next__` here, if they only have to be taken."""
         items = self._items
-        if self._workers is None or not items.is_known or recorder.CALLS.replaying:
+        if self._workers is None or not items.is_known or recorder.CALLS.skips_data:
             return
         processes: Any = self._workers
         self._going.begin(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
         kept: _Kept
 
-        def result_of_made(self, made: Any) -> Any:
+        def returned(self, made: Any) -> Any:
             """What a call returns if the advice failed after the original has returned."""
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -70,7 +70,7 @@ _PASS = (StopIteration, StopAsyncIteration, MemoryError, RecursionError)
 
 # Lines of pedl-run that call the script, or the library on its behalf: exceptions from these calls are theirs.
 _CALLS_THEIRS = (
-    r"\b(next|iter|original|live|function|source|build|_do_call|_?callback|generator|method)\(|"
+    r"\b(next|iter|original|live|compute|skip|put|function|source|build|_do_call|_?callback|generator|method)\(|"
     r"\b(dataset|sequence|self\._source)\[|\byield from\b|\bgetattr\(callback"
 )
 _RAISES = ("raise", "assert")
@@ -156,7 +156,7 @@ def outcome(error: BaseException, entered: int, kept: _Kept, again: Callable[[],
 
 
 def method(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Guards `__call__` of a compute function, which does the work of `watched` itself; see `ComputeFunction`."""
+    """Guards `__call__` of a compute function, which does the work of `watched` itself; see `compute_functions.py`."""
     import functools
 
     @functools.wraps(call)
@@ -171,7 +171,7 @@ def method(call: Callable[..., Any]) -> Callable[..., Any]:
             if result is PASSES:
                 raise
             if kept[0] != entered and result is kept[1]:
-                result = self.result_of_made(result)
+                result = self.returned(result)
         kept[1] = None
         return result
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from py_hooks.keras.functions import ComputeFunction
+    from py_hooks.keras.functions import ModelFunction
     from py_hooks.keras.keras2_graph.graph import Fetched
     from py_hooks.recording.recorder import Calls
 
@@ -58,7 +58,7 @@ class Accumulators:
         has_own_values: each call of the running step reports values of its batch alone.
     """
 
-    def __init__(self, function: ComputeFunction, number: int) -> None:
+    def __init__(self, function: ModelFunction, number: int) -> None:
         self.number = number
         # The sums after the last batch, for a function that has them fetched; they outlive the function.
         self.fetched: Fetched | None = None
@@ -98,7 +98,7 @@ class Accumulators:
     def begin(self) -> None:
         """The function was made: the current sums are the base."""
         calls = recorder.CALLS
-        if not calls.replaying:
+        if calls.holds_values:
             self._base = self._sums(calls)
 
     def begin_with_epoch(self, model: Any) -> None:
@@ -130,7 +130,7 @@ class Accumulators:
     def reset(self) -> None:
         """The sums are about to be set to 0."""
         calls = recorder.CALLS
-        if self._is_aside or calls.replaying:
+        if self._is_aside or not calls.holds_values:
             return
         if calls.depth or calls.arguments:
             # Within a call on one batch, which reports values of that batch alone.
@@ -142,7 +142,7 @@ class Accumulators:
     def tested(self) -> None:
         """Something other than training has changed the sums, or is about to."""
         is_noted = self._base is None and not self.is_open
-        if is_noted or self._is_aside or recorder.CALLS.replaying:
+        if is_noted or self._is_aside or not recorder.CALLS.holds_values:
             return
         if self.fetched is not None:
             self._close(recorder.CALLS)

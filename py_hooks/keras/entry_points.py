@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from py_hooks.keras.functions import ComputeFunction
+    from py_hooks.keras.functions import ModelFunction
     from py_hooks.recording.recorder import Calls
 
     # Makes a call of the script: `(calls, original, model, args, kwargs, arguments)`.
@@ -57,7 +57,7 @@ def _entry(name: str, original: Callable[..., Any], make: Make = _make) -> Calla
         entries.announce(calls, sources.causes_of(model, arguments), not (is_intercepted and sources.has_items(arguments)))
         if not is_intercepted:
             return original(model, *args, **kwargs)
-        calls.entries.append(calls.site_from(sys._getframe(2)))
+        calls.entries.append(calls.sites.of(sys._getframe(2)))
         outer, calls.arguments = (calls.arguments, calls.epoch), 0
         started = items.started()
         try:
@@ -84,34 +84,16 @@ def _batch_entry(name: str, original: Callable[..., Any], attribute: str, keepin
         keeping: the attribute for calls that do not reset metrics, if it is another one (tf.keras of TensorFlow 1.13).
     """
 
-    # Runs once per batch, where each function call costs noticeable time: short ones are written inline.
     def entry(model: Any, *args: Any, **kwargs: Any) -> Any:
         calls = recorder.CALLS
         if calls.depth or get_ident() != calls.main_thread or (calls.entries and not entries.called_by_user()):
-            if calls.replaying or calls.is_child:
-                return _not_recorded(calls, name, keeping or attribute, original, model, args, kwargs)
-            return original(model, *args, **kwargs)
+            return _not_recorded(calls, name, keeping or attribute, original, model, args, kwargs)
         function = getattr(model, attribute if keeping is None or _resets(args, kwargs) else keeping, None)
-        if not getattr(function, "answers_batches", False) or calls.replaying:
-            return _first_or_replayed(calls, name, original, model, args, kwargs, function)
+        if not getattr(function, "answers_batches", False):
+            return _first(calls, name, original, model, args, kwargs, function)
         frame = sys._getframe(2)
-        site = calls.sites.get((id(frame.f_code), frame.f_lasti)) or calls.site_from(frame)
-        calls.steps is None or calls.steps.call_begins(function.kind)
-        traces = calls.traces
-        calls.depth += 1
-        try:
-            result = original(model, *args, **kwargs)
-        except Exception:
-            # It is made in a replay too, and must raise there too.
-            arguments = calls.checksum_of(args, kwargs) | call_kinds.TRACED
-            calls.record(function.kind, function.identity, arguments, None, site)
-            raise
-        else:
-            function.note_sums()
-            calls.record_batch(function, site, calls.traces > traces, args, kwargs, result)
-        finally:
-            calls.depth -= 1
-        return result
+        site = calls.sites.known.get((id(frame.f_code), frame.f_lasti)) or calls.sites.of(frame)
+        return function.perform_batch(calls, site, lambda: original(model, *args, **kwargs), args, kwargs)
 
     return entry
 
@@ -131,42 +113,38 @@ def _not_recorded(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """A call that the framework's loop makes, in a replay: for a batch that was not built nothing is computed.
+    """A call that the framework's loop makes: for a batch that was not built, in a replay, nothing is computed.
 
     Or a call in a forked child, which reports that it trains.
     """
-    if calls.is_child:
-        if name == "train_on_batch":
-            forks.trains(calls.trial)
-        return original(model, *args, **kwargs)
-    if args and isinstance(args[0], SkippedBatch):
+    if args and type(args[0]) is SkippedBatch:
         return getattr(model, attribute).answer_skipped(args[0])
+    if calls.is_child and name == "train_on_batch":
+        forks.trains(calls.trial)
     return original(model, *args, **kwargs)
 
 
-def _first_or_replayed(
+def _first(
     calls: Calls,
     name: str,
     original: Callable[..., Any],
     model: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    function: ComputeFunction | None,
+    function: ModelFunction | None,
 ) -> Any:
-    """A call for one batch that reaches the compute function through code of the framework; and any such call in a replay."""
+    """A call for one batch that reaches the compute function through code of the framework."""
     if not calls.begun:
         # A batch consists of arrays, however it was made.
         entries.announce(calls, sources.causes_of(model, {}))
     if function is None and not sources.engine().is_intercepted():
         return original(model, *args, **kwargs)
-    calls.entries.append(calls.site_from(sys._getframe(3)))
+    calls.entries.append(calls.sites.of(sys._getframe(3)))
     outer, calls.arguments = calls.arguments, calls.checksum_of(args, kwargs)
     try:
         if function is None:
             plan.own_loop(calls, name)
             entries.compare(calls, name, dict(sources.describe_model(model), **entries.describe_sources()))
-        if calls.replaying and getattr(function, "answers_batches", False):
-            return function.answer_batch(calls, lambda: original(model, *args, **kwargs))
         return original(model, *args, **kwargs)
     finally:
         calls.entries.pop()
@@ -279,7 +257,7 @@ def get_weights(original: Callable[..., Any], model: Any, *args: Any, **kwargs: 
     if calls.depth or not calls.batches or not calls.recordable():
         return original(model, *args, **kwargs)
     identity = calls.trial.intern(f"get_weights of {type(model).__name__}")
-    return calls.call(call_kinds.READ, identity, lambda: original(model, *args, **kwargs))
+    return calls.perform(call_kinds.READ, identity, lambda: original(model, *args, **kwargs))
 
 
 def save(original: Callable[..., Any], model: Any, filepath: Any, *args: Any, **kwargs: Any) -> None:
@@ -291,18 +269,15 @@ def save(original: Callable[..., Any], model: Any, filepath: Any, *args: Any, **
     if calls.depth or not calls.begun or not calls.recordable():
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern(f"{original.__name__} to {entries.path_text(filepath)}")
-    if calls.replaying:
-        is_folder = calls.answer(call_kinds.COMPOSITE, identity, 0)
-        calls.files.replace_saved(filepath, is_folder)
-        calls.answered()
-        return None
 
-    def save_and_look() -> bool:
+    def write() -> bool:
+        calls.files.saving(filepath)
         original(model, filepath, *args, **kwargs)
         return entries.is_path(filepath) and os.path.isdir(filepath)
 
-    calls.files.saving(filepath)
-    calls.call(call_kinds.COMPOSITE, identity, save_and_look)
+    calls.perform(
+        call_kinds.COMPOSITE, identity, write, put=lambda is_folder: calls.files.replace_saved(filepath, is_folder)
+    )
     _refuse_several_files(calls, filepath, kwargs)
     return None
 
@@ -322,14 +297,14 @@ def load_weights(original: Callable[..., Any], model: Any, filepath: Any, *args:
         return original(model, filepath, *args, **kwargs)
     identity = calls.trial.intern(f"load_weights from {entries.path_text(filepath)}")
     sources.engine().loaded(model)
-    status = []
-    if not calls.replaying:
+    status: list[Any] = []
+
+    def load() -> None:
         _refuse_several_files(calls, filepath, kwargs)
-        calls.call(call_kinds.COMPOSITE, identity, lambda: status.append(original(model, filepath, *args, **kwargs)))
-        return status[0]
-    calls.answer(call_kinds.COMPOSITE, identity, 0)
-    calls.answered()
-    return _Loaded()
+        status.append(original(model, filepath, *args, **kwargs))
+
+    calls.perform(call_kinds.COMPOSITE, identity, load)
+    return status[0] if status else _Loaded()
 
 
 class _Loaded:

@@ -15,7 +15,8 @@ import json
 import os
 
 from py_hooks import causes
-from py_hooks.recording import boundary, ending
+from py_hooks.border import Due
+from py_hooks.recording import ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,20 +182,22 @@ class Ranks:
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
-    def of_batch(self, due: int) -> int:
+    def of_batch(self, due: Due | None) -> Due:
         """A batch ended, after which `due` is to be done by this rank. Returns what is to be done by all."""
         calls, trial = self._calls, self._calls.trial
-        is_due = self.rank == 0 and due & boundary.CHECKPOINT_DUE
-        wanted = bool(due & boundary.CHECKPOINT_WANTED)
-        everyone = self._exchanged(_BATCH, trial.pending_signal, bool(is_due), wanted, trial.saving())
+        own = due or Due()
+        is_due = self.rank == 0 and own.checkpoint
+        everyone = self._exchanged(_BATCH, trial.pending_signal, is_due, own.checkpoint_wanted, trial.saving())
         signal, by_time, wanted, busy = (max(column) for column in zip(*everyone))
-        due &= ~(boundary.CHECKPOINT_DUE | boundary.CHECKPOINT_WANTED)
         if signal:
             self._signal = signal
-            due |= boundary.SIGNAL
-        if wanted or (by_time and not busy):
-            due |= boundary.CHECKPOINT_DUE | (boundary.CHECKPOINT_WANTED if wanted else 0)
-        return due if calls.exactness.takes_checkpoints else due & ~boundary.CHECKPOINT_DUE
+        is_taken = wanted or (by_time and not busy)
+        agreed = Due(
+            signal=bool(signal),
+            checkpoint=bool(is_taken and calls.exactness.takes_checkpoints),
+            checkpoint_wanted=bool(wanted),
+        )
+        return own.without_checkpoint() | agreed
 
     def heed_signal(self) -> None:
         """Ends this rank if a signal came to it or to another: all end at the same batch."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Protocol
 
+    from _pedl import Due
+
     from py_hooks.recording.recorder import Calls
 
     class _OwnValues(Protocol):
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
 
         def own_values(self, reported: list[tuple[int, dict[str, float]]]) -> list[float] | None:
             """The values of the batches of a step, in the order of what was reported, NaN for those that are as reported."""
-
-# Bits of what the trial reports as due: those of `Boundary` in `src/native/trial.rs`, which a test compares.
-STEP_ENDED, CHECKPOINT_DUE, LOG_EXCEEDED, NOT_RECORDED, VALIDATION_DUE, IS_LAST, SIGNAL = 1, 2, 4, 8, 16, 32, 64
-CHECKPOINT_WANTED = 128
-PLANNED = VALIDATION_DUE | IS_LAST
 
 
 class Boundary:
@@ -48,23 +45,22 @@ class Boundary:
         self.of_step: list[dict[str, float]] | None = None
         self.keeps_batches = False
 
-    def do(self, due: int) -> None:
+    def do(self, due: Due) -> None:
         """Does what is due after a call whose record is appended."""
         calls = self._calls
         lifecycle.call(calls.lifecycle.at_due)
-        if due & STEP_ENDED:
+        if due.step_ended:
             lifecycle.call(calls.lifecycle.at_step_end)
             calls.guarded(calls.trial.end_step, calls.epoch)
             self.step_ended()
-        if due & LOG_EXCEEDED:
+        if due.log_exceeded:
             calls.refuse_longer_log()
-        if due & SIGNAL:
+        if due.signal:
             heed = calls.preemption.heed if calls.agreement is None else calls.agreement.heed_signal
             heed()
-        elif due & CHECKPOINT_DUE and calls.exactness.takes_checkpoints:
-            calls.checkpoints.save(is_wanted=bool(due & CHECKPOINT_WANTED))
-        if due & PLANNED:
-            self.go_by_plan(due)
+        elif due.checkpoint and calls.exactness.takes_checkpoints:
+            calls.checkpoints.save(is_wanted=due.checkpoint_wanted)
+        self.go_by_plan(due)
 
     def step_ended(self) -> None:
         """A step has ended, in a replay or not: calls what follows the steps."""
@@ -74,12 +70,12 @@ class Boundary:
         if calls.steps is not None:
             calls.steps.step_ended()
 
-    def go_by_plan(self, due: int) -> None:
+    def go_by_plan(self, due: Due) -> None:
         """Notes what the plan of the trial wants after a batch."""
         calls = self._calls
-        if due & VALIDATION_DUE:
+        if due.validation:
             self.validation_due = True
-        if due & IS_LAST:
+        if due.is_last:
             lifecycle.call(calls.lifecycle.at_last)
 
     def validated(self, metrics: Sequence[tuple[str, float]]) -> None:
@@ -114,7 +110,7 @@ class Boundary:
         identity = calls.trial.intern("metrics of the batches of a step")
         own: Any = None
         if calls.replaying:
-            record = calls.guarded(calls.trial.peek)
+            record = calls.next_record()
             if record is not None and record[:2] == (call_kinds.METRICS, identity):
                 own = calls.answer(call_kinds.METRICS, identity, 0)
         elif self.own_values is not None:

@@ -1,7 +1,11 @@
-"""The kinds of recorded calls, as `calls.log` has them (`src/core/calls/record.rs`; a test compares the two)."""
+"""The kinds of recorded calls, as `calls.log` has them (`src/core/calls/record.rs`)."""
+from __future__ import annotations
 
-TRAIN, TEST, PREDICT, METRICS, READ, WRITE, COMPOSITE, ENTRY = 1, 2, 3, 4, 5, 6, 7, 8
+from py_hooks.border import Kind
+
+TRAIN, TEST, PREDICT, METRICS, READ = Kind.TRAIN, Kind.TEST, Kind.PREDICT, Kind.METRICS, Kind.READ
+WRITE, COMPOSITE, ENTRY = Kind.WRITE, Kind.COMPOSITE, Kind.ENTRY
 
 # Lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of the batch, if the script
 # itself passed one.
-TRACED = 1
+TRACED = Kind.TRACED

@@ -95,7 +95,7 @@ class Checkpoints:
     def restore(self) -> None:
         """Restores the state of the checkpoint. The call in which it was taken is the last one that was answered."""
         calls = self._calls
-        calls.replaying = False
+        calls.enter(calls.trial.state)
         calls.depth += 1
         try:
             states = self.states()

@@ -26,33 +26,29 @@ import json
 import os
 import sys
 import threading
-from time import monotonic
 
 from py_hooks import causes, places
-from py_hooks.own_account import own_account
-from py_hooks.recording import boundary, call_kinds, ending, fingerprint, lifecycle
+from py_hooks.border import State
+from py_hooks.recording import ending, lifecycle
 from py_hooks.recording.boundary import Boundary
 from py_hooks.recording.checkpoints import Checkpoints
 from py_hooks.recording.exactness import Exactness
 from py_hooks.recording.lifecycle import Lifecycle
+from py_hooks.recording.performing import Performing
 from py_hooks.recording.preemption import Preemption
+from py_hooks.recording.sites import Sites
 from py_hooks.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import CodeType, FrameType
-    from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
+    from typing import Protocol
 
-    import numpy
     from _pedl import Error, Trial
 
     from py_hooks.random_numbers.random_streams import Streams
     from py_hooks.ranks.agreement import Ranks
     from py_hooks.script_io.files import Files
-
-    _Result = TypeVar("_Result")
-    _Arguments = TypeVarTuple("_Arguments")
 
     class Steps(Protocol):
         """What calls the callbacks of a script around its steps (`step_callbacks.py`)."""
@@ -70,24 +66,6 @@ if TYPE_CHECKING:
 
         def validated(self, metrics: Sequence[tuple[str, float]]) -> object:
             """The model was validated."""
-
-    class _Computes(Protocol):
-        """A compute function, which a call on a batch runs."""
-
-        kind: int
-        identity: int
-        cleaned: int | None
-
-        def note_changes(self, calls: Calls) -> object:
-            """Notes which variables a call changes."""
-
-# Calls that may wait for their conversion. While they wait, their results stay alive (on the device). A step boundary or a
-# checkpoint usually comes first.
-MAX_PENDING_CALLS = 1000
-
-# Instructions whose line is known. Finding the line of an instruction takes longer, the further down in its code it is.
-MAX_KNOWN_SITES = 10000
-
 
 
 class _Unrecorded:
@@ -107,7 +85,7 @@ class _Unrecorded:
         self._calls.depth -= self._depth
 
 
-class Calls:
+class Calls(Performing):
     """The recorder of one process. `CALLS` below is the only one.
 
     Attributes:
@@ -120,7 +98,11 @@ class Calls:
         is_child: whether this process was forked from the one that trains.
         is_aside: whether one of our bugs was met, so that nothing is recorded any more.
         in_composite: whether a call is running that a replay does not make again; what it creates has no counterpart there.
-        replaying: whether calls are answered from the log.
+        replaying: whether calls are answered from the log. Only this room asks it; others ask what it means for them:
+        resumes: whether this start resumes from a checkpoint.
+        skips_data: whether the next training call is answered, so that its batch need not be built.
+        is_past: whether an earlier start has done to the world outside what the script does now.
+        holds_values: whether the variables of models have the values that the recorded calls gave them.
         epoch: the epoch of the running fit, from 0; None outside of a fit.
         batches: training calls so far, made or answered.
         traces: how often something was built, ever: a layer's Python ran, or an op was made. The difference over a call
@@ -129,7 +111,8 @@ class Calls:
             has to mark them again.
         streams: the random streams of this process.
         arguments: checksum of the batch that the running entry received; 0 if it received none.
-        entries: sites of the script's calls into the framework that are under way, innermost last.
+        sites: places in the script, from which calls are made.
+        entries: `sites.entered`.
         main_thread: identity of the thread whose calls are recorded.
         stand_ins: identities of threads in which a framework traces for the main thread, which waits for them.
         lost: functions that return the names of trained variables that a checkpoint would not contain, each name once.
@@ -137,22 +120,23 @@ class Calls:
         steps: calls the callbacks of a script around its steps (`step_callbacks.py`); None if the script has none.
         in_step_callback: whether one of these callbacks is running.
         skipped: whether any call of this replay was answered without being made.
-        sites: ids of the lines that called before, by `(id(code), instruction)`.
     """
 
     def __init__(self, trial: Trial, streams: Streams, native_error: type[Error]) -> None:
+        Performing.__init__(self)
         self.trial = trial
+        self.sites = Sites(trial)
+        self.entries = self.sites.entered
         self.depth = 0
         self.in_composite = False
         self.is_child = False
         self.is_aside = False
-        self.replaying = False
+        self.resumes = False
+        self.enter(State.UNTOUCHED)
         self.begun = False
         self.batches = 0
         self.traces = self.cleaned = 0
-        self.skipped = False
         self.epoch: int | None = None
-        self.entries: list[int] = []
         self.exactness = Exactness(self)
         self.checkpoints = Checkpoints(self)
         self.boundary = Boundary(self)
@@ -169,11 +153,6 @@ class Calls:
         self.in_step_callback = False
         # Exceptions that end the process with a message. Any other is the user's, and is not caught.
         self.ours: tuple[type[Error], type[Refusal]] = (native_error, Refusal)
-        self._pending: list[tuple[int, int, int, int, int, Any]] = []
-        self._kept: dict[str, int] = {}
-        self._is_log_told = False
-        self.sites: dict[tuple[int, int], int] = {}
-        self._codes: list[CodeType] = []
         self.main_thread = threading.main_thread().ident
         self.stand_ins: set[int] = set()
 
@@ -181,6 +160,11 @@ class Calls:
     def at_stop(self) -> list[Callable[[], object]]:
         """Functions that put the files of the script back (`ending.py`)."""
         return self.lifecycle.at_stop
+
+    def enter(self, state: State) -> None:
+        """The replay is in another state (`src/core/replay/state.rs`)."""
+        self.replaying = self.skips_data = self.is_past = state == State.REPLAYING
+        self.holds_values = not self.replaying
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
@@ -227,7 +211,8 @@ class Calls:
         self.begun = True
         try:
             self.trial.begin(facts)
-            self.replaying = self.trial.resume_call > 0
+            self.enter(self.trial.state)
+            self.resumes = self.replaying
             lifecycle.call(self.lifecycle.at_begin)
         except self.ours as error:
             ending.stop_with(self, error)
@@ -270,10 +255,10 @@ class Calls:
                 self._leave(text)
         finally:
             self.depth -= 1
-        self.replaying = False
         self.is_aside = True
         self.stand_aside()
         self.trial.stand_aside()
+        self.enter(State.INERT)
 
     def _leave(self, text: str) -> None:
         with contextlib.suppress(*self.ours):
@@ -282,164 +267,6 @@ class Calls:
             self.trial.wait_saved()
         if self.trial.pending_signal:
             self.trial.preempt(False)
-
-    # -- places ------------------------------------------------------------------------------------------------
-
-    def site(self) -> int:
-        """Where the script is: an id of `file:line`, of the running entry or else of the innermost user's frame."""
-        if self.entries:
-            return self.entries[-1]
-        frame = sys._getframe(1)
-        # Skips the frames of a framework, which are several, without a call for each.
-        while frame.f_back is not None and places.KNOWN.get(frame.f_code.co_filename) is False:
-            frame = frame.f_back
-        return self.site_from(frame)
-
-    def site_of(self, frame: FrameType) -> int | None:
-        """The id of the line that a frame is in; None if that takes longer to find: `site` finds it."""
-        return None if self.entries else self.sites.get((id(frame.f_code), frame.f_lasti))
-
-    def site_from(self, frame: FrameType) -> int:
-        """The id of the line of the user's code in which a frame is, or the frame that called it, and so on."""
-        code, instruction = frame.f_code, frame.f_lasti
-        known = self.sites.get((id(code), instruction))
-        if known is not None:
-            return known
-        user = places.user_frame(frame)
-        if user is not None and user is not frame:
-            # The next time that line is known.
-            return self.site_from(user)
-        file, line = ("?", 0) if user is None else (user.f_code.co_filename, user.f_lineno)
-        site = self.trial.intern(f"{places.display_path(file)}:{line}")
-        if user is frame:
-            if len(self.sites) >= MAX_KNOWN_SITES:
-                self.sites.clear()
-                del self._codes[:]
-            self.sites[id(code), instruction] = site
-            # Kept, so that no other code object gets its id.
-            self._codes.append(code)
-        return site
-
-    def position(self) -> int:
-        """How many calls were recorded, or answered, so far."""
-        return self.trial.position + len(self._pending)
-
-    # -- recording and answering ---------------------------------------------------------------------------------
-
-    def record(self, kind: int, identity: int, arguments: int, value: Any, site: int | None = None) -> None:
-        """Notes a call that was just made. The caller keeps `depth` above 0 while it makes it."""
-        if site is None:
-            site = self.entries[-1] if self.entries else self.site()
-        self._pending.append((kind, identity, site, self.streams.draws, arguments, value))
-        if len(self._pending) >= MAX_PENDING_CALLS:
-            self.append_pending()
-
-    def refuse_in_callback(self) -> None:
-        """A step callback of the script makes a call that would have to be recorded: ends a fit, else refuses exactness."""
-        if self.entries:
-            ending.stop(
-                self,
-                65,
-                f"{causes.CALLBACK_CALLS()}, within a `fit`\n"
-                "  expected: hooks that use what they are told, and the script's own data\n"
-                "  the run was stopped; its last checkpoint is kept",
-                "do that in a callback of Keras, or after the `fit`",
-            )
-        self.in_step_callback = False
-        self.exactness.refuse(causes.CALLBACK_CALLS())
-
-    def answer(
-        self, kind: int, identity: int, arguments: int, tensor: Callable[[numpy.ndarray], Any] | None = None
-    ) -> Any:
-        """The value that the same call returned the first time. Ends the process if the record differs."""
-        self.skipped = True
-        try:
-            return self.trial.answer(kind, identity, self.site(), self.streams.draws, arguments, tensor)
-        except self.ours as error:
-            ending.stop_with(self, error)
-
-    def next_arguments(self) -> int:
-        """The arguments of the next record; 0 at the end of the log, where `answer` reports the error."""
-        record = self.guarded(self.trial.peek)
-        return record[2] if record is not None else 0
-
-    def check(self, kind: int, identity: int, arguments: int, value: Any) -> None:
-        """Consumes the record of a call that was made again, and whose value must equal the recorded one."""
-        try:
-            self.trial.check(kind, identity, self.site(), self.streams.draws, arguments, value)
-        except self.ours as error:
-            ending.stop_with(self, error)
-
-    def answered(self) -> bool:
-        """Ends the replay if the last call before the checkpoint was answered. Returns True if it was."""
-        if self.trial.position < self.trial.resume_call:
-            return False
-        self.checkpoints.restore()
-        return True
-
-    def call(
-        self,
-        kind: int,
-        identity: int,
-        live: Callable[[], Any],
-        arguments: int = 0,
-        tensor: Callable[[numpy.ndarray], Any] | None = None,
-        raises: type[BaseException] | tuple[type[BaseException], ...] = (),
-    ) -> Any:
-        """A whole recorded call: calls `live()`, or in a replay returns its recorded value.
-
-        The value is converted at once: it may be an array that the next training call donates. If the call raises, it has
-        no record, so no checkpoint is taken after it. Exceptions of the types in `raises` do not count: in a replay the
-        call raises them too, by itself.
-        """
-        if self.in_step_callback:
-            self.refuse_in_callback()
-        if not self.replaying:
-            self.depth += 1
-            self.in_composite = kind == call_kinds.COMPOSITE
-            try:
-                value = live()
-            except BaseException as error:
-                if not isinstance(error, raises):
-                    self.raised = type(error).__name__
-                raise
-            finally:
-                self.depth -= 1
-                self.in_composite = False
-            self.record(kind, identity, arguments, value)
-            self.append_pending()
-            return value
-        value = self.answer(kind, identity, arguments, tensor)
-        self.answered()
-        return value
-
-    def checked(self, kind: int, identity: int, arguments: int) -> None:
-        """Code of the script did something, which it does in a replay too: its checksum is recorded, or compared."""
-        if self.in_step_callback:
-            self.refuse_in_callback()
-        if not self.replaying:
-            self.record(kind, identity, arguments, None)
-        else:
-            self.check(kind, identity, arguments, None)
-            self.answered()
-
-    def append_pending(self) -> None:
-        """Converts and appends the calls that wait."""
-        if not self._pending:
-            return
-        pending, self._pending = self._pending, []
-        self.depth += 1
-        try:
-            with own_account():
-                opaque = self.trial.append(pending)
-        except self.ours as error:
-            ending.stop_with(self, error)
-        finally:
-            self.depth -= 1
-        for type_name in opaque or ():
-            self.exactness.refuse(causes.UNRECORDABLE(kind=type_name))
-        if self.trial.log_exceeded:
-            self.refuse_longer_log()
 
     def settle(self) -> None:
         """The script has ended: appends its last calls, and waits for its last checkpoint.
@@ -457,140 +284,6 @@ class Calls:
             with contextlib.suppress(*self.ours):
                 self.trial.append(pending)
         self.trial.settle()
-
-    def note_kept(self, name: str, size: int) -> None:
-        """Notes that `size` bytes of the log hold the value of this name."""
-        self._kept[name] = self._kept.get(name, 0) + size
-
-    def refuse_longer_log(self) -> None:
-        """The log has reached its limit: this is a cause."""
-        if self._is_log_told:
-            return
-        self._is_log_told = True
-        largest = ""
-        if self._kept:
-            name, size = max(self._kept.items(), key=lambda each: each[1])
-            largest = f"; the values of `{name}` take {size / 1e6:.1f} MB of it"
-        self.exactness.refuse(causes.LOG_LIMIT(largest=largest))
-
-    # -- training calls ----------------------------------------------------------------------------------------
-
-    def trained(self, batches: int = 1) -> None:
-        """A training call was recorded: counts its batches, and does what is due at this boundary.
-
-        Args:
-            batches: how many batches the call took.
-        """
-        self.batches += batches
-        due = self.trial.batch_done(monotonic())
-        for _ in range(1, batches):
-            due = self._step_ended_inside(due) | self.trial.batch_done(monotonic())
-        if self.agreement is not None:
-            due = self.agreement.of_batch(due)
-        if due:
-            self.append_pending()
-            self.boundary.do(due)
-
-    def _step_ended_inside(self, due: int) -> int:
-        """A batch of a call with several batches is counted: ends its step. Whatever else is due waits for the others."""
-        if due & boundary.STEP_ENDED:
-            self.append_pending()
-            self.boundary.do(boundary.STEP_ENDED)
-        return due & ~boundary.STEP_ENDED
-
-    def record_batch(
-        self,
-        function: _Computes,
-        site: int,
-        is_traced: bool,
-        values: tuple[object, ...],
-        named_values: dict[str, object],
-        result: object,
-    ) -> None:
-        """A call on a batch was made: does `record`, notes the changes, and for a training call does `trained`.
-
-        The result is converted at once, because the script may change it. The caller keeps `depth` above 0.
-
-        Args:
-            function: the compute function.
-            site: the script's line.
-            is_traced: whether the call built something.
-            values: the batch, as the call received it.
-            named_values: the part of the batch that has names.
-            result: what the call returned.
-        """
-        if function.cleaned != self.cleaned:
-            function.note_changes(self)
-        if self._pending:
-            self.append_pending()
-        kind = function.kind
-        try:
-            due = self.trial.record_batch(
-                kind, function.identity, site, self.streams.draws, is_traced, values, named_values, result, monotonic()
-            )
-        except self.ours as error:
-            ending.stop_with(self, error)
-        if due & boundary.NOT_RECORDED:
-            self._record_other_batch(function, site, self.checksum_of(values, named_values) | is_traced, result)
-            return
-        if kind == call_kinds.TRAIN:
-            self.batches += 1
-        elif self.entries:
-            due &= ~boundary.SIGNAL
-        if due:
-            self.boundary.do(due)
-
-    def _record_other_batch(self, function: _Computes, site: int, arguments: int, result: object) -> None:
-        """As `record_batch`, if something in the batch or in its result takes longer to record."""
-        self.record(function.kind, function.identity, arguments, result, site)
-        self.append_pending()
-        if function.kind == call_kinds.TRAIN:
-            self.trained()
-        elif not self.entries:
-            self.called()
-
-    def guarded(self, function: Callable[[Unpack[_Arguments]], _Result], *args: Unpack[_Arguments]) -> _Result:
-        """What `function(*args)` of the trial returns. Ends the process if it raises one of our errors."""
-        try:
-            return function(*args)
-        except self.ours as error:
-            return ending.stop_with(self, error)
-
-    def called(self) -> None:
-        """A call that trains nothing was made and recorded: heeds a signal that waits.
-
-        A call that the script makes within a fit does not: there Keras 3 may hold the values of the variables elsewhere.
-        """
-        if self.trial.signal_calls and not self.replaying and len(self.entries) < 2 and self.agreement is None:
-            self.preemption.heed()
-
-    # -- signals that ask for the end ----------------------------------------------------------------------------
-
-    def checksum_of(self, values: tuple[object, ...], named_values: dict[str, object]) -> int:
-        """The checksum of a batch, an even number, whatever the batch contains."""
-        checksum = self.trial.batch_checksum(values, named_values)
-        if checksum:
-            return checksum
-        values += tuple(named_values.values())
-        if fingerprint.holds_symbolic(values):
-            # An answered call would not take the next element of the iterator that yields these tensors.
-            self.exactness.refuse(causes.TENSORS_BY_HAND())
-        with own_account():
-            return fingerprint.quick(values) & ~call_kinds.TRACED
-
-    def trained_before(self, batches: int = 1) -> None:
-        """A training call was answered from the log: counts its batches."""
-        self.batches += batches
-        due = 0
-        for _ in range(batches):
-            of_batch = self.trial.batch_done(monotonic())
-            if of_batch & boundary.STEP_ENDED:
-                self.boundary.step_ended()
-            due |= of_batch
-        if due & boundary.PLANNED:
-            self.boundary.go_by_plan(due)
-
-    # -- state ---------------------------------------------------------------------------------------------------
 
 
 CALLS: Calls | None = None

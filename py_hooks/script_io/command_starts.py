@@ -128,7 +128,7 @@ def _execute(command: Command, popen: Any, execute: Callable[[], None], rest: Se
         command.has_started = True
 
     _Installed.commands.runs(command)
-    if _Installed.commands.is_replay():
+    if _Installed.commands.is_past():
         return command.wait_for_resume(popen, start)
     return start()
 

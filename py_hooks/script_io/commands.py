@@ -112,7 +112,7 @@ class Commands:
             self._known.setdefault(tuple(line["at"]), line)
             self._interrupted[tuple(line["at"])] = line
             self._note_last(line)
-        if not self._calls.replaying:
+        if not self._calls.resumes:
             self._resumed.set()
 
     def _note_last(self, line: Line) -> None:
@@ -176,7 +176,7 @@ class Commands:
             known = self._known.get(at)
         if known is not None and known["program"] != program:
             known = None
-        if not self._calls.replaying:
+        if not self._calls.is_past:
             return self._meet_live(known, at, digest, program, words, folder)
         if known is not None and ("ended" in known or at[0] != digest):
             return self._answer(known, at, words, folder)
@@ -292,9 +292,9 @@ class Commands:
         """Whether the end of a command is not known."""
         return met in self._running
 
-    def is_replay(self) -> bool:
-        """Whether recorded calls are answered."""
-        return self._calls.replaying
+    def is_past(self) -> bool:
+        """Whether the commands of the script have run in an earlier start."""
+        return self._calls.is_past
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 

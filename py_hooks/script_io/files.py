@@ -775,7 +775,7 @@ class Files:
 
     def _brings_back_moved(self, src: object, dst: object) -> bool:
         """Whether a folder is moved that an answered command has made. If so, the target is restored as it was left."""
-        if not self._answered or not self._is_scripts() or (self.calls.exactness.causes and not self.calls.replaying):
+        if not self._answered or not self._is_scripts() or (self.calls.exactness.causes and not self.calls.is_past):
             return False
         source, target = self._entry(_absolute(src)), self._entry(_absolute(dst))
         if source is None or target is None or os.path.lexists(target) or not _is_folder(source):
@@ -1030,7 +1030,7 @@ class Files:
     def _save(self, path: str) -> None:
         """A saved file was copied or moved to this path: the checkpoints contain it there, too."""
         self._settled.clear()
-        if self.calls.replaying:
+        if self.calls.is_past:
             self.replace_saved(path)
         else:
             self._saved.add(path)
@@ -1053,11 +1053,12 @@ class Files:
 
         self._told.add(path)
         identity = self.calls.trial.intern(f"content of {places.display_path(path)}")
-        is_replay = self.calls.replaying
-        content = self.calls.call(call_kinds.READ, identity, lambda: numpy.fromfile(path, "uint8"))
-        if is_replay:
+
+        def put(content: numpy.ndarray) -> None:
             with io.FileIO(path, "w") as replaced:
                 replaced.write(content.tobytes())
+
+        self.calls.perform(call_kinds.READ, identity, lambda: numpy.fromfile(path, "uint8"), put=put)
 
     # -- a provider of state ---------------------------------------------------------------------------------------
 

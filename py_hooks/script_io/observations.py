@@ -192,14 +192,14 @@ class Observations:
     def recorded(self, frame: FrameType, function: str, path: object, at: _At) -> Any:
         """The recorded answer at that time; None if the system is to be asked."""
         calls = self._calls
-        if not calls.replaying and (calls.exactness.causes or at > self._horizon or at[0] > self._commands.last_position):
+        if not self._calls.is_past and (calls.exactness.causes or at > self._horizon or at[0] > self._commands.last_position):
             return None
         question = self._questions.get(_key(frame, function, path))
         return None if question is None else question.answer(at)
 
     def note(self, frame: FrameType, function: str, path: object, at: _At, answer: Any) -> None:
         """Records an answer of the system; not in a replay, which asks only what was not asked before."""
-        if self._calls.replaying:
+        if self._calls.is_past:
             return
         key = _key(frame, function, path)
         question = self._questions.get(key)

@@ -21,6 +21,76 @@ class CannotCreate(Error): ...
 class StorageFailed(Error): ...
 class NotStorable(Error): ...
 
+class State:
+    """Where this process is in the replay of the trial."""
+
+    UNTOUCHED: State
+    REPLAYING: State
+    LIVE: State
+    CLOSED: State
+    INERT: State
+
+class Next:
+    """What becomes of a call that is made now."""
+
+    COMPUTE: Next
+    ANSWER: Next
+    REMAKE: Next
+    PASS: Next
+
+class Kind:
+    """The kinds of recorded calls."""
+
+    TRAIN: int
+    TEST: int
+    PREDICT: int
+    METRICS: int
+    READ: int
+    WRITE: int
+    COMPOSITE: int
+    ENTRY: int
+    TRACED: int
+
+class ExitCode:
+    """The exit codes of pedl-run."""
+
+    USAGE: int
+    CONFIGURATION: int
+    UNSUPPORTED: int
+    BUG: int
+    CANNOT_CREATE: int
+    IN_USE: int
+    DIVERGED: int
+    NOT_EXACT: int
+    STORAGE_FAILED: int
+
+class Due:
+    """What is due after a call. Nothing is due if it is false."""
+
+    def __new__(cls, *, signal: bool = False, checkpoint: bool = False, checkpoint_wanted: bool = False) -> Due: ...
+    @property
+    def step_ended(self) -> bool: ...
+    @property
+    def checkpoint(self) -> bool: ...
+    @property
+    def checkpoint_wanted(self) -> bool: ...
+    @property
+    def validation(self) -> bool: ...
+    @property
+    def is_last(self) -> bool: ...
+    @property
+    def log_exceeded(self) -> bool: ...
+    @property
+    def signal(self) -> bool: ...
+    @property
+    def is_unsupported(self) -> bool: ...
+    def __or__(self, other: Due) -> Due: ...
+    def __bool__(self) -> bool: ...
+    def step_alone(self) -> Due: ...
+    def without_step(self) -> Due: ...
+    def without_signal(self) -> Due: ...
+    def without_checkpoint(self) -> Due: ...
+
 def type_modified(kind: type) -> None:
     """Tells Python that the dictionary of a type was changed past it."""
 
@@ -165,6 +235,9 @@ class Trial:
         tensor: Optional[Callable[[numpy.ndarray], Any]] = None,
     ) -> Any: ...
     def check(self, kind: int, identity: int, site: int, draws: int, arguments: int, value: Any) -> None: ...
+    @property
+    def state(self) -> State: ...
+    def next(self, may_trace: bool) -> Next: ...
     def peek(self) -> Optional[Tuple[int, int, int]]: ...
     def flush(self) -> None: ...
 
@@ -181,10 +254,10 @@ class Trial:
         named_values: Dict[str, object],
         value: object,
         now_s: float,
-    ) -> int: ...
+    ) -> Optional[Due]: ...
 
     # Steps and events.
-    def batch_done(self, now_s: float) -> int: ...
+    def batch_done(self, now_s: float) -> Optional[Due]: ...
     @property
     def batches_left(self) -> Optional[int]: ...
     def validated(self, epoch: Optional[int], metrics: Sequence[Tuple[str, float]]) -> bool: ...

@@ -11,6 +11,8 @@
 //! | [`training`] | the training of a trial in one process: connects the modules below |
 //! | [`sequencer`] | which workload is next; arithmetic of batches and steps |
 //! | [`calls`] | the log of recorded calls |
+//! | [`replay`] | what becomes of a call: made, answered, made again; what is due after it |
+//! | `console` | the sentences about a training, and its progress |
 //! | `saver` | writes checkpoints in the background |
 //! | [`checkpoint`] | checkpoints: layout, commit, fall back, retention |
 //! | [`retention`] | which checkpoints of an experiment stay |
@@ -28,6 +30,7 @@
 
 pub mod calls;
 pub mod checkpoint;
+mod console;
 pub mod directory;
 pub mod error;
 pub mod event_kinds;
@@ -41,6 +44,7 @@ pub mod inspect;
 pub mod live_copy;
 mod metrics;
 pub mod printable;
+pub mod replay;
 pub mod retention;
 mod saver;
 pub mod secrets;

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::replay::Due;
 use crate::workload::Step;
 
 /// If a due checkpoint was not taken, it is requested again after this many seconds. The cause (the
@@ -77,25 +78,6 @@ pub enum CheckpointPolicy {
     None,
 }
 
-/// What ended with a batch, and what is due after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is due or not, whatever the others are"
-)]
-pub struct Boundary {
-    /// The step that ended with this batch.
-    pub step_ended: Option<Step>,
-    /// A validation of the model is due.
-    pub validation_due: bool,
-    /// A checkpoint is due.
-    pub checkpoint_due: bool,
-    /// It must be of this very batch, so the caller waits for what prevents it.
-    pub checkpoint_wanted: bool,
-    /// It was the last batch of the trial, or a later one.
-    pub is_last: bool,
-}
-
 /// Counts the batches of one trial.
 #[derive(Clone, Debug)]
 pub struct Sequencer {
@@ -144,16 +126,6 @@ impl Sequencer {
         self.batches / self.plan.batches_per_step
     }
 
-    /// Whether the recorded run made the next batch before its checkpoint.
-    pub fn is_replaying(&self) -> bool {
-        self.batches < self.replayed
-    }
-
-    /// Whether the recorded run made the last batch before its checkpoint.
-    pub fn is_replayed(&self) -> bool {
-        self.batches <= self.replayed
-    }
-
     /// The step that the next batch belongs to.
     pub fn step(&self) -> Step {
         self.step_of(self.batches + 1)
@@ -175,7 +147,7 @@ impl Sequencer {
     /// Args:
     ///     `now_s`: a monotonic clock, seconds.
     #[inline]
-    pub fn batch_done(&mut self, now_s: f64) -> Boundary {
+    pub fn batch_done(&mut self, now_s: f64) -> Due {
         self.batches += 1;
         let step = self.step_of(self.batches);
         let step_ended = (step.last_batch == self.batches).then_some(step);
@@ -185,18 +157,19 @@ impl Sequencer {
         let is_live = self.batches > self.replayed;
         let mut named = self.plan.checkpoint_batches.iter();
         let checkpoint_wanted = is_live && named.any(|it| it.is(self.batches, self.replayed));
-        let checkpoint_due =
+        let checkpoint =
             is_live && (self.is_checkpoint_due(step_ended, now_s) || checkpoint_wanted);
-        let validation_due = match (step_ended, self.plan.validation_period) {
+        let validation = match (step_ended, self.plan.validation_period) {
             (Some(step), Some(period)) => step.number.is_multiple_of(period.max(1)),
             _ => false,
         };
-        Boundary {
+        Due {
             step_ended,
-            validation_due,
-            checkpoint_due,
+            validation,
+            checkpoint,
             checkpoint_wanted,
             is_last: self.plan.steps.is_some() && self.batches_left() == Some(0),
+            is_repeated: !is_live,
         }
     }
 
@@ -301,12 +274,11 @@ mod tests {
     fn run(sequencer: &mut Sequencer, rows: &[(f64, Option<u64>, bool)]) {
         for &(now_s, ended, checkpoint_due) in rows {
             let boundary = sequencer.batch_done(now_s);
-            let expected = Boundary {
+            let expected = Due {
                 step_ended: ended.map(step),
-                validation_due: false,
-                checkpoint_due,
-                checkpoint_wanted: false,
-                is_last: false,
+                checkpoint: checkpoint_due,
+                is_repeated: sequencer.batches() <= sequencer.replayed,
+                ..Due::default()
             };
             assert_eq!(
                 boundary,
@@ -362,7 +334,7 @@ mod tests {
         let mut sequencer = Sequencer::new(plan, 3);
         let found = [0.0; 5].map(|now_s| {
             let boundary = sequencer.batch_done(now_s);
-            (boundary.checkpoint_due, boundary.checkpoint_wanted)
+            (boundary.checkpoint, boundary.checkpoint_wanted)
         });
         let none = (false, false);
         assert_eq!(found, [none, none, none, (true, true), (true, true)]);
@@ -401,7 +373,7 @@ mod tests {
             let mut sequencer = Sequencer::new(plan, 0);
             let mut due = Vec::new();
             for batch in 1..=last {
-                if sequencer.batch_done(0.0).validation_due {
+                if sequencer.batch_done(0.0).validation {
                     due.push(batch);
                     sequencer.validated(0.0);
                 }
@@ -488,11 +460,11 @@ mod tests {
             let (mut whole, mut resumed) = (Sequencer::new(plan.clone(), 0), Sequencer::new(plan, replayed));
             for batch in 1..=replayed + more {
                 let boundary = whole.batch_done(0.0);
-                if boundary.checkpoint_due || batch == replayed {
+                if boundary.checkpoint || batch == replayed {
                     whole.checkpoint_taken(0.0);
                 }
                 let again = resumed.batch_done(0.0);
-                if again.checkpoint_due {
+                if again.checkpoint {
                     resumed.checkpoint_taken(0.0);
                 }
                 prop_assert_eq!(boundary.step_ended, again.step_ended);
@@ -508,7 +480,7 @@ mod tests {
             let (mut now_s, mut last) = (0.0, None);
             for elapsed in times {
                 now_s += elapsed;
-                let is_due = sequencer.batch_done(now_s).checkpoint_due;
+                let is_due = sequencer.batch_done(now_s).checkpoint;
                 let begun: f64 = *last.get_or_insert(now_s);
                 prop_assert_eq!(is_due, now_s - begun >= PLAN.checkpoint_seconds);
                 if is_due {

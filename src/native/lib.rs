@@ -18,6 +18,7 @@ mod numpy;
 mod numpy_c;
 mod pool;
 mod preemption;
+mod replay;
 mod trial;
 mod types;
 
@@ -26,6 +27,8 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _pedl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
+    replay::register(module)?;
+    module.add_class::<trial::Due>()?;
     module.add_class::<trial::Trial>()?;
     module.add_class::<in_place::InPlace>()?;
     module.add_class::<pool::Pool>()?;

@@ -164,7 +164,7 @@ def train(model, x):
 def measure_restore(model, x, spent):
     """Trains the same batches again, which are answered from the log, and measures what a resume adds."""
     calls = recorder().CALLS
-    while calls.replaying:
+    while calls.skips_data:
         train(model, x)
     packs = os.path.join(calls.trial.directory, "checkpoints", "tensors")
     newest = max((os.path.join(packs, name) for name in os.listdir(packs)), key=os.path.getmtime)
@@ -204,7 +204,7 @@ def main():
     model, x = build()
     train(model, x)
     train(model, x)
-    is_resumed = recorder().CALLS.replaying
+    is_resumed = recorder().CALLS.skips_data
     answer = measure_restore(model, x, spent) if is_resumed else measure_saves(folder, model, x)
     shutil.rmtree(folder)
     print(json.dumps(answer), flush=True)

@@ -283,6 +283,7 @@ class WatchedTrial:
     def __init__(self, trial):
         self._trial = trial
         self.kinds = collections.Counter()
+        self.whole_calls = 0
 
     def __getattr__(self, name):
         return getattr(self._trial, name)
@@ -292,6 +293,8 @@ class WatchedTrial:
         return self._trial.append(records)
 
     def record_batch(self, kind, *call):
+        # A call on a batch that is recorded whole is a call of the user.
+        self.whole_calls += 1
         self.kinds[kind] += 1
         return self._trial.record_batch(kind, *call)
 
@@ -303,11 +306,8 @@ class Watch:
         from py_hooks.recording import recorder
 
         self._calls = recorder.CALLS
-        self._calls.entries = Counted(self._calls.entries)
+        self._calls.entries = self._calls.sites.entered = Counted(self._calls.entries)
         self._calls.trial = WatchedTrial(self._calls.trial)
-        # A call on a batch that is recorded whole is a call of the user.
-        self._whole_calls = 0
-        self._record_batch, self._calls.record_batch = self._calls.record_batch, self._count_whole_call
         self._rows = {}
         self._wrappers = set()
         for generation, rows in generations():
@@ -320,15 +320,11 @@ class Watch:
                 self._wrappers.add(function.__code__)
         self.reached = collections.Counter()
 
-    def _count_whole_call(self, *call):
-        self._whole_calls += 1
-        self._record_batch(*call)
-
     def state(self):
         """All current counts."""
         self._calls.append_pending()
         counts = collections.Counter({KINDS[kind]: n for kind, n in self._calls.trial.kinds.items() if kind in KINDS})
-        entries = self._calls.entries.count + self._whole_calls
+        entries = self._calls.entries.count + self._calls.trial.whole_calls
         counts.update({"entries": entries, "computed": times_computed()})
         counts.update(self.reached)
         return counts

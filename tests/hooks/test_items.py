@@ -161,13 +161,13 @@ def test_a_replay_builds_as_many_ahead_as_were(monkeypatch, causes, taken):
     monkeypatch.setattr("py_hooks.datasets.items.PrivateStream", _NoStream)
     built = []
     for replaying in (False, True):
-        monkeypatch.setattr(recorder.CALLS, "replaying", replaying)
+        monkeypatch.setattr(recorder.CALLS, "skips_data", replaying)
         items = Items(Counting(), (1,), workers=1, probes=False)
         items_pass = SequencePass(items, 0, range(20), ahead=4)
         for _ in range(taken):
             items_pass.skip() if replaying else next(items_pass)
         # The item at which training continues is asked for.
-        monkeypatch.setattr(recorder.CALLS, "replaying", False)
+        monkeypatch.setattr(recorder.CALLS, "skips_data", False)
         next(items_pass)
         items_pass.close()
         built.append(items.dataset.built)

@@ -14,11 +14,14 @@ import pytest
 
 START = """
 import atexit, importlib.util, os, subprocess, sys, threading, types
-from py_hooks.script_io import command_starts, files, observations
 
 specification = importlib.util.spec_from_file_location("_pedl", {native!r})
 native = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(native)
+sys.modules["_pedl"] = native
+
+from py_hooks.script_io import command_starts, files, observations
+
 in_place = native.InPlace
 
 class Exactness:
@@ -32,7 +35,7 @@ class Calls:
     main_thread = threading.main_thread().ident
     at_stop = ()
     resume_at, count = {resume_at}, 0
-    replaying = resume_at > 0
+    resumes = is_past = resume_at > 0
     trial = types.SimpleNamespace(
         received_signal=0,
         log=lambda text: print(text, file=sys.stderr, flush=True),
@@ -48,7 +51,7 @@ class Calls:
 def call():
     calls.count += 1
     if calls.count == calls.resume_at:
-        calls.replaying = False
+        calls.is_past = False
         journal.restore([], None)
 
 calls = Calls()

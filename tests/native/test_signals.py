@@ -16,7 +16,6 @@ BEGIN = """
 import faulthandler, json, os, signal, subprocess, sys, threading, time
 import _pedl
 
-SIGNAL = 64
 trial = _pedl.Trial(sys.argv[1])
 came = []
 
@@ -24,7 +23,8 @@ def begin():
     trial.begin(json.dumps({"python": "3", "versions": {}, "cpu": ""}))
 
 def batch():
-    return trial.batch_done(time.monotonic()) & SIGNAL
+    due = trial.batch_done(time.monotonic())
+    return due is not None and due.signal
 
 def handle(number, frame):
     came.append(int(number))

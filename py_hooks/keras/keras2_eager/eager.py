@@ -14,7 +14,7 @@ import inspect
 from py_hooks import causes as table
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, plan, sources
-from py_hooks.keras.functions import MODELS, ComputeFunction
+from py_hooks.keras.functions import MODELS, ModelFunction
 from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
 from py_hooks.keras.validation import EagerValidation
 from py_hooks.recording import call_kinds, ending, forks, recorder
@@ -78,7 +78,7 @@ def _maker(name: str, attribute: str, kind: int) -> Callable[[Callable[..., Any]
     def advice(original: Callable[..., Any]) -> Callable[..., Any]:
         def make(model: Any, *args: Any, **kwargs: Any) -> Any:
             function = original(model, *args, **kwargs)
-            if not isinstance(function, ComputeFunction):
+            if not isinstance(function, ModelFunction):
                 function = EagerFunction(model, kind, function)
                 setattr(model, attribute, function)
             return function
@@ -111,11 +111,11 @@ class EagerFunction(TensorFlowFunction):
     def _number(self, value: Any) -> float:
         return float(value.numpy())
 
-    def answer(self, calls: Calls, arguments: int) -> Any:
-        """The result as tensors: the loop converts tensors, and not numbers of numpy, to numbers of Python."""
+    def decode(self) -> Callable[[Any], Any]:
+        """The result is tensors: the loop converts tensors, and not numbers of numpy, to numbers of Python."""
         import tensorflow
 
-        return calls.answer(self.kind, self.identity, arguments, tensorflow.constant)
+        return tensorflow.constant
 
     def _metric_names(self, model: Any, result: dict[str, Any]) -> list[str]:
         """In the same order (keras 2.15.0, keras/src/engine/training.py, `flatten_metrics_in_order`)."""
@@ -129,7 +129,7 @@ def metrics_result(original: Callable[..., Any], model: Any, logs: Any) -> Any:
     if not calls.begun or not calls.recordable():
         return original(model, logs)
     identity = calls.trial.intern(f"metrics of model {MODELS.number(model)}")
-    return calls.call(call_kinds.METRICS, identity, lambda: original(model, logs))
+    return calls.perform(call_kinds.METRICS, identity, lambda: original(model, logs))
 
 
 def graph_mode(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:

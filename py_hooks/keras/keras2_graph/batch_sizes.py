@@ -15,7 +15,7 @@ SIZE = 1 << 40
 
 def recorded_batch_size(calls: Calls) -> int:
     """How many rows the batch of the next answered call has; 0 if the next record is no such call, or a first one."""
-    record = calls.guarded(calls.trial.peek) if calls.replaying else None
+    record = calls.next_record()
     if record is None or record[0] not in _KINDS or not record[2] & SIZE or record[2] & call_kinds.TRACED:
         return 0
     return (record[2] & ~SIZE) >> 1

@@ -19,7 +19,7 @@ from threading import get_ident
 from py_hooks import causes as table
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, packages, plan, sources
-from py_hooks.keras.functions import ComputeFunction, runs_user_code
+from py_hooks.keras.functions import ModelFunction, runs_user_code
 from py_hooks.keras.keras2_graph import enqueuers
 from py_hooks.keras.keras2_graph.batch_sizes import SIZE
 from py_hooks.keras.validation import GraphValidation
@@ -81,7 +81,7 @@ make_fit_function = _maker("make_fit_function", "_fit_function", call_kinds.TRAI
 make_eval_function = _maker("make_eval_function", "_eval_function", call_kinds.TEST)
 
 
-class GraphFunction(ComputeFunction):
+class GraphFunction(ModelFunction):
     """A compute function of one model: called live, or answered from the log. Otherwise it behaves as Keras's function."""
 
     function: Any
@@ -89,7 +89,7 @@ class GraphFunction(ComputeFunction):
     _fetched: Fetched | None
 
     def __init__(self, model: Any, kind: int, function: Any) -> None:
-        ComputeFunction.__init__(self, model, kind, function)
+        ModelFunction.__init__(self, model, kind, function)
         import numpy
 
         _VALUES.update((numpy.ndarray, numpy.float32, numpy.float64))
@@ -116,29 +116,28 @@ class GraphFunction(ComputeFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self.function(inputs)
-        if calls.replaying and calls.arguments:
-            self._initialize(calls)
-            return self.answer_batch(calls, lambda: self.function(inputs))
-        if calls.steps is not None:
-            calls.steps.call_begins(self.kind)
-        arguments = calls.arguments or _batch_size(inputs) | self._is_new
+        is_scripts = bool(calls.arguments)
         tensors = [each for each in inputs if type(each) not in _VALUES and fingerprint.is_symbolic(each)]
         if tensors:
             self._check_sources(calls, tensors)
-        if calls.replaying:
+
+        def compute() -> tuple[Any, int]:
+            result = self.function(inputs)
+            self._is_new = False
+            return result, 1
+
+        def skip() -> int:
             self._initialize(calls)
-            self._pull(calls, tensors)
-            result = self.answer(calls, arguments)
-            self.count_answered(calls)
-            return result
-        _, result = self.make(calls, lambda: self.function(inputs))
-        self._is_new = False
-        calls.record(self.kind, self.identity, arguments, result)
-        if self._gives_arrays or calls.arguments:
-            # The script may change them.
-            calls.append_pending()
-        self.count_made(calls)
-        return result
+            if not is_scripts:
+                self._pull(calls, tensors)
+            return 1
+
+        return self.perform(
+            calls, compute, skip, calls.arguments or _batch_size(inputs) | self._is_new,
+            notes_trace=False, may_trace=is_scripts,
+            # The script may change what it gets.
+            is_kept_at_once=self._gives_arrays or is_scripts,
+        )  # fmt: skip
 
     # -- sums of metrics -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import functools
 from py_hooks.datasets.items import skip
 from py_hooks.engine.patch import binding
 from py_hooks.keras import packages, sources
-from py_hooks.keras.functions import MODELS, ComputeFunction, runs_user_code
+from py_hooks.keras.functions import MODELS, ModelFunction, runs_user_code
 from py_hooks.keras.keras3.variables import VARIABLES, view_of
 from py_hooks.recording import call_kinds, recorder
 
@@ -52,7 +52,7 @@ def _itself(metric: Any) -> Any:
     return metric
 
 
-class VariableFunction(ComputeFunction):
+class VariableFunction(ModelFunction):
     """A compute function of Keras 3, on any backend."""
 
     if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class VariableFunction(ComputeFunction):
             """An array of the backend with a copy of single numbers; each backend has its own."""
 
     def __init__(self, model: Any, kind: int, function: Callable[..., Any]) -> None:
-        ComputeFunction.__init__(self, model, kind, function)
+        ModelFunction.__init__(self, model, kind, function)
         self._is_known = False
         self._steps_per_execution: int | None = None
         self._means: list[tuple[str, tuple[Any, Any]]] | None
@@ -160,39 +160,15 @@ class VariableFunction(ComputeFunction):
             self._steps_per_execution = sources.engine().steps_per_execution(self.model())
         return self._steps_per_execution
 
-    def record(self, calls: Calls, traced: int, result: Any, batches: int) -> None:
-        """Records a call that the framework's loop made, and that took `batches` batches."""
-        calls.record(self.kind, self.identity, calls.arguments | traced, result)
+    def skip(self, iterator: Any) -> int:
+        """A call of the framework's loop is answered: its batches are skipped. Returns how many."""
+        self.skip_batch()
+        return skip(iterator, self.steps_per_execution)
+
+    def came_back(self, calls: Calls, result: Any) -> None:
+        """A call has a result."""
         if not self._is_known:
             self._know(calls, result)
-        self.count_made(calls, batches)
-
-    def replay(self, calls: Calls, live: Callable[[], Any], iterator: Any) -> tuple[Any, Any, int]:
-        """A call of the framework's loop in a replay: made if the record says so, else its batches are skipped.
-
-        `live` makes it; it returns the result of the call, and how many batches it took.
-
-        Returns:
-            The result of the call, or None; the recorded result; and the number of batches.
-        """
-        made = None
-        if self.must_be_made(calls):
-            traced, (made, batches) = self.make(calls, live)
-            result = self.recorded(calls, calls.arguments | traced, self.result_of(made))
-        else:
-            batches = skip(iterator, self.steps_per_execution)
-            result = self.answer(calls, calls.arguments)
-        if not self._is_known:
-            self._know(calls, result)
-        return made, result, batches
-
-    def result_of_made(self, made: Any) -> Any:
-        """Without the number of batches."""
-        return made[0]
-
-    def result_of(self, returned: Any) -> Any:
-        """The recorded part of what the framework's function returns."""
-        return returned
 
     def _know(self, calls: Calls, result: Any) -> None:
         """Called after the first call: everything is built, and the names of the metrics are known."""
@@ -217,7 +193,7 @@ def metrics_result(original: Callable[..., Any], model: Any, logs: dict[str, Any
     if not calls.begun or not calls.recordable():
         return original(model, logs)
     identity = calls.trial.intern(f"metrics of model {MODELS.number(model)}")
-    return calls.call(call_kinds.METRICS, identity, lambda: dict(original(model, logs)))
+    return calls.perform(call_kinds.METRICS, identity, lambda: dict(original(model, logs)))
 
 
 @binding

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from py_hooks.recording.recorder import Calls
 
     # A list of arrays for each group of variables.
     State = tuple[list[Any], ...]
@@ -34,36 +33,35 @@ class JaxFunction(VariableFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self.function(state, iterator)
-        if calls.steps is not None:
-            calls.steps.call_begins(self.kind)
-        if calls.replaying:
-            return self._replay(calls, state, iterator)
-        traced, ((result, state), batches) = self.make(calls, lambda: self._run(state, iterator))
-        VARIABLES.in_flight, self._state = self, state
-        self.record(calls, traced, result, batches)
-        VARIABLES.in_flight = self._state = None
+        result = self.perform(calls, lambda: self._compute(state, iterator), lambda: self._skip(state, iterator))
+        state, self._state, VARIABLES.in_flight = self._state, None, None
         return result, state
 
-    def _run(self, state: State, iterator: Any) -> tuple[tuple[Any, State], int]:
+    def _compute(self, state: State, iterator: Any) -> tuple[Any, int]:
         """Calls the framework's function; returns its result, and how many batches it took."""
         if self.steps_per_execution == 1:
-            return self.function(state, iterator), 1
-        counted = Counted(iterator)
-        return self.function(state, counted), counted.taken
-
-    def result_of(self, returned: tuple[Any, State]) -> Any:
-        """Without the state."""
-        return returned[0]
-
-    def _replay(self, calls: Calls, state: State, iterator: Any) -> tuple[Any, State]:
-        made, result, batches = self.replay(calls, lambda: self._run(state, iterator), iterator)
-        if made is not None:
-            state = made[1]
+            batches = 1
+            result, state = self.function(state, iterator)
+        else:
+            counted = Counted(iterator)
+            result, state = self.function(state, counted)
+            batches = counted.taken
         VARIABLES.in_flight, self._state = self, state
-        if self.count_answered(calls, batches):
-            state = self._restored(state)
-        VARIABLES.in_flight = self._state = None
-        return result, state
+        return result, batches
+
+    def _skip(self, state: State, iterator: Any) -> int:
+        batches = self.skip(iterator)
+        VARIABLES.in_flight, self._state = self, state
+        return batches
+
+    def returned(self, made: tuple[Any, int]) -> tuple[Any, State]:
+        """What the framework's function returned: its result, and the state."""
+        state, self._state, VARIABLES.in_flight = self._state, None, None
+        return made[0], state
+
+    def resumed(self) -> None:
+        """The state of the checkpoint was put in: training continues with its values."""
+        self._state = self._restored(self._state)
 
     def _values(self, variables: list[Any]) -> list[Any]:
         if self._state is None:

@@ -5,7 +5,7 @@ Source: keras 3.15.1, keras/src/backend/jax/trainer.py, tensorflow/trainer.py an
 from __future__ import annotations
 
 from py_hooks.engine.patch import binding
-from py_hooks.keras.functions import ComputeFunction
+from py_hooks.keras.functions import ModelFunction
 from py_hooks.keras.keras3.jax import JaxFunction
 from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
 from py_hooks.keras.keras3.torch import TorchFunction
@@ -22,9 +22,9 @@ _FUNCTIONS = {"jax": JaxFunction, "tensorflow": TensorFlowFunction, "torch": Tor
 def _maker(name: str, attribute: str, kind: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     @binding
     def advice(original: Callable[..., Any]) -> Callable[..., Any]:
-        def make(model: Any, force: bool = False) -> ComputeFunction:
+        def make(model: Any, force: bool = False) -> ModelFunction:
             function = getattr(model, attribute, None)
-            if isinstance(function, ComputeFunction) and not force:
+            if isinstance(function, ModelFunction) and not force:
                 return function
             original(model, force=force)
             return _wrapped(model, attribute, kind)
@@ -36,11 +36,11 @@ def _maker(name: str, attribute: str, kind: int) -> Callable[[Callable[..., Any]
     return advice
 
 
-def _wrapped(model: Any, attribute: str, kind: int) -> ComputeFunction:
+def _wrapped(model: Any, attribute: str, kind: int) -> ModelFunction:
     from keras.src import backend
 
     function = getattr(model, attribute)
-    if not isinstance(function, ComputeFunction):
+    if not isinstance(function, ModelFunction):
         function = _FUNCTIONS[backend.backend()](model, kind, function)
         setattr(model, attribute, function)
     return function

@@ -292,7 +292,7 @@ class DatasetPass:
         return self
 
     def __next__(self) -> Any:
-        if recorder.CALLS.replaying and not self._must_be_pulled():
+        if recorder.CALLS.skips_data and not self._must_be_pulled():
             self._leave_out()
             return Skipped(self, self._skipped)
         return next(self.live())

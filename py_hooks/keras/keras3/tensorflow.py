@@ -35,15 +35,7 @@ class TensorFlowFunction(VariableFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self._run(calls, iterator)[0]
-        if calls.steps is not None:
-            calls.steps.call_begins(self.kind)
-        if calls.replaying:
-            _, result, batches = self.replay(calls, lambda: self._run(calls, iterator), iterator)
-            self.count_answered(calls, batches)
-            return result
-        traced, (result, batches) = self.make(calls, lambda: self._run(calls, iterator))
-        self.record(calls, traced, result, batches)
-        return result
+        return self.perform(calls, lambda: self._run(calls, iterator), lambda: self.skip(iterator))
 
     def _run(self, calls: Calls, iterator: Any) -> tuple[Any, int]:
         """Runs the framework's function, and notes what it does to TensorFlow's variables.
@@ -82,12 +74,13 @@ class TensorFlowFunction(VariableFunction):
 
         return tensorflow.stack([value.read_value() for value in values])
 
-    def answer(self, calls: Calls, arguments: int) -> Any:
-        """The result. For predict it is tensors, on which Keras calls `.numpy()`; others are only converted to floats."""
-        tensor = None
-        if self.kind == call_kinds.PREDICT:
-            from keras.src.backend import convert_to_tensor as tensor  # type: ignore[no-redef]  # it replaces None
-        return calls.answer(self.kind, self.identity, arguments, tensor)
+    def decode(self) -> Callable[[Any], Any] | None:
+        """For predict the result is tensors, on which Keras calls `.numpy()`; others are only converted to floats."""
+        if self.kind != call_kinds.PREDICT:
+            return None
+        from keras.src.backend import convert_to_tensor
+
+        return convert_to_tensor
 
 
 def _live(iterator: Any) -> Any:

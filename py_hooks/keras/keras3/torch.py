@@ -76,15 +76,7 @@ class TorchFunction(VariableFunction):
         if calls.depth or get_ident() != calls.main_thread:
             self.pass_by(calls)
             return self._run(data) if get_ident() == calls.main_thread else self.function(data)
-        if calls.steps is not None:
-            calls.steps.call_begins(self.kind)
-        if calls.replaying:
-            _, result, _ = self.replay(calls, lambda: (self._run(data), 1), None)
-            self.count_answered(calls)
-            return result
-        traced, (result, _) = self.make(calls, lambda: (self._run(data), 1))
-        self.record(calls, traced, result, 1)
-        return result
+        return self.perform(calls, lambda: (self._run(data), 1), self.skip_batch)
 
     def _run(self, data: Any) -> Any:
         watched = self._generators
@@ -102,12 +94,16 @@ class TorchFunction(VariableFunction):
 
         return torch.stack([value.detach() for value in values])
 
-    def answer(self, calls: Calls, arguments: int) -> Any:
-        """The recorded result: tensors, as torch returns them."""
+    def decode(self) -> Callable[[Any], Any]:
+        """The recorded result is tensors, as torch returns them."""
         from keras.src.backend import convert_to_tensor
 
+        return convert_to_tensor
+
+    def skip_batch(self) -> int:
+        """A call is answered: the generators of torch are as after it."""
         GENERATOR.skip()
-        return calls.answer(self.kind, self.identity, arguments, convert_to_tensor)
+        return 1
 
 
 def _of_the_script(model: Any) -> list[Any]:
@@ -148,11 +144,12 @@ def _make_true(calls: Calls, variable: Any) -> None:
         calls.read_in_thread()
         return
     identity = calls.trial.intern(f"read variable {VARIABLES.numbers.get(id(variable))} {variable.path}")
-    replaying = calls.replaying
-    value = calls.call(call_kinds.READ, identity, lambda: convert_to_numpy(variable._value))
-    if replaying:
+
+    def put(value: Any) -> None:
         with calls.unrecorded():
             variable._direct_assign(own_copy(variable, value))
+
+    calls.perform(call_kinds.READ, identity, lambda: convert_to_numpy(variable._value), put=put)
 
 
 def in_stateless_scope() -> bool:
@@ -179,16 +176,16 @@ _SKIPPED = object()
 class _Building:
     """Whether a model is being built from the first batch of a pass, which must then be a real one."""
 
-    depth = 0
+    count = 0
 
 
 def build(original: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """`Trainer._symbolic_build`."""
-    _Building.depth += 1
+    _Building.count += 1
     try:
         return original(trainer, *args, **kwargs)
     finally:
-        _Building.depth -= 1
+        _Building.count -= 1
 
 
 class LoaderPass:
@@ -207,7 +204,7 @@ class LoaderPass:
         return self
 
     def __next__(self) -> Any:
-        if recorder.CALLS.replaying and not _Building.depth:
+        if recorder.CALLS.skips_data and not _Building.count:
             self._skip()
             return _SKIPPED
         return next(self._iterator)

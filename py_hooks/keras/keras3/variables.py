@@ -209,8 +209,8 @@ def read(original: Callable[..., Any]) -> Callable[..., Any]:
         if not calls.on_main_thread():
             calls.read_in_thread()
             return original(variable)
-        return calls.call(
-            call_kinds.READ, _identity(calls, "read", variable), lambda: original(variable), tensor=_as_backend_tensor
+        return calls.perform(
+            call_kinds.READ, _identity(calls, "read", variable), lambda: original(variable), decode=_as_backend_tensor
         )
 
     return value

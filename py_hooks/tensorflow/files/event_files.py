@@ -119,7 +119,7 @@ class EventFiles:
 
     def begin(self) -> None:
         """The trial has begun. Without a replay, what earlier starts wrote is written again, and all writers are live."""
-        if not self._calls.replaying:
+        if not self._calls.resumes:
             self._calls.files.restore_logged({})
             self._go_live()
 

@@ -18,6 +18,7 @@ import math
 
 from py_hooks import causes
 from py_hooks.recording import call_kinds, entries, loops, recorder
+from py_hooks.recording.compute_functions import ComputeFunction
 from py_hooks.tensorflow.sessions import session_causes
 
 TYPE_CHECKING = False
@@ -32,26 +33,23 @@ if TYPE_CHECKING:
 _NO_NAMES: dict[str, Any] = {}
 
 
-class TrainingRun:
+class TrainingRun(ComputeFunction):
     """The runs of one set of fetches that train.
 
     Attributes:
-        kind: `TRAIN`.
-        identity: the id in records.
         large: names and bytes of the fetched values that fill the log; None before the first run.
-        cleaned: the recorder's `cleaned` when the changes were last noted; None before the first run.
     """
 
-    kind = call_kinds.TRAIN
-    cleaned: int | None
+    # What raises is the end of the data, which a replay reaches by itself.
+    is_made_again = False
     large: list[tuple[str, int]] | None
 
     def __init__(self, known: Graph, effects: Effects, fetches: Sequence[Any]) -> None:
+        ComputeFunction.__init__(self, recorder.CALLS, call_kinds.TRAIN, "session train: " + effects.identity)
         self._known = known
         self._effects = effects
         self._fetches = fetches
-        self.identity = recorder.CALLS.trial.intern("session train: " + effects.identity)
-        self.cleaned = self.large = None
+        self.large = None
         # Whole numbers are counts of steps, and a mean of these is no metric.
         names = [
             known.metric_names.get(fetch.name) or (_metric_of(fetch) if fetch.dtype.base_dtype.is_floating else "")
@@ -59,30 +57,42 @@ class TrainingRun:
         ]
         recorder.CALLS.trial.metric_names(self.identity, names)
 
-    def keep(self, calls: Calls, site: int, feeds: tuple[Any, ...], result: Any) -> None:
-        """Records a run that was made. The caller keeps `depth` of the recorder above 0.
+    def perform_run(
+        self,
+        calls: Calls,
+        site: int,
+        feeds: tuple[Any, ...],
+        live: Callable[[], Any],
+        skip: Callable[[list[Any]], object],
+    ) -> Any:
+        """A run: made, or answered.
 
         Args:
             calls: the recorder.
             site: the line of the script.
-            feeds: as in `run`.
-            result: what was fetched.
+            feeds: the values that the run is given.
+            live: makes the run.
+            skip: is called in its place if the run is answered, with those of its ops that take data.
         """
-        if self.large is None:
-            self.large = large(self._fetches, result)
-        for name, size in self.large:
-            calls.note_kept(name, size)
-        calls.record_batch(self, site, False, self.compared(feeds), _NO_NAMES, result)
 
-    def compared(self, feeds: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The fed values that a replay compares."""
-        return () if self._known.feeds_vary else feeds
+        def compute() -> Any:
+            result = live()
+            if self.large is None:
+                self.large = large(self._fetches, result)
+            for name, size in self.large:
+                calls.note_kept(name, size)
+            return result
 
-    def note_changes(self, calls: Calls) -> None:
-        """Notes which variables a run changes, if that is not noted yet."""
-        if self.cleaned != calls.cleaned:
-            self._known.changed_by_training(self._effects.writes)
-            self.cleaned = calls.cleaned
+        def skip_run() -> int:
+            skip(self._effects.takers)
+            return 1
+
+        compared = () if self._known.feeds_vary else feeds
+        return self.perform_batch(calls, site, compute, compared, _NO_NAMES, skip_run)
+
+    def changed(self, calls: Calls) -> None:
+        """Notes which variables a run changes."""
+        self._known.changed_by_training(self._effects.writes)
 
 
 def _metric_of(fetch: Any) -> str:
@@ -192,32 +202,8 @@ def run(
         function = effects.training = TrainingRun(session._pedl_known, effects, fetches)
     else:
         trains(calls, session)
-    if calls.steps is not None:
-        calls.steps.call_begins(function.kind)
-    if calls.replaying:
-        return _answered(calls, function, effects, feeds, pull)
     EVALUATION.tell(calls)
-    site = calls.site()
-    calls.depth += 1
-    try:
-        result = live()
-        function.keep(calls, site, feeds, result)
-    finally:
-        calls.depth -= 1
-    return result
-
-
-def _answered(
-    calls: Calls, function: TrainingRun, effects: Effects, feeds: tuple[Any, ...], pull: Callable[[list[Any]], object]
-) -> Any:
-    if effects.takers:
-        pull(effects.takers)
-    arguments = calls.checksum_of(function.compared(feeds), _NO_NAMES)
-    result = calls.answer(function.kind, function.identity, arguments)
-    function.note_changes(calls)
-    calls.trained_before()
-    calls.answered()
-    return result
+    return function.perform_run(calls, calls.sites.here(), feeds, live, lambda takers: takers and pull(takers))
 
 
 def trains(calls: Calls, session: Any, found: Iterable[causes.Told] = ()) -> None:

@@ -320,35 +320,64 @@ def run(original: Any) -> Callable[..., Any]:
         if passes or (calls.depth and effects.substitutes is None):
             return original(session, handle, target_list, fetch_list, feed_dict, options, run_metadata)
         training = effects.training
-        is_trained = training is not None and not calls.replaying and handle is None
-        if is_trained and not calls.depth and get_ident() == calls.main_thread:
+        if training is not None and handle is None and not calls.depth and get_ident() == calls.main_thread:
             # One run of a loop. The time spent here is added to each run, so this calls only what it must.
-            if calls.steps is not None:
-                calls.steps.call_begins(training.kind)
-            if EVALUATION.runs:
-                EVALUATION.tell(calls)
             caller = sys._getframe(3)
-            site = (caller.f_code is run_code and calls.site_of(caller.f_back)) or calls.site()
-            calls.depth += 1
-            try:
-                outputs = session._pedl_outputs.get(effects.substitutes or training) or _outputs_of(
-                    calls, session, effects, target_list, fetch_list, tensors
-                )
-                feeds = dict(zip(outputs.feeds, values))
-                call = session._call_tf_sessionrun
-                result = session._do_call(call, options, feeds, outputs.fetches, outputs.targets, run_metadata)
-                training.keep(calls, site, values, result)
-            finally:
-                calls.depth -= 1
-            return result
+            site = caller.f_code is run_code and calls.sites.known_of(caller.f_back)
+            request = target_list, fetch_list, feed_dict, options, run_metadata
+            return _loop_run(calls, original, session, effects, training, site or calls.sites.here(), tensors, values, request)
         fetched, targets = effects.fetched(fetch_list), effects.fetched(target_list)
-        live = partial(original, session, handle, targets, fetched, feed_dict, options, run_metadata)
+        run = partial(original, session, handle, targets, fetched, feed_dict, options, run_metadata)
         if calls.depth or _passes(calls, session, handle, effects):
-            return live()
+            return run()
         pull = partial(_pull, calls, original, session, feed_dict)
-        return _admit(calls, session, effects, fetch_list, tensors, values, live, pull)
+        return _admit(calls, session, effects, fetch_list, tensors, values, run, pull)
 
     return do_run
+
+
+def _loop_run(
+    calls: Calls,
+    original: Callable[..., Any],
+    session: Any,
+    effects: Effects,
+    training: session_loops.TrainingRun,
+    site: int,
+    tensors: list[Any],
+    values: tuple[Any, ...],
+    request: tuple[Any, ...],
+) -> Any:
+    """One run of a loop that trains, after its first.
+
+    Args:
+        calls: the recorder.
+        original: `_do_run`.
+        session: the session.
+        effects: of the run.
+        training: its compute function.
+        site: the line of the script.
+        tensors: those that are fed.
+        values: what they are fed.
+        request: targets, fetches, feeds, options and metadata, as the session has them.
+    """
+    target_list, fetch_list, feed_dict, options, run_metadata = request
+    if EVALUATION.runs:
+        EVALUATION.tell(calls)
+
+    def live() -> Any:
+        outputs = session._pedl_outputs.get(effects.substitutes or training) or _outputs_of(
+            calls, session, effects, target_list, fetch_list, tensors
+        )
+        feeds = dict(zip(outputs.feeds, values))
+        call = session._call_tf_sessionrun
+        return session._do_call(call, options, feeds, outputs.fetches, outputs.targets, run_metadata)
+
+    def skip(takers: list[Any]) -> None:
+        session_loops.trains(calls, session)
+        if takers:
+            _pull(calls, original, session, feed_dict, takers)
+
+    return training.perform_run(calls, site, values, live, skip)
 
 
 def _passes_when_looked(calls: Calls, effects: Effects, values: tuple[Any, ...], can_order: bool) -> bool:
@@ -545,9 +574,7 @@ def _through_door(
         return live()
     if unknown:
         known.changed(effects.writes)
-        if calls.replaying and effects.writes:
-            _give_values(session, effects.writes)
-        return _answerable(calls, effects, fetches, live, pull)
+        return _answerable(calls, session, effects, fetches, live, pull)
     result = live()
     known.written(effects.writes)
     if effects.writes and feeds and _is_the_scripts():
@@ -557,6 +584,7 @@ def _through_door(
 
 def _answerable(
     calls: Calls,
+    session: Any,
     effects: Effects,
     fetches: Sequence[Any],
     live: Callable[[], Any],
@@ -565,41 +593,45 @@ def _answerable(
     """A run that reads what training changed: recorded, and answered in a replay."""
     if any(not op_kinds.is_iterator(kind) for kind in effects.takes_data):
         calls.exactness.refuse(causes.READS_AND_TAKES())
-    was_replaying = calls.replaying
-    if effects.takers and was_replaying:
-        pull(effects.takers)
-    values = calls.call(call_kinds.READ, _identity(calls, effects), live, raises=session_loops.end_of_data())
-    if not was_replaying:
+
+    def read() -> Any:
+        values = live()
         EVALUATION.add(fetches, values)
         for name, size in session_loops.large(fetches, values):
             calls.note_kept(name, size)
-    return values
+        return values
+
+    def skip() -> None:
+        if effects.writes:
+            _give_values(session, effects.writes)
+        if effects.takers:
+            pull(effects.takers)
+
+    return calls.perform(call_kinds.READ, _identity(calls, effects), read, skip=skip, raises=session_loops.end_of_data())
 
 
 def _save(calls: Calls, session: Any, effects: Effects, feeds: dict[str, Any], live: Callable[[], Any]) -> Any:
     """A run that writes files: they belong to the checkpoints. A replay does not make it if its values are unknown."""
     known, files = session._pedl_known, calls.files
     prefixes = session_loops.prefixes_of(effects, feeds)
-    for prefix in prefixes:
-        for path in session_loops.files_of(prefix):
-            files.saving(path)
+    for path in (path for prefix in prefixes for path in session_loops.files_of(prefix)):
+        files.saving(path)
 
     def write() -> tuple[Any, list[str]]:
-        return live(), [path for prefix in prefixes for path in session_loops.files_written(prefix)]
+        result = live()
+        written = [path for prefix in prefixes for path in session_loops.files_written(prefix)]
+        for path in written:
+            files.saving(path)
+        return result, written
+
+    def put(recorded: tuple[Any, list[str]]) -> None:
+        for path in recorded[1]:
+            files.replace_saved(path)
 
     if known.stale.isdisjoint(effects.reads):
-        result, written = write()
-    else:
-        known.changed(effects.writes)
-        was_replaying = calls.replaying
-        result, written = calls.call(call_kinds.COMPOSITE, _identity(calls, effects), write)
-        if was_replaying:
-            for path in written:
-                files.replace_saved(path)
-            return result
-    for path in written:
-        files.saving(path)
-    return result
+        return write()[0]
+    known.changed(effects.writes)
+    return calls.perform(call_kinds.COMPOSITE, _identity(calls, effects), write, put=put)[0]
 
 
 def _identity(calls: Calls, effects: Effects) -> int:

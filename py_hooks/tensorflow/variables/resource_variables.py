@@ -358,11 +358,12 @@ def make_true(calls: Calls, variable: Any) -> None:
         calls.read_in_thread()
         return
     identity = calls.trial.intern(f"read variable {variable.name}")
-    replaying = calls.replaying
-    value = calls.call(call_kinds.READ, identity, variable.numpy)
-    if replaying:
+
+    def put(value: Any) -> None:
         with calls.unrecorded():
             variable.assign(value)
+
+    calls.perform(call_kinds.READ, identity, variable.numpy, put=put)
     if not is_wrapped:
         RESOURCE_VARIABLES.known(variable)
 

@@ -87,7 +87,7 @@ pub use batch::BatchChecksum;
 pub use divergence::Divergence;
 pub use reader::Answer;
 pub(crate) use reader::Replay;
-pub use record::{Call, kind};
+pub use record::{Call, TRACED, kind};
 pub use records::{Record, Records, Value};
 pub(crate) use tables::Tables;
 pub use tables::TextId;

@@ -41,6 +41,10 @@ pub mod kind {
     }
 }
 
+/// The lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of
+/// the batch, if the script itself passed one.
+pub const TRACED: u64 = 1;
+
 /// What a call is, except what it returned. A replayed call must be equal in all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {

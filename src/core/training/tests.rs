@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::calls::value::ArrayClass;
+use crate::checkpoint::Tensor;
 use crate::live_copy::LiveCopy;
 
 fn launch(trial_dir: &Path) -> Launch {
