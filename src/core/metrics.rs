@@ -322,7 +322,7 @@ struct MissingMetric {
 
 impl Kind for MissingMetric {
     fn class(&self) -> Class {
-        Class::WrongCommand
+        Class::WrongConfiguration
     }
 
     fn hint(&self) -> Option<String> {
