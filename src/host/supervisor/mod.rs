@@ -82,7 +82,7 @@ pub(crate) fn run(
             .or_else(|| configuration.map(Configuration::max_restarts)),
     );
     let grace = Duration::try_from_secs_f64(line.options.grace_seconds).unwrap_or(Duration::MAX);
-    let patience = grace.saturating_add(preemption::MARGIN);
+    let patience = grace.saturating_add(preemption::KILL_MARGIN);
     let mut signals = Signals::catch(patience).map_err(|error| {
         Failure::new(Exit::Bug, "signals cannot be received").detail(error.to_string())
     })?;
