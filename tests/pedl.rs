@@ -6,5 +6,6 @@
 #![allow(clippy::print_stderr, reason = "tests say what they skip")]
 
 mod cli;
+mod file_sizes;
 mod support;
 mod unsafe_files;

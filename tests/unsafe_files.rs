@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const LIST: &str = include_str!("unsafe_files.txt");
 
-fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory)
         .expect("a source directory")
         .flatten()

@@ -24,8 +24,16 @@ pub enum Class {
     Divergence,
     /// Another process runs the trial.
     TrialInUse,
-    /// The trial directory belongs to another command, or cannot be understood.
+    /// The trial directory belongs to another command, or to another experiment configuration.
     WrongCommand,
+    /// The identity of the trial is damaged or missing.
+    TrialUnreadable,
+    /// Another version of this program has written the trial, in a format that is unknown here.
+    OtherVersion,
+    /// The experiment configuration asks for something that the training does not have.
+    WrongConfiguration,
+    /// The checkpoint that was asked for does not exist any more.
+    CheckpointGone,
     /// Recorded data is damaged, and nothing older is left to fall back to.
     CheckpointCorrupt,
     /// The trial directory cannot be made.
@@ -40,10 +48,14 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Divergence,
         Self::TrialInUse,
         Self::WrongCommand,
+        Self::TrialUnreadable,
+        Self::OtherVersion,
+        Self::WrongConfiguration,
+        Self::CheckpointGone,
         Self::CheckpointCorrupt,
         Self::CannotCreate,
         Self::StorageFailed,
@@ -54,7 +66,12 @@ impl Class {
     /// The exit code of a process that ends because of it.
     pub fn exit_code(self) -> i32 {
         match self {
-            Self::WrongCommand | Self::CheckpointCorrupt => exit_codes::CONFIGURATION,
+            Self::WrongCommand
+            | Self::TrialUnreadable
+            | Self::OtherVersion
+            | Self::WrongConfiguration
+            | Self::CheckpointGone
+            | Self::CheckpointCorrupt => exit_codes::CONFIGURATION,
             Self::NotStorable | Self::Bug => exit_codes::BUG,
             Self::CannotCreate => exit_codes::CANNOT_CREATE,
             Self::TrialInUse => exit_codes::IN_USE,

@@ -280,3 +280,13 @@ impl fmt::Display for Failure {
         )
     }
 }
+
+/// The directory in which a script was started, relative to a trial directory below it (`../..`),
+/// so that both can be moved together; unchanged if the trial lies elsewhere. The files of the
+/// script are named in the same way.
+pub fn seen_from(trial_dir: &Path, started_in: &Path) -> PathBuf {
+    match trial_dir.strip_prefix(started_in) {
+        Ok(down) => down.components().map(|_| "..").collect(),
+        Err(_) => started_in.to_owned(),
+    }
+}

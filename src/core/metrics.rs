@@ -6,15 +6,25 @@
 //! fully. For running values, the hooks report the value of the step before it ends
 //! ([`Averages::tell`]): the mean of the step alone, weighted as in the framework, or, for a metric
 //! that is no mean, the value at the end of the step.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `scalar` | the number in a recorded value |
+//! | `search` | the metric that a search names, among those of a validation |
+//! | `text` | metrics as text for people |
+
+mod scalar;
+mod search;
+mod text;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::calls::value::{Decoder, Leaf, Malformed, Token};
 use crate::calls::{Tables, TextId};
-use crate::error::{self, Class, Kind};
-use crate::training::DataWait;
+use scalar::scalar;
+pub(crate) use search::validation_metric;
+pub(crate) use text::{describe, list, rate, waiting};
 
 /// The name of a value that a call returns alone.
 const LOSS: &str = "loss";
@@ -42,11 +52,11 @@ struct Sum {
     /// What the last call returned.
     last: f64,
     /// Replaces the mean as the value of the step.
-    told: Option<Told>,
+    reported: Option<Reported>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Reported {
     value: f64,
     is_at_end: bool,
 }
@@ -92,7 +102,7 @@ impl Averages {
     pub(crate) fn tell(&mut self, identity: TextId, name: &str, value: f64, is_at_end: bool) {
         let is_it = |sum: &&mut Sum| sum.identity == identity && sum.name == name;
         if let Some(sum) = self.sums.iter_mut().find(is_it) {
-            sum.told = Some(Told { value, is_at_end });
+            sum.reported = Some(Reported { value, is_at_end });
         }
     }
 
@@ -112,15 +122,15 @@ impl Averages {
             format!("{model} {}", sum.name)
         };
         let metric = |sum: &Sum| {
-            let own = Told {
+            let own = Reported {
                 value: sum.total / f64::from(sum.count),
                 is_at_end: false,
             };
-            let told = sum.told.unwrap_or(own);
+            let reported = sum.reported.unwrap_or(own);
             Metric {
                 name: name(sum),
-                value: told.value,
-                is_at_end: told.is_at_end,
+                value: reported.value,
+                is_at_end: reported.is_at_end,
             }
         };
         let metrics = self.sums.iter().map(metric).collect();
@@ -205,7 +215,7 @@ impl Averages {
                 total: 0.0,
                 count: 0,
                 last: 0.0,
-                told: None,
+                reported: None,
             });
             self.sums.len() - 1
         });
@@ -216,226 +226,9 @@ impl Averages {
     }
 }
 
-/// The part of a line about a step that follows the batches.
-pub(crate) fn describe(metrics: &[(String, f64)], speed: Option<f64>) -> String {
-    let metrics = match list(metrics) {
-        none if none.is_empty() => none,
-        some => format!(": {some}"),
-    };
-    metrics + &speed.map_or(String::new(), |speed| format!("; {}", rate(speed)))
-}
-
-/// Metrics as readable text.
-pub(crate) fn list(metrics: &[(String, f64)]) -> String {
-    let metrics: Vec<_> = metrics
-        .iter()
-        .map(|(name, value)| format!("{name} {}", Number(*value)))
-        .collect();
-    metrics.join(", ")
-}
-
-/// A speed as readable text.
-pub(crate) fn rate(batches_per_second: f64) -> String {
-    let digits = usize::from(batches_per_second < 100.0);
-    format!("{batches_per_second:.digits$} batches/s")
-}
-
-/// From this share of a step on, a message reports the wait for data; from the second one on, also
-/// what may help.
-const TOLD: f64 = 0.1;
-const HELPED: f64 = 0.2;
-
-/// The share of the seconds of a step that it waited for data, if it is notable, and the number of
-/// workers that would avoid it.
-pub(crate) fn waiting(wait: DataWait, seconds: f64) -> String {
-    let share = wait.seconds / seconds;
-    // In a step that a replay left half done, the wait may be longer than the step.
-    if !(TOLD..=1.0).contains(&share) {
-        return String::new();
-    }
-    let told = format!(", waiting for data {:.0} %", share * 100.0);
-    // One worker takes this many times longer to build a batch than training takes to compute on
-    // it.
-    let needed = (f64::from(wait.workers.max(1)) / (1.0 - share)).ceil();
-    let most = std::thread::available_parallelism().map_or(1, usize::from);
-    #[expect(clippy::cast_precision_loss, reason = "processors are few")]
-    let advised = needed.min(most as f64);
-    if share >= HELPED && advised > f64::from(wait.workers) {
-        format!("{told}: try workers={advised:.0}")
-    } else {
-        told
-    }
-}
-
-/// The prefix of metrics of a validation in Keras.
-const VALIDATION: &str = "val_";
-
-/// Names of accuracy in Keras: the short one up to 2.2, the long one from 2.3 on.
-const ACCURACY: [&str; 2] = ["acc", "accuracy"];
-
-/// The value of the metric that a search names: under its exact name, with or without `val_`, and
-/// in either spelling of accuracy.
-///
-/// # Errors
-///
-/// The validation has no metric of this name.
-pub(crate) fn validation_metric(metrics: &[(String, f64)], wanted: &str) -> error::Result<f64> {
-    let bare = |name: &str| name.strip_prefix(VALIDATION).unwrap_or(name).to_owned();
-    let value_of = |name: &str| {
-        let found = metrics.iter().find(|(known, _)| bare(known) == name);
-        found.map(|(_, value)| *value)
-    };
-    let called = |name: &str| metrics.iter().find(|(known, _)| known == name);
-    let behind_prefix = format!("{VALIDATION}{wanted}");
-    if let Some((_, value)) = called(wanted).or_else(|| called(&behind_prefix)) {
-        return Ok(*value);
-    }
-    let wanted_bare = bare(wanted);
-    let [short, long] = ACCURACY;
-    let other_spelling = match wanted_bare.strip_suffix(long) {
-        Some(head) => Some(format!("{head}{short}")),
-        None => wanted_bare
-            .strip_suffix(short)
-            .map(|head| format!("{head}{long}")),
-    };
-    value_of(&wanted_bare)
-        .or_else(|| value_of(&other_spelling?))
-        .ok_or_else(|| {
-            let known: Vec<_> = metrics
-                .iter()
-                .map(|(name, _)| format!("`{name}`"))
-                .collect();
-            MissingMetric {
-                wanted: wanted.to_owned(),
-                known: known.join(", "),
-            }
-            .into()
-        })
-}
-
-/// No validation has the metric of the search.
-#[derive(Debug)]
-struct MissingMetric {
-    wanted: String,
-    known: String,
-}
-
-impl Kind for MissingMetric {
-    fn class(&self) -> Class {
-        Class::WrongCommand
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some("name one of these as `searcher.metric` in the configuration".to_owned())
-    }
-}
-
-impl fmt::Display for MissingMetric {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wanted, known } = self;
-        write!(
-            formatter,
-            "`searcher.metric` is `{wanted}`, and the validation has no metric of this name\n  \
-             it has: {known}\n  the run was stopped at its first validation"
-        )
-    }
-}
-
-/// A number for readers: four digits after the point, unless they would hide its value.
-struct Number(f64);
-
-impl fmt::Display for Number {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = self.0.abs();
-        if (100.0..1e7).contains(&size) {
-            write!(formatter, "{:.0}", self.0)
-        } else if size == 0.0 || (1e-3..100.0).contains(&size) || !size.is_finite() {
-            write!(formatter, "{:.4}", self.0)
-        } else {
-            write!(formatter, "{:.4e}", self.0)
-        }
-    }
-}
-
-/// The number in a node, if it is one.
-fn scalar(token: &Token<'_>) -> Option<f64> {
-    match *token {
-        Token::Bool(value) => Some(f64::from(u8::from(value))),
-        #[expect(clippy::cast_precision_loss, reason = "an average is rounded anyhow")]
-        Token::Int(value) => Some(value as f64),
-        Token::Float(value) => Some(value),
-        Token::Array {
-            dtype,
-            shape,
-            bytes: Leaf::Inline(bytes),
-            ..
-        } if shape.rank() == 0 => element(dtype, bytes),
-        _ => None,
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an average is rounded anyhow")]
-fn element(dtype: &str, bytes: &[u8]) -> Option<f64> {
-    Some(match dtype {
-        "<f4" => f32::from_le_bytes(bytes.try_into().ok()?).into(),
-        "<f8" => f64::from_le_bytes(bytes.try_into().ok()?),
-        "<f2" => from_half(u16::from_le_bytes(bytes.try_into().ok()?)),
-        "bfloat16" => {
-            let bits = u16::from_le_bytes(bytes.try_into().ok()?);
-            f32::from_bits(u32::from(bits) << 16).into()
-        }
-        "<i4" => i32::from_le_bytes(bytes.try_into().ok()?).into(),
-        "<i8" => i64::from_le_bytes(bytes.try_into().ok()?) as f64,
-        "<u4" => u32::from_le_bytes(bytes.try_into().ok()?).into(),
-        "<u8" => u64::from_le_bytes(bytes.try_into().ok()?) as f64,
-        _ => return None,
-    })
-}
-
-/// The value of an IEEE 754 half-precision number.
-fn from_half(bits: u16) -> f64 {
-    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
-    let exponent = i32::from(bits >> 10 & 0x1f);
-    let fraction = f64::from(bits & 0x3ff);
-    sign * match exponent {
-        0 => fraction * 2_f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_metric_of_a_search_has_several_spellings() {
-        let metrics = [("val_loss".to_owned(), 0.5), ("val_acc".to_owned(), 0.9)];
-        for (wanted, value) in [
-            ("loss", 0.5),
-            ("val_loss", 0.5),
-            ("acc", 0.9),
-            ("accuracy", 0.9),
-            ("val_accuracy", 0.9),
-        ] {
-            let found = validation_metric(&metrics, wanted).expect(wanted);
-            assert_eq!(found.to_bits(), f64::to_bits(value), "{wanted}");
-        }
-        let of_batches = [
-            ("val_loss".to_owned(), 0.5),
-            ("val_val_acc".to_owned(), 0.9),
-        ];
-        let found =
-            validation_metric(&of_batches, "val_acc").expect("a metric is called `val_acc`");
-        assert_eq!(found.to_bits(), f64::to_bits(0.9));
-        let error = validation_metric(&metrics, "error").expect_err("none of this name");
-        assert!(
-            error.to_string().contains("`val_loss`, `val_acc`"),
-            "{error}"
-        );
-        assert_eq!(error.exit_code(), 65);
-    }
     use crate::calls::value::{ArrayClass, Encoded};
 
     /// Names and values; none of them is a value at the end of the step.
@@ -616,59 +409,5 @@ mod tests {
         let of = |loss| (identity, vec![("loss".to_owned(), loss)]);
         assert_eq!(averages.take_calls(), [of(2.0), of(3.0)]);
         assert!(averages.take_calls().is_empty());
-    }
-
-    #[test]
-    fn a_half_is_what_numpy_says() {
-        let known = [
-            (0x3c00, 1.0),
-            (0xc000, -2.0),
-            (0x0001, 2_f64.powi(-24)),
-            (0x7bff, 65504.0),
-        ];
-        for (bits, value) in known {
-            assert_eq!(from_half(bits).to_bits(), f64::to_bits(value), "{bits:#x}");
-        }
-        assert!(from_half(0x7c00).is_infinite() && from_half(0x7e00).is_nan());
-    }
-
-    #[test]
-    fn numbers_are_written_as_one_reads_them() {
-        for (number, text) in [
-            (0.0, "0.0000"),
-            (0.341_234, "0.3412"),
-            (-12.5, "-12.5000"),
-            (412.3, "412"),
-            (0.000_012_34, "1.2340e-5"),
-            (1e9, "1.0000e9"),
-            (f64::NAN, "NaN"),
-        ] {
-            assert_eq!(Number(number).to_string(), text);
-        }
-        let metrics = [("loss".to_owned(), 0.5), ("accuracy".to_owned(), 1.0)];
-        assert_eq!(
-            describe(&metrics, Some(412.0)),
-            ": loss 0.5000, accuracy 1.0000; 412 batches/s"
-        );
-        assert_eq!(describe(&[], None), "");
-        assert_eq!(describe(&[], Some(99.18)), "; 99.2 batches/s");
-    }
-
-    #[test]
-    fn a_step_tells_that_it_waited_for_data() {
-        let waited = |seconds, workers| waiting(DataWait { seconds, workers }, 2.0);
-        for (seconds, workers, told) in [
-            (0.0, 0, ""),
-            (0.19, 0, ""),
-            (0.3, 2, ", waiting for data 15 %"),
-            (1.0, 1_000_000, ", waiting for data 50 %"),
-            (0.5, 0, ", waiting for data 25 %: try workers="),
-            (2.5, 2, ""),
-            (f64::NAN, 2, ""),
-        ] {
-            let found = waited(seconds, workers);
-            assert!(found.starts_with(told), "{found}");
-            assert_eq!(found.is_empty(), told.is_empty(), "{found}");
-        }
     }
 }

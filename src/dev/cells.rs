@@ -102,13 +102,13 @@ pub(crate) fn sessions(arguments: Vec<OsString>) -> Result<bool> {
 /// returns whether all of them are good.
 pub(crate) fn gallery(arguments: Vec<OsString>) -> Result<bool> {
     let options = Options::parse(arguments, &["stack", "cell", "kind"])?.no_rest()?;
-    let ran = run(&GALLERY, &options)?;
+    let stacks = run(&GALLERY, &options)?;
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
     let order: Vec<&str> = matrix.stacks.iter().map(|stack| &*stack.name).collect();
-    let results = fs::read_to_string(&ran.results).at("read", &ran.results)?;
+    let results = fs::read_to_string(&stacks.results).at("read", &stacks.results)?;
     println!("\n{}", summary_of_names(&results, &order)?);
-    Ok(ran.good)
+    Ok(stacks.good)
 }
 
 /// The number of names by outcome for each stack, and below that each name that is not exact.
@@ -165,21 +165,21 @@ pub(crate) fn matrix(arguments: Vec<OsString>) -> Result<bool> {
             return Err(Failure::usage(what));
         }
     };
-    let ran = run(&MATRIX, &options)?;
+    let stacks = run(&MATRIX, &options)?;
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
     let order: Vec<&str> = matrix.stacks.iter().map(|stack| &*stack.name).collect();
-    let results = fs::read_to_string(&ran.results).at("read", &ran.results)?;
+    let results = fs::read_to_string(&stacks.results).at("read", &stacks.results)?;
     let table = table(&results, &order)?;
     println!("\n{table}");
     if writes {
         write_into_page(&repository, &table)?;
     }
-    Ok(ran.good)
+    Ok(stacks.good)
 }
 
 /// The results of a program on all requested stacks.
-pub(crate) struct Ran {
+pub(crate) struct StackResults {
     /// The file with the results.
     pub(crate) results: PathBuf,
     /// Whether all are good.
@@ -189,7 +189,7 @@ pub(crate) struct Ran {
 }
 
 /// Runs a program on each requested stack.
-pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
+pub(crate) fn run(program: &Program, options: &Options) -> Result<StackResults> {
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
     let chosen: Vec<&str> = options.all("stack").collect();
@@ -264,7 +264,7 @@ pub(crate) fn run(program: &Program, options: &Options) -> Result<Ran> {
         good &= matches!(running.wait(STACK_LIMIT)?, Ended::Exited(status) if status.success());
         running.text();
     }
-    Ok(Ran {
+    Ok(StackResults {
         results,
         good,
         parts,

@@ -9,7 +9,7 @@
 //! is then busy for both.
 //!
 //! The numbers depend on the machine and its other work, so the load is printed. A number above
-//! [`MOST_COPIES`] or below [`LEAST_SPEED`] is a failure.
+//! [`MAX_COPIES`] or below [`MIN_SPEED`] is a failure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -41,10 +41,10 @@ const RESUMES: u32 = 3;
 
 /// On Keras 3 the training waits for a checkpoint at most as long as for this many copies of its
 /// bytes.
-const MOST_COPIES: f64 = 2.0;
+const MAX_COPIES: f64 = 2.0;
 
 /// A checkpoint is written at least at this fraction of the speed of `dd`.
-const LEAST_SPEED: f64 = 0.8;
+const MIN_SPEED: f64 = 0.8;
 
 /// An interval between checkpoints that is longer than any run here: the script takes them itself.
 const NEVER: &str = "1e9";
@@ -149,16 +149,16 @@ fn print(saved: &Answer, resumed: &Answer, is_keras3: bool) -> bool {
     let of_copies = median_ratio(waits, copies);
     // A ratio of speeds, so the arguments are swapped.
     let of_dd = median_ratio(dd, written);
-    let is_quick = !is_keras3 || of_copies <= MOST_COPIES;
-    let is_fast = of_dd >= LEAST_SPEED;
+    let is_quick = !is_keras3 || of_copies <= MAX_COPIES;
+    let is_fast = of_dd >= MIN_SPEED;
 
     println!("  {:<26}{:>8}{:>10}{:>8}", "", "first", "median", "ratio");
     let name = format!("{megabytes:.0} MB: the training waits");
     print_row(&name, waits, None, "");
     let limit = match (is_keras3, is_quick) {
         (false, _) => String::new(),
-        (true, true) => format!("(at most {MOST_COPIES})"),
-        (true, false) => format!("(NOT at most {MOST_COPIES})"),
+        (true, true) => format!("(at most {MAX_COPIES})"),
+        (true, false) => format!("(NOT at most {MAX_COPIES})"),
     };
     print_row("  one copy in memory", copies, Some(of_copies), &limit);
     for (name, title) in SAVERS {
@@ -169,7 +169,7 @@ fn print(saved: &Answer, resumed: &Answer, is_keras3: bool) -> bool {
     }
     print_row("it is written", written, None, &speed(written));
     let not = if is_fast { "" } else { "NOT " };
-    let limit = format!("{} ({not}at least {LEAST_SPEED})", speed(dd));
+    let limit = format!("{} ({not}at least {MIN_SPEED})", speed(dd));
     print_row("  dd conv=fsync", dd, Some(of_dd), &limit);
 
     let (begin, resume) = (resumed.of("begin"), resumed.of("resume"));

@@ -37,11 +37,11 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     let wanted = wanted
         .parse()
         .map_err(|_| Failure::usage(format!("`--kills {wanted}` is not a number")))?;
-    let ran = cells::run(&KILLS, &options)?;
-    let results = fs::read_to_string(&ran.results).at("read", &ran.results)?;
-    let tally = Tally::of(&results, wanted, &ran.parts)?;
+    let stacks = cells::run(&KILLS, &options)?;
+    let results = fs::read_to_string(&stacks.results).at("read", &stacks.results)?;
+    let tally = Tally::of(&results, wanted, &stacks.parts)?;
     println!("\n{tally}");
-    Ok(ran.good && tally.is_good() && tally.kills() == wanted)
+    Ok(stacks.good && tally.is_good() && tally.kills() == wanted)
 }
 
 /// The outcome of one trial, as `tests/campaigns/kills.py` writes it.

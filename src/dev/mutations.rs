@@ -4,17 +4,14 @@
 //! that breaks it. The line is changed in a copy of the tree, below cargo's target directory, and
 //! the test is run there. It has to fail, and to pass without the change.
 //!
-//! The executable lays out its Python files in a cache directory and only checks that each exists
-//! with its size. So a line in one of them needs no build: the copy has a separate cache, and the
-//! line is changed there too, in a file that is made as long as it was. Two such copies work side
-//! by side. A line in Rust is built, without optimisation.
-//!
-//! Outcomes are stored below the target directory, by a hash of the mutation, of its file and of
-//! the file of the test.
+//! A line of Python needs no build (`copy`), and two such copies work side by side. A line of Rust
+//! is built, without optimisation. Outcomes are kept for later runs (`outcomes`).
+
+mod copy;
+mod outcomes;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -26,27 +23,18 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::failure::{At as _, Failure, Result};
 use crate::matrix::Matrix;
-use crate::process::{self, Ended, Output, Running};
+use crate::process::{Ended, Output, Running};
 use crate::repository::Repository;
 use crate::test;
+use copy::{Changed, Copy, laid_out, of_length};
+use outcomes::Outcomes;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 const TEST_LIMIT: Duration = Duration::from_secs(600);
-const SHORT_LIMIT: Duration = Duration::from_secs(60);
+const PARSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How many copies work side by side.
 const COPIES: usize = 2;
-
-/// The places of Python files of the tree in the library: `TREES` in `build.rs`, the innermost
-/// first.
-const PLACES: [(&str, &str); 3] = [
-    ("py_hooks/boot_site", "boot"),
-    ("py_hooks", "py_hooks"),
-    ("shims/pedl", "pedl"),
-];
-
-/// The text that begins the file of a module, and ends its docstring.
-const QUOTES: &str = "\"\"\"";
 
 /// The exit codes of a failed test: that of pytest, and that of cargo.
 const FAILED: [i32; 2] = [1, 101];
@@ -116,14 +104,6 @@ impl Verdict {
     }
 }
 
-/// A line of the file of outcomes.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-struct Outcome {
-    key: String,
-    verdict: Verdict,
-    remark: String,
-}
-
 /// Mutations with the same test.
 type Group<'a> = Vec<(&'a str, &'a Mutation)>;
 
@@ -133,7 +113,7 @@ pub(crate) struct Mutants {
     directory: PathBuf,
     environments: BTreeMap<String, Environment>,
     tags: BTreeMap<String, String>,
-    outcomes: Mutex<BTreeMap<String, Outcome>>,
+    outcomes: Outcomes,
     /// Held, because only one process at a time may use the copies.
     _lock: File,
 }
@@ -146,20 +126,13 @@ impl Mutants {
         let path = directory.join("lock");
         let lock = File::create(&path).at("create", &path)?;
         flock(&lock, FlockOperation::LockExclusive).at("lock", &path)?;
-        let path = directory.join("outcomes.jsonl");
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        // A line that was cut off is an unknown outcome.
-        let known = text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Outcome>(line).ok())
-            .map(|outcome| (outcome.key.clone(), outcome))
-            .collect();
+        let root = original.root().to_owned();
         Ok(Self {
+            outcomes: Outcomes::read(root, directory.join("outcomes.jsonl")),
             original,
             directory,
             environments: BTreeMap::new(),
             tags: BTreeMap::new(),
-            outcomes: Mutex::new(known),
             _lock: lock,
         })
     }
@@ -173,14 +146,7 @@ impl Mutants {
         let mut groups: BTreeMap<_, Group<'_>> = BTreeMap::new();
         let mut built: Group<'_> = Vec::new();
         for (rule, mutation) in wanted {
-            let key = self.key_of(mutation)?;
-            let known = self
-                .outcomes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(&key)
-                .cloned();
-            if let Some(outcome) = known {
+            if let Some(outcome) = self.outcomes.get(mutation)? {
                 print(rule, mutation, outcome.verdict, &outcome.remark);
                 verdicts.insert((*rule).to_owned(), outcome.verdict);
             } else if mutation.is_of_python() {
@@ -220,19 +186,6 @@ impl Mutants {
             }
         }
         Ok(())
-    }
-
-    /// The key of an outcome.
-    fn key_of(&self, mutation: &Mutation) -> Result<String> {
-        let mut hash = blake3::Hasher::new();
-        let text = serde_json::to_string(mutation)
-            .map_err(|error| Failure::new(format!("a mutation cannot be written: {error}")))?;
-        hash.update(text.as_bytes());
-        for file in [&mutation.file, &mutation.of] {
-            let path = self.original.root().join(file);
-            hash.update(&fs::read(&path).at("read", &path)?);
-        }
-        Ok(hash.finalize().to_hex()[..16].to_owned())
     }
 
     // -- Python -----------------------------------------------------------------------------------
@@ -304,7 +257,7 @@ impl Mutants {
     ) -> Result<()> {
         print(rule, mutation, verdict, remark);
         if verdict != Verdict::NotRun {
-            self.remember(mutation, verdict, remark)?;
+            self.outcomes.keep(mutation, verdict, remark)?;
         }
         let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         verdicts.insert(rule.to_owned(), verdict);
@@ -341,7 +294,7 @@ impl Mutants {
             Ok(text) => text,
             Err(error) => return Ok((Verdict::NotRun, error.to_string())),
         };
-        let mut changed = Changed(Vec::new());
+        let mut changed = Changed::nothing();
         changed.write(&copy.tree.join(&mutation.file), &text)?;
         if let Some(library) = library {
             let path = laid_out(library, &mutation.file).ok_or_else(|| {
@@ -389,7 +342,7 @@ impl Mutants {
         parse.args(["-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())"]);
         parse.arg(copy.tree.join(&mutation.file));
         let mut running = Running::start(parse, Output::Keep)?;
-        let ended = running.wait(SHORT_LIMIT)?;
+        let ended = running.wait(PARSE_LIMIT)?;
         Ok((!ended.success()).then(|| reason(&running.text())))
     }
 
@@ -471,169 +424,8 @@ impl Mutants {
         cargo
     }
 
-    // -- copies -----------------------------------------------------------------------------------
-
-    /// Copies the tree as it is, uncommitted changes included.
     fn copy(&self, name: &str, executable: PathBuf) -> Result<Copy> {
-        let (tree, cache) = (
-            self.directory.join(name).join("tree"),
-            self.directory.join(name).join("cache"),
-        );
-        for path in [&tree, &cache] {
-            if path.exists() {
-                fs::remove_dir_all(path).at("remove", path)?;
-            }
-            fs::create_dir_all(path).at("create", path)?;
-        }
-        let mut git = process::command("git");
-        git.current_dir(self.original.root());
-        git.args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ]);
-        let mut listing = Running::start(git, Output::KeepStdout)?;
-        listing.wait(SHORT_LIMIT)?;
-        for name in listing
-            .text()
-            .split('\0')
-            .filter(|name| !name.trim().is_empty())
-        {
-            let (from, to) = (self.original.root().join(name), tree.join(name));
-            if let Some(folder) = to.parent() {
-                fs::create_dir_all(folder).at("create", folder)?;
-            }
-            if from.is_file() {
-                fs::copy(&from, &to).at("copy", &from)?;
-            }
-        }
-        Ok(Copy {
-            tree,
-            cache,
-            executable,
-        })
-    }
-
-    fn remember(&self, mutation: &Mutation, verdict: Verdict, remark: &str) -> Result<()> {
-        let outcome = Outcome {
-            key: self.key_of(mutation)?,
-            verdict,
-            remark: remark.to_owned(),
-        };
-        let line = serde_json::to_string(&outcome)
-            .map_err(|error| Failure::new(format!("an outcome cannot be written: {error}")))?;
-        let path = self.directory.join("outcomes.jsonl");
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut file = File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .at("open", &path)?;
-        file.write_all(format!("{line}\n").as_bytes())
-            .at("write", &path)?;
-        outcomes.insert(outcome.key.clone(), outcome);
-        Ok(())
-    }
-}
-
-/// A copy of the tree.
-struct Copy {
-    tree: PathBuf,
-    /// The cache directory with the library of its runs of the executable.
-    cache: PathBuf,
-    executable: PathBuf,
-}
-
-impl Copy {
-    /// Makes the executable lay out its library in the cache of the copy; returns the directory.
-    fn lay_out(&self) -> Result<PathBuf> {
-        let mut version = process::python(&self.executable);
-        version
-            .env("PEDL_CACHE_DIR", &self.cache)
-            .args(["-c", "pass"]);
-        let mut started = Running::start(version, Output::Keep)?;
-        let ended = started.wait(SHORT_LIMIT)?;
-        let entries = fs::read_dir(&self.cache).at("read", &self.cache)?;
-        entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .find(|path| path.join("py_hooks").is_dir())
-            .ok_or_else(|| {
-                Failure::new(format!(
-                    "no library was laid out: {}, {}",
-                    ended.describe(),
-                    started.text()
-                ))
-            })
-    }
-}
-
-/// Files that stay changed until this is dropped.
-struct Changed(Vec<(PathBuf, Vec<u8>)>);
-
-impl Changed {
-    fn write(&mut self, path: &Path, text: &str) -> Result<()> {
-        let before = fs::read(path).at("read", path)?;
-        self.0.push((path.to_owned(), before));
-        fs::write(path, text).at("write", path)?;
-        forget_compiled(path);
-        Ok(())
-    }
-}
-
-impl Drop for Changed {
-    fn drop(&mut self) {
-        for (path, before) in &self.0 {
-            // A copy that cannot be restored would spoil all later tests: they fail without a
-            // change, which is reported.
-            let _ = fs::write(path, before);
-            forget_compiled(path);
-        }
-    }
-}
-
-/// Removes the byte code of a file, because it is not compared with its source.
-fn forget_compiled(path: &Path) {
-    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
-        return;
-    };
-    let beginning = format!("{}.", stem.to_string_lossy());
-    for entry in fs::read_dir(folder.join("__pycache__"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        if entry.file_name().to_string_lossy().starts_with(&beginning) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// The place of a Python file of the tree in the library.
-fn laid_out(library: &Path, file: &Path) -> Option<PathBuf> {
-    PLACES
-        .iter()
-        .find_map(|(tree, place)| Some(library.join(place).join(file.strip_prefix(tree).ok()?)))
-}
-
-/// A module that does the same and has this length: empty lines are added to its end, or its
-/// docstring is cut.
-fn of_length(text: &str, length: usize) -> Result<String> {
-    let Some(excess) = text.len().checked_sub(length) else {
-        return Ok(format!("{text}{}", "\n".repeat(length - text.len())));
-    };
-    let docstring = text
-        .strip_prefix(QUOTES)
-        .and_then(|rest| Some(&rest[..rest.find(QUOTES)?]))
-        .unwrap_or_default();
-    match docstring.get(..excess) {
-        Some(cut) if docstring.is_ascii() => {
-            Ok(format!("{QUOTES}{}", &text[QUOTES.len() + cut.len()..]))
-        }
-        _ => Err(Failure::new(format!(
-            "a mutation is longer by {excess} bytes than the docstring of its file is"
-        ))),
+        Copy::new(&self.original, &self.directory.join(name), executable)
     }
 }
 
@@ -661,32 +453,6 @@ fn print(rule: &str, mutation: &Mutation, verdict: Verdict, remark: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_changed_module_is_as_long_as_it_was() {
-        let text = "\"\"\"What it is.\"\"\"\nx = 1\n";
-        for to in ["x = 10000\n", "x\n", "x = 2\n"] {
-            let changed = of_length(&text.replace("x = 1\n", to), text.len()).expect("it fits");
-            assert_eq!(changed.len(), text.len());
-            assert!(changed.starts_with("\"\"\"") && changed.trim_end().ends_with(to.trim_end()));
-        }
-        of_length("x = 10000\n", 3).expect_err("it has no docstring");
-    }
-
-    #[test]
-    fn a_file_of_the_tree_has_its_place_in_the_library() {
-        let place = |file: &str| laid_out(Path::new("/l"), Path::new(file));
-        assert_eq!(place("shims/pedl/data.py"), Some("/l/pedl/data.py".into()));
-        assert_eq!(
-            place("py_hooks/boot/process.py"),
-            Some("/l/py_hooks/boot/process.py".into())
-        );
-        assert_eq!(
-            place("py_hooks/boot_site/x.py"),
-            Some("/l/boot/x.py".into())
-        );
-        assert_eq!(place("src/host/main.rs"), None);
-    }
 
     #[test]
     fn a_reason_is_the_first_error_of_a_test() {

@@ -18,7 +18,31 @@ create_exception!(
     _pedl,
     WrongCommand,
     Error,
-    "The trial directory belongs to another command, or cannot be understood."
+    "The trial directory belongs to another command, or to another experiment configuration."
+);
+create_exception!(
+    _pedl,
+    TrialUnreadable,
+    Error,
+    "The identity of the trial is damaged or missing."
+);
+create_exception!(
+    _pedl,
+    OtherVersion,
+    Error,
+    "Another version of pedl has written the trial, in a format that is unknown here."
+);
+create_exception!(
+    _pedl,
+    WrongConfiguration,
+    Error,
+    "The experiment configuration asks for something that the training does not have."
+);
+create_exception!(
+    _pedl,
+    CheckpointGone,
+    Error,
+    "The checkpoint that was asked for does not exist any more."
 );
 create_exception!(
     _pedl,
@@ -46,6 +70,10 @@ fn exception(py: Python<'_>, class: Class) -> Bound<'_, PyType> {
         Class::Divergence => py.get_type::<Divergence>(),
         Class::TrialInUse => py.get_type::<TrialInUse>(),
         Class::WrongCommand => py.get_type::<WrongCommand>(),
+        Class::TrialUnreadable => py.get_type::<TrialUnreadable>(),
+        Class::OtherVersion => py.get_type::<OtherVersion>(),
+        Class::WrongConfiguration => py.get_type::<WrongConfiguration>(),
+        Class::CheckpointGone => py.get_type::<CheckpointGone>(),
         Class::CheckpointCorrupt => py.get_type::<CheckpointCorrupt>(),
         Class::CannotCreate => py.get_type::<CannotCreate>(),
         Class::StorageFailed => py.get_type::<StorageFailed>(),

@@ -62,9 +62,9 @@ impl Subscriber for Lines {
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut said = Said::default();
-        event.record(&mut said);
-        let line = said.line(*event.metadata().level(), self.json);
+        let mut message = Message::default();
+        event.record(&mut message);
+        let line = message.line(*event.metadata().level(), self.json);
         live::make_way_for_lines();
         // If standard error is closed, nobody can receive the line.
         let _ = io::stderr().write_all(line.as_bytes());
@@ -77,12 +77,12 @@ impl Subscriber for Lines {
 
 /// The text of an event.
 #[derive(Default)]
-struct Said {
+struct Message {
     message: String,
     hint: Option<String>,
 }
 
-impl Visit for Said {
+impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let value = format!("{value:?}");
         match field.name() {
@@ -97,7 +97,7 @@ impl Visit for Said {
     }
 }
 
-impl Said {
+impl Message {
     fn line(&self, level: Level, json: bool) -> String {
         let Self { message, hint } = self;
         if json {

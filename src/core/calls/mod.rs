@@ -171,7 +171,7 @@ impl OtherVersion {
 
 impl Kind for OtherVersion {
     fn class(&self) -> Class {
-        Class::WrongCommand
+        Class::OtherVersion
     }
 
     fn hint(&self) -> Option<String> {

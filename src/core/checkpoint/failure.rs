@@ -69,7 +69,8 @@ impl Kind for Failure {
             // An operation that fails now may succeed later.
             Self::Io { .. } | Self::Changing { .. } => Class::StorageFailed,
             Self::Damaged(_) | Self::Content { .. } => Class::CheckpointCorrupt,
-            Self::Schema { .. } | Self::Gone { .. } => Class::WrongCommand,
+            Self::Schema { .. } => Class::OtherVersion,
+            Self::Gone { .. } => Class::CheckpointGone,
             Self::Dtype { .. } | Self::NotAFile { .. } | Self::PathNotText { .. } => {
                 Class::NotStorable
             }
@@ -131,6 +132,10 @@ impl Kind for Failure {
 }
 
 impl fmt::Display for Failure {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one message for each failure, side by side"
+    )]
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io {

@@ -88,8 +88,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::directory::seen_from;
 use crate::error::Result;
+use crate::file::seen_from;
 use crate::retention::Retention;
 
 mod content;

@@ -401,7 +401,7 @@ fn checkpoints_without_trial_json_are_refused() {
     let (_directory, trial_dir) = stage_after_a_batch();
     fs::remove_file(trial_dir.join("trial.json")).expect("it is there");
     let error = begin(&trial_dir).expect_err("nobody knows whose they are");
-    assert_eq!(error.class(), Class::WrongCommand);
+    assert_eq!(error.class(), Class::TrialUnreadable);
     assert!(!trial_dir.join("trial.json").exists());
 
     // The advice of the hint works.

@@ -270,6 +270,7 @@ hint: write `max_steps`";
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn each_way_to_be_wrong_has_its_message() {
     let searcher = "searcher: {name: single, metric: loss, max_steps: 1}\n";
     let cases = [

@@ -1,12 +1,16 @@
 //! The command line: parsing it, running it, and printing its results.
 
+mod ask_python;
 mod checkpoint;
+mod completions;
 pub(crate) mod flags;
 mod man;
 mod package;
 pub(crate) mod parse;
 mod reference;
 pub(crate) mod report;
+mod table;
+mod units;
 mod verbs;
 
 use std::env;

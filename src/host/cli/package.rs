@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::checkpoint::bytes;
+use super::units::bytes;
 use super::{parse, report};
 use crate::failure::{Exit, Failure};
 use crate::package::{self, Definition, Entry, Kind, LIMIT_BYTES, count, shown};

@@ -8,20 +8,14 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
-use rustix::process::Signal;
 
-use super::flags::FLAGS;
 use super::parse::{self, CommandLine};
-use super::report;
-use super::{checkpoint, man, package, reference};
+use super::{ask_python, checkpoint, completions, man, package, reference, report};
 use crate::failure::{Exit, Failure};
-use crate::library::Library;
 use crate::verify::OPTIONS;
 use crate::{interpreter, library};
 
@@ -251,7 +245,7 @@ fn hooks(arguments: &[OsString]) -> Result<i32, Failure> {
     }
     let library = library::locate()?;
     let (python, _) = interpreter::find(&given.line, &library.cache)?;
-    ask(
+    ask_python::ask(
         &python.executable,
         &library,
         if is_check { "check" } else { "hooks" },
@@ -313,7 +307,7 @@ fn doctor(arguments: &[OsString]) -> Result<i32, Failure> {
         ),
     };
     report::answer(&text);
-    let code = ask(&python.executable, &library, "doctor", &[])?;
+    let code = ask_python::ask(&python.executable, &library, "doctor", &[])?;
     Ok(if outcome.is_err() {
         Exit::CannotCreate as i32
     } else {
@@ -346,132 +340,19 @@ fn probe(trials: &Path) -> io::Result<f64> {
     outcome.map(|()| took.as_secs_f64() * 1e3)
 }
 
-/// Runs `py_hooks/verbs/report.py` in an interpreter; its output is ours. If the reader of the
-/// output has closed it, the interpreter ends by SIGPIPE, as we do, and nothing is printed.
-pub(super) fn ask(
-    python: &Path,
-    library: &Library,
-    verb: &str,
-    words: &[OsString],
-) -> Result<i32, Failure> {
-    // The current directory may belong to somebody else in an export: no modules are imported from
-    // it before `py_hooks/verbs/export.py` permits it.
-    const REPORT: &str = "import sys; sys.argv[1] == 'export' and sys.path.remove(''); \
-                          from py_hooks.verbs import report; sys.exit(report.main(sys.argv[1:]))";
-    let mut path = env::var_os("PYTHONPATH")
-        .filter(|path| !path.is_empty())
-        .unwrap_or_default();
-    if !path.is_empty() {
-        path.push(":");
-    }
-    path.push(&library.directory);
-    let status = Command::new(python)
-        .args(["-c", REPORT, verb])
-        .args(words)
-        .env("PYTHONPATH", path)
-        .env("TF_CPP_MIN_LOG_LEVEL", "3")
-        .status()
-        .map_err(|error| {
-            Failure::new(
-                Exit::Interpreter,
-                format!("cannot run `{}`", python.display()),
-            )
-            .detail(error.to_string())
-        })?;
-    let of_the_user = [Signal::PIPE, Signal::INT].map(Signal::as_raw);
-    if let Some(signal) = status.signal().filter(|it| of_the_user.contains(it)) {
-        return Ok(128 + signal);
-    }
-    status.code().ok_or_else(|| {
-        Failure::new(
-            Exit::Interpreter,
-            format!("`{}` {status}", python.display()),
-        )
-        .hint("import the frameworks in it by hand: one of them may be broken")
-    })
-}
-
 fn completions(arguments: &[OsString]) -> Result<i32, Failure> {
+    let expected = "expected: bash, zsh or fish";
     let [shell] = arguments else {
-        return Err(usage("`pedl completions` needs the name of a shell")
-            .detail("expected: bash, zsh or fish"));
+        let failure = usage("`pedl completions` needs the name of a shell");
+        return Err(failure.detail(expected));
     };
-    let options: Vec<_> = FLAGS
-        .iter()
-        .map(|flag| format!("--{}", flag.name))
-        .collect();
-    let verbs: Vec<_> = VERBS.iter().map(|verb| verb.name).collect();
-    let of_verify: Vec<_> = OPTIONS
-        .iter()
-        .map(|option| format!("--{}", option.name))
-        .collect();
-    let of_verify = of_verify.join(" ");
-    let (options, verbs) = (options.join(" "), verbs.join(" "));
-    let actions = checkpoint::ACTIONS.map(|(name, _, _)| name).join(" ");
-    let text = match &*shell.to_string_lossy() {
-        "bash" => format!(
-            "_pedl_run() {{\n    local word=\"${{COMP_WORDS[COMP_CWORD]}}\"\n    if [[ $word == --* ]]; then\n        \
-             COMPREPLY=($(compgen -W \"{options} $1\" -- \"$word\"))\n    else\n        \
-             COMPREPLY=($(compgen -f -- \"$word\"))\n    fi\n}}\n\
-             _pedl() {{\n    if ((COMP_CWORD == 1)); then\n        \
-             COMPREPLY=($(compgen -W \"{verbs}\" -- \"${{COMP_WORDS[1]}}\"))\n    \
-             elif [[ ${{COMP_WORDS[1]}} == verify ]]; then\n        _pedl_run \"{of_verify}\"\n    \
-             elif [[ ${{COMP_WORDS[1]}} == checkpoint ]]; then\n        if ((COMP_CWORD == 2)); then\n            \
-             COMPREPLY=($(compgen -W \"{actions}\" -- \"${{COMP_WORDS[2]}}\"))\n        else\n            \
-             COMPREPLY=($(compgen -d -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n        fi\n    else\n        _pedl_run\n    fi\n}}\n\
-             complete -o filenames -F _pedl_run pedl-run\ncomplete -o filenames -F _pedl pedl\n"
-        ),
-        "zsh" => format!(
-            "autoload -U compinit && compinit\n\
-             _pedl_run_options=({options})\n_pedl_verify_options=({of_verify})\n_pedl_verbs=({verbs})\n\
-             _pedl_run() {{ if [[ $words[CURRENT] == --* ]]; then compadd -- $_pedl_run_options $*; else _files; fi }}\n\
-             _pedl() {{ if ((CURRENT == 2)); then compadd -- $_pedl_verbs; \
-             elif [[ $words[2] == verify ]]; then _pedl_run $_pedl_verify_options; \
-             elif [[ $words[2] == checkpoint ]]; then \
-             if ((CURRENT == 3)); then compadd -- {actions}; else _files -/; fi; else _pedl_run; fi }}\n\
-             compdef _pedl_run pedl-run\ncompdef _pedl pedl\n"
-        ),
-        "fish" => {
-            let mut text = String::new();
-            for flag in FLAGS {
-                let value = if flag.value.is_some() { " -r" } else { "" };
-                let _ = writeln!(
-                    text,
-                    "complete -c pedl-run -l {}{value} -d '{}'",
-                    flag.name,
-                    flag.help.replace('\'', "\\'")
-                );
-            }
-            for option in OPTIONS {
-                let value = if option.value.is_some() { " -r" } else { "" };
-                let _ = writeln!(
-                    text,
-                    "complete -c pedl -n \"__fish_seen_subcommand_from verify\" -l {}{value} -d '{}'",
-                    option.name, option.help
-                );
-            }
-            for verb in VERBS {
-                let _ = writeln!(
-                    text,
-                    "complete -c pedl -n __fish_use_subcommand -f -a {} -d '{}'",
-                    verb.name, verb.help
-                );
-            }
-            for (action, _, help) in checkpoint::ACTIONS {
-                let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-                let _ = writeln!(
-                    text,
-                    "complete -c pedl -n \"__fish_seen_subcommand_from checkpoint\" -f -a {action} -d '{help}'",
-                );
-            }
-            text
-        }
-        other => {
-            return Err(usage(format!(
-                "`{other}` is no shell that completions are made for"
-            ))
-            .detail("expected: bash, zsh or fish"));
-        }
-    };
-    Ok(report::answer(&text))
+    let shell = shell.to_string_lossy();
+    let verbs: Vec<_> = VERBS.iter().map(|verb| (verb.name, verb.help)).collect();
+    let script = completions::script(&shell, &verbs).ok_or_else(|| {
+        usage(format!(
+            "`{shell}` is no shell that completions are made for"
+        ))
+        .detail(expected)
+    })?;
+    Ok(report::answer(&script))
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The number of links that Linux follows for one path (`MAXSYMLINKS`).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Why a symlink cannot be packed; `None` if it can. Its target need not exist.
 ///
@@ -28,7 +28,7 @@ pub(super) fn trouble(root: &Path, link: &Path, target: &Path) -> Option<&'stati
         }
         if let Some(next) = link_at(root, &place) {
             num_links += 1;
-            if num_links > MOST_LINKS {
+            if num_links > MAX_LINKS {
                 return Some("leads in a circle");
             }
             place.pop();

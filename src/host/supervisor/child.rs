@@ -111,7 +111,7 @@ impl Child {
                 tracing::warn!(
                     "the trial process did not end within {} s of SIGTERM (`--grace`, and {} s more); it is killed",
                     signals.patience().as_secs(),
-                    preemption::MARGIN.as_secs()
+                    preemption::KILL_MARGIN.as_secs()
                 );
                 // It fails only if the process has ended meanwhile, which SIGCHLD reports next.
                 let _ = kill_process(self.pid, Signal::KILL);

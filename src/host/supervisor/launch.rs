@@ -71,79 +71,22 @@ pub(super) fn prepare(
         }
         None => (None, None),
     };
-    let base = trial_dir(line, configuration)?;
-    let is_definition = configuration.is_some_and(|known| known.definition.is_some());
-    let ranks = is_definition
-        .then(Ranks::of_environment)
-        .transpose()?
-        .flatten();
-    let path = ranks
-        .as_ref()
-        .map_or_else(|| base.clone(), |ranks| ranks.directory(&base));
-    let directory = TrialDir::new(path, stream);
-    let there = directory.inode();
-    if there.is_some() {
-        // Now, and not when the script first trains: it would overwrite the files of the other
-        // process.
-        directory.check_not_in_use()?;
-    }
-    // A trial that is moved aside anyway need not be understood.
-    let is_over = || match &ranks {
-        Some(ranks) => ranks.are_over(&base),
-        None => directory.is_over(),
-    };
-    let replaces = there.filter(|_| options.fresh || is_over());
-    let recorded = match replaces {
-        Some(_) => None,
-        None => directory.identity()?,
-    };
-    let steps = options
-        .steps
-        .or_else(|| configuration.and_then(Configuration::steps));
-    let batches_per_step = options
-        .batches_per_step
-        .or_else(|| configuration.map(Configuration::batches_per_step))
-        .unwrap_or(BATCHES_PER_STEP);
-    let mut fingerprint = configuration.map_or_else(BTreeMap::new, Configuration::identity);
-    fingerprint.extend(length_identity(steps, batches_per_step));
-    if let Some(ranks) = &ranks {
-        check_seed(configuration)?;
-        fingerprint.insert("ranks".to_owned(), ranks.text());
-    }
+    let place = Place::find(line, configuration, stream)?;
+    let length = Length::of(line, configuration);
     let started_in = configuration
         .and_then(|known| known.directory.clone())
         .or_else(|| env::current_dir().ok());
-    let mut asked = asked(line, configuration, fingerprint, recorded.as_ref())?;
-    if ranks.is_some() && !user_set_hash_seed() {
-        // So that sets have the same order in all ranks.
-        asked.hash_seed = asked.trial_seed.max(1);
-    }
-    asked.started_in = started_in
-        .as_deref()
-        .map(|started_in| seen_from(directory.path(), started_in));
-    let identity = match recorded {
-        Some(identity) => {
-            identity.check(&directory, &asked)?;
-            // As they were typed: the record contains no credentials.
-            Identity {
-                command: asked.command,
-                hyperparameters: asked.hyperparameters,
-                ..identity
-            }
-        }
-        None => asked,
-    };
-    if let Some(ranks) = ranks
-        .as_ref()
-        .filter(|_| there.is_some() && replaces.is_none())
-    {
-        ranks.go_back(&base)?;
+    let identity = identity(line, configuration, &place, length, started_in.as_deref())?;
+    let ranks = place.ranks.as_ref();
+    if let Some(ranks) = ranks.filter(|_| place.continues()) {
+        ranks.go_back(&place.base)?;
     }
     // The first rank reports the progress of the training.
-    let is_told = options.verbose || ranks.as_ref().is_none_or(Ranks::is_first);
+    let is_first = ranks.is_none_or(Ranks::is_first);
+    let is_told = options.verbose || is_first;
     let launch = Launch {
         schema: LAUNCH_SCHEMA,
-        trial_dir: directory.path().to_owned(),
+        trial_dir: place.directory.path().to_owned(),
         command: identity.command,
         python_options: line.python_options(),
         trial_id: identity.trial_id,
@@ -154,8 +97,8 @@ pub(super) fn prepare(
         hyperparameters: identity.hyperparameters,
         configuration: identity.configuration,
         experiment_seed: identity.experiment_seed,
-        batches_per_step,
-        steps,
+        batches_per_step: length.batches_per_step,
+        steps: length.steps,
         validation_period: configuration.and_then(Configuration::validation_period),
         search: configuration.map(Configuration::search),
         checkpoint_period: options
@@ -169,11 +112,11 @@ pub(super) fn prepare(
         log_limit_bytes: options.log_limit_bytes,
         no_hooks: options.no_hooks.clone(),
         log_format: options.log_format.as_str().to_owned(),
-        events: events.filter(|_| ranks.as_ref().is_none_or(Ranks::is_first)),
+        events: events.filter(|_| is_first),
         verbosity: i8::from(options.verbose) - i8::from(options.quiet || !is_told),
         threads: identity.threads,
         notes: configuration.map_or_else(Vec::new, |known| known.notes.clone()),
-        replaces,
+        replaces: place.replaces,
         resume: false,
         serves: None,
         attempt: 0,
@@ -183,14 +126,135 @@ pub(super) fn prepare(
     };
     Ok(Prepared {
         launch,
-        directory,
         configuration: configuration.map_or(Value::Null, Configuration::value),
         definition: configuration
             .and_then(|known| known.definition.as_ref())
             .map_or(Value::Null, |known| json!({"module": known.module})),
-        ranks: ranks.map_or(Value::Null, |ranks| ranks.value(&base)),
+        ranks: ranks.map_or(Value::Null, |ranks| ranks.value(&place.base)),
+        directory: place.directory,
         environment: configuration.map_or_else(Vec::new, Configuration::environment),
         working_directory: configuration.and_then(|known| known.directory.clone()),
+    })
+}
+
+/// Where the trial is, and what is there already.
+struct Place {
+    /// The directory that all ranks have in common.
+    base: PathBuf,
+    /// `None` if there is only one process.
+    ranks: Option<Ranks>,
+    /// The directory of this process.
+    directory: TrialDir,
+    /// The trial that is in it, by its inode.
+    inode: Option<u64>,
+    /// That trial, if it is to be moved aside.
+    replaces: Option<u64>,
+}
+
+impl Place {
+    fn find(
+        line: &CommandLine,
+        configuration: Option<&Configuration>,
+        stream: Option<Stream>,
+    ) -> Result<Self, Failure> {
+        let base = trial_dir(line, configuration)?;
+        let is_definition = configuration.is_some_and(|known| known.definition.is_some());
+        let ranks = is_definition
+            .then(Ranks::of_environment)
+            .transpose()?
+            .flatten();
+        let path = ranks
+            .as_ref()
+            .map_or_else(|| base.clone(), |ranks| ranks.directory(&base));
+        let directory = TrialDir::new(path, stream);
+        let inode = directory.inode();
+        if inode.is_some() {
+            // Now, and not when the script first trains: it would overwrite the files of the other
+            // process.
+            directory.check_not_in_use()?;
+        }
+        let is_over = || match &ranks {
+            Some(ranks) => ranks.are_over(&base),
+            None => directory.is_over(),
+        };
+        let replaces = inode.filter(|_| line.options.fresh || is_over());
+        Ok(Self {
+            base,
+            ranks,
+            directory,
+            inode,
+            replaces,
+        })
+    }
+
+    /// Whether the trial that is there is continued.
+    fn continues(&self) -> bool {
+        self.inode.is_some() && self.replaces.is_none()
+    }
+
+    /// What the trial that is there has recorded. A trial that is moved aside anyway need not be
+    /// understood.
+    fn recorded(&self) -> Result<Option<Identity>, Failure> {
+        match self.replaces {
+            Some(_) => Ok(None),
+            None => self.directory.identity(),
+        }
+    }
+}
+
+/// How long the training is.
+#[derive(Clone, Copy)]
+struct Length {
+    steps: Option<u64>,
+    batches_per_step: u64,
+}
+
+impl Length {
+    fn of(line: &CommandLine, configuration: Option<&Configuration>) -> Self {
+        let options = &line.options;
+        Self {
+            steps: options
+                .steps
+                .or_else(|| configuration.and_then(Configuration::steps)),
+            batches_per_step: options
+                .batches_per_step
+                .or_else(|| configuration.map(Configuration::batches_per_step))
+                .unwrap_or(BATCHES_PER_STEP),
+        }
+    }
+}
+
+/// The identity of the trial: the recorded one, if it belongs to this command line; otherwise a new
+/// one.
+fn identity(
+    line: &CommandLine,
+    configuration: Option<&Configuration>,
+    place: &Place,
+    length: Length,
+    started_in: Option<&Path>,
+) -> Result<Identity, Failure> {
+    let recorded = place.recorded()?;
+    let mut fingerprint = configuration.map_or_else(BTreeMap::new, Configuration::identity);
+    fingerprint.extend(length_identity(length.steps, length.batches_per_step));
+    if let Some(ranks) = &place.ranks {
+        check_seed(configuration)?;
+        fingerprint.insert("ranks".to_owned(), ranks.text());
+    }
+    let mut asked = asked(line, configuration, fingerprint, recorded.as_ref())?;
+    if place.ranks.is_some() && !user_set_hash_seed() {
+        // So that sets have the same order in all ranks.
+        asked.hash_seed = asked.trial_seed.max(1);
+    }
+    asked.started_in = started_in.map(|started_in| seen_from(place.directory.path(), started_in));
+    let Some(identity) = recorded else {
+        return Ok(asked);
+    };
+    identity.check(&place.directory, &asked)?;
+    // As they were typed: the record contains no credentials.
+    Ok(Identity {
+        command: asked.command,
+        hyperparameters: asked.hyperparameters,
+        ..identity
     })
 }
 

@@ -9,7 +9,7 @@
 //! 3. starts a worker server beside it, if that requests one (`child`;
 //!    `py_hooks/boot/worker_server.py`);
 //! 4. reaps it, and as process 1 of a container every orphan as well;
-//! 5. starts it again after a crash, as long as the last start made progress;
+//! 5. starts it again after a crash, as long as the last start made progress (`restarts`);
 //! 6. otherwise ends as it ended: with its exit code, or by the same signal (`ending`).
 //!
 //! **The restart rule.** A death by a signal that nobody sent through the supervisor is a crash: a
@@ -39,6 +39,7 @@ mod ending;
 mod launch;
 mod preemption;
 mod ranks;
+mod restarts;
 mod signals;
 mod trial_dir;
 
@@ -47,8 +48,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use pedl_core::exit_codes;
-use rustix::process::Signal;
 use signal_hook::consts::signal::SIGKILL;
 
 use crate::cli::parse::CommandLine;
@@ -60,7 +59,9 @@ pub(crate) use child::SERVE;
 use child::{Child, End};
 pub(crate) use launch::TRIALS;
 use preemption::Preemption;
+use restarts::{EndedStart, Restarts};
 use signals::Signals;
+use trial_dir::{Progress, TrialDir};
 
 /// The exit code of scripts that do not understand their command line (argparse, click).
 const USAGE_OF_SCRIPTS: i32 = 2;
@@ -75,13 +76,13 @@ pub(crate) fn run(
     let interpreter = interpreter::choose(line, &library.cache)?;
     library.compile_with(&interpreter);
     let mut prepared = launch::prepare(line, configuration, &interpreter, &library)?;
-    let max_restarts = line
-        .options
-        .max_restarts
-        .or_else(|| configuration.map(Configuration::max_restarts));
-    let mut restarts_after_errors = 0;
+    let mut restarts = Restarts::new(
+        line.options
+            .max_restarts
+            .or_else(|| configuration.map(Configuration::max_restarts)),
+    );
     let grace = Duration::try_from_secs_f64(line.options.grace_seconds).unwrap_or(Duration::MAX);
-    let patience = grace.saturating_add(preemption::MARGIN);
+    let patience = grace.saturating_add(preemption::KILL_MARGIN);
     let mut signals = Signals::catch(patience).map_err(|error| {
         Failure::new(Exit::Bug, "signals cannot be received").detail(error.to_string())
     })?;
@@ -106,62 +107,22 @@ pub(crate) fn run(
         let preempted = is_of_trial
             .then(|| Preemption::of(&prepared.directory, &before, end, requested_by))
             .flatten();
-        let again = match end {
-            _ if preempted.is_some() => false,
-            // One rank alone finds no others: they have ended too, and all are started together.
-            _ if !prepared.ranks.is_null() => false,
-            End::Signal(signal) => {
-                is_crash(signal)
-                    && max_restarts != Some(0)
-                    && !signals.ended_by(signal)
-                    && now.has_new_checkpoint_since(&before)
-            }
-            End::Code(code) => {
-                is_error(code)
-                    && requested_by.is_none()
-                    && restarts_after_errors < max_restarts.unwrap_or(0)
-                    && now.has_new_events_since(&before)
-            }
+        let start = EndedStart {
+            end,
+            before,
+            now,
+            requested_by,
+            is_of_trial,
+            preempted,
         };
-        if again {
+        if restarts.is_due(&start, !prepared.ranks.is_null(), &mut signals) {
             let attempt = &mut prepared.launch.attempt;
             *attempt += 1;
-            match end {
-                End::Signal(signal) => tracing::warn!(
-                    "the trial process was killed by {}; it is started again from the newest \
-                     checkpoint (restart {attempt})",
-                    pedl_core::events::signal_name(signal)
-                ),
-                End::Code(code) => {
-                    restarts_after_errors += 1;
-                    tracing::warn!(
-                        "the script ended with exit code {code}; it is started again \
-                         ({restarts_after_errors} of {} restarts)",
-                        max_restarts.unwrap_or(0)
-                    );
-                }
-            }
+            restarts.announce(end, *attempt);
             prepared.directory.record_restart(end, *attempt);
             continue;
         }
-        if let Some(preempted) = preempted {
-            if prepared.directory.has_new_events_since(&begun) {
-                preempted.record(&prepared.directory);
-            }
-            preempted.tell(end);
-        } else if let End::Signal(signal) = end
-            && is_of_trial
-        {
-            preemption::tell_of_death(signal, now.checkpoint());
-        }
-        let is_own_end = preempted.is_none()
-            && end == End::Code(0)
-            && preemption::has_outlived(&prepared.directory.events_since(&before));
-        let signal = preempted
-            .map(|preempted| preempted.signal)
-            .or(requested_by)
-            .filter(|_| !is_own_end);
-        prepared.directory.record_end(&begun, end, signal);
+        record_end(&prepared.directory, &begun, &start);
         if end == End::Code(USAGE_OF_SCRIPTS)
             && let Some(option) = line.our_option_behind_the_script()
         {
@@ -172,6 +133,31 @@ pub(crate) fn run(
         }
         return Ok(exit_code(line, end, preempted));
     }
+}
+
+/// Writes the end of the run into the journal, and says why it came if the script did not decide
+/// it. `begun` is the progress before the first start.
+fn record_end(directory: &TrialDir, begun: &Progress, last: &EndedStart) {
+    let end = last.end;
+    if let Some(preempted) = last.preempted {
+        if directory.has_new_events_since(begun) {
+            preempted.record(directory);
+        }
+        preempted.tell(end);
+    } else if let End::Signal(signal) = end
+        && last.is_of_trial
+    {
+        preemption::tell_of_death(signal, last.now.checkpoint());
+    }
+    let is_own_end = last.preempted.is_none()
+        && end == End::Code(0)
+        && preemption::has_outlived(&directory.events_since(&last.before));
+    let signal = last
+        .preempted
+        .map(|preempted| preempted.signal)
+        .or(last.requested_by)
+        .filter(|_| !is_own_end);
+    directory.record_end(begun, end, signal);
 }
 
 /// The exit code of the run; it may not return, but end the process by the signal that ended the
@@ -188,20 +174,6 @@ fn exit_code(line: &CommandLine, end: End, preempted: Option<Preemption>) -> i32
         (End::Signal(SIGKILL), _, Some(preempted)) => ending::die_of(preempted.signal),
         (End::Signal(signal), _, _) => ending::die_of(signal),
     }
-}
-
-/// Whether an exit code is an error of the script, which another start may avoid.
-fn is_error(code: i32) -> bool {
-    !matches!(
-        code,
-        0 | exit_codes::USAGE..=exit_codes::NOT_EXACT | exit_codes::STORAGE_FAILED
-    )
-}
-
-fn is_crash(signal: i32) -> bool {
-    ![Signal::INT, Signal::PIPE]
-        .map(Signal::as_raw)
-        .contains(&signal)
 }
 
 /// Ensures that none of our files gets a number below 3, if a standard stream is closed: our

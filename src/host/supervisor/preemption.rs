@@ -16,7 +16,7 @@ use super::trial_dir::{Progress, TrialDir};
 
 /// The time after the grace period at which the trial process is killed: before that it ends by
 /// itself, if it can.
-pub(super) const MARGIN: Duration = Duration::from_secs(3);
+pub(super) const KILL_MARGIN: Duration = Duration::from_secs(3);
 
 /// The signals that preempt a run.
 const SIGNALS: [i32; 2] = [SIGTERM, SIGUSR1];

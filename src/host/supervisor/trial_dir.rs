@@ -29,7 +29,7 @@ use crate::failure::{Exit, Failure};
 const SCHEMA: u64 = 1;
 
 /// A process that was killed holds its lock until the kernel has freed it, including its memory.
-const LONGEST_DEATH: Duration = Duration::from_secs(2);
+const LOCK_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The last event of a trial.
 const ENDED: &str = "trial_ended";
@@ -168,7 +168,7 @@ impl TrialDir {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else {
             return Ok(());
         };
-        let deadline = Instant::now() + LONGEST_DEATH;
+        let deadline = Instant::now() + LOCK_RELEASE_TIMEOUT;
         // Closing the file releases the lock.
         while fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() > deadline {
@@ -181,7 +181,7 @@ impl TrialDir {
                     .detail(NOT_STARTED)
                     .hint("wait for it, or name another directory with `--trial-dir DIR`"));
             }
-            thread::sleep(LONGEST_DEATH / 40);
+            thread::sleep(LOCK_RELEASE_TIMEOUT / 40);
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ const LINKED: [&str; 3] = [".git", ".hg", ".svn"];
 const MARKS_OF_ENVIRONMENTS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
 /// A directory with more neighbours than this is one of temporary files, or of homes.
-const MOST_NEIGHBOURS: usize = 1000;
+const MAX_NEIGHBOURS: usize = 1000;
 
 /// The amount to copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,8 +88,8 @@ fn link_neighbours(origin: &Path, target: &Path) -> io::Result<()> {
     let Ok(entries) = above.read_dir() else {
         return Ok(());
     };
-    let neighbours: Vec<_> = entries.flatten().take(MOST_NEIGHBOURS + 1).collect();
-    if neighbours.len() > MOST_NEIGHBOURS {
+    let neighbours: Vec<_> = entries.flatten().take(MAX_NEIGHBOURS + 1).collect();
+    if neighbours.len() > MAX_NEIGHBOURS {
         return Ok(());
     }
     for neighbour in neighbours {

@@ -21,7 +21,7 @@
 
 use std::fmt;
 
-use super::dice::Dice;
+use super::random::Random;
 
 /// The number of faults in one run.
 pub(super) const FAULTS_OF_A_RUN: usize = 3;
@@ -78,7 +78,7 @@ pub(super) struct Planned {
 }
 
 /// The faults of each run.
-pub(super) fn plan(faults: u64, dice: &mut Dice) -> Vec<Vec<Planned>> {
+pub(super) fn plan(faults: u64, random: &mut Random) -> Vec<Vec<Planned>> {
     let mut kinds = Vec::new();
     while (kinds.len() as u64) < faults {
         let mut more = match kinds.len() {
@@ -89,7 +89,7 @@ pub(super) fn plan(faults: u64, dice: &mut Dice) -> Vec<Vec<Planned>> {
         if kinds.len() > FAULTS_OF_A_RUN && kinds.len() % 2 == 0 {
             more[2] = Kind::KillTrial;
         }
-        dice.shuffle(&mut more);
+        random.shuffle(&mut more);
         kinds.append(&mut more);
     }
     kinds.truncate(usize::try_from(faults).unwrap_or(usize::MAX));
@@ -97,20 +97,20 @@ pub(super) fn plan(faults: u64, dice: &mut Dice) -> Vec<Vec<Planned>> {
     for (run, kinds) in kinds.chunks(FAULTS_OF_A_RUN).enumerate() {
         let planned = kinds.iter().enumerate().map(|(place, &kind)| Planned {
             kind,
-            moment: moment(run, place, kind, dice),
+            moment: moment(run, place, kind, random),
         });
         runs.push(planned.collect());
     }
     runs
 }
 
-fn moment(run: usize, place: usize, kind: Kind, dice: &mut Dice) -> Moment {
+fn moment(run: usize, place: usize, kind: Kind, random: &mut Random) -> Moment {
     match (run, place) {
-        (0, 0) => Moment::AfterCheckpoint(dice.seconds(0.3)),
-        (0, _) => Moment::SoonAfterCheckpoint(dice.seconds(2.0)),
+        (0, 0) => Moment::AfterCheckpoint(random.seconds(0.3)),
+        (0, _) => Moment::SoonAfterCheckpoint(random.seconds(2.0)),
         // A full disk has no effect before anything is written.
-        (_, 0) if kind != Kind::DiskFull => Moment::Anywhere(dice.seconds(0.4)),
-        _ => Moment::AfterCheckpoint(dice.seconds(0.25)),
+        (_, 0) if kind != Kind::DiskFull => Moment::Anywhere(random.seconds(0.4)),
+        _ => Moment::AfterCheckpoint(random.seconds(0.25)),
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn six_faults_are_of_each_kind_and_three_follow_closely() {
         for seed in 0..50 {
-            let runs = plan(6, &mut Dice::new(seed));
+            let runs = plan(6, &mut Random::new(seed));
             assert_eq!(runs.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3]);
             let kinds: Vec<_> = runs.iter().flatten().map(|planned| planned.kind).collect();
             for kind in [
@@ -135,13 +135,13 @@ mod tests {
             let soon = |it: &&Planned| matches!(it.moment, Moment::SoonAfterCheckpoint(_));
             assert_eq!(runs[0].iter().filter(soon).count(), 2);
             assert_eq!(
-                plan(6, &mut Dice::new(seed)),
+                plan(6, &mut Random::new(seed)),
                 runs,
                 "a seed repeats the moments"
             );
         }
-        assert_eq!(plan(1, &mut Dice::new(3)).len(), 1);
-        assert_eq!(plan(100, &mut Dice::new(3)).len(), 34);
-        assert_ne!(plan(6, &mut Dice::new(1)), plan(6, &mut Dice::new(2)));
+        assert_eq!(plan(1, &mut Random::new(3)).len(), 1);
+        assert_eq!(plan(100, &mut Random::new(3)).len(), 34);
+        assert_ne!(plan(6, &mut Random::new(1)), plan(6, &mut Random::new(2)));
     }
 }

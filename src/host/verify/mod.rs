@@ -10,25 +10,29 @@
 //! 4. If one differs, another undisturbed run is made, up to the batches around the resumes of that
 //!    run: the tensor that differs first shows the probable **cause** (`cause`).
 //!
-//! Every run uses the ordinary executable, in a copy of the current directory (`copy`). Nothing in
-//! a run knows that it is observed. Only checkpoints after chosen batches are requested
-//! (`--checkpoint-batches`), so that states can be compared after the same batch. The user's
-//! directory is only read.
+//! Every run takes place in a copy of the current directory (`stage`, `copy`). While it runs,
+//! `running` delivers the faults; what is known of it afterwards is a `run::FinishedRun`.
+//!
+//! Every run uses the ordinary executable. Nothing in a run knows that it is observed. Only
+//! checkpoints after chosen batches are requested (`--checkpoint-batches`), so that states can be
+//! compared after the same batch. The user's directory is only read.
 
 mod cause;
 mod compare;
 mod copy;
-mod dice;
+mod failures;
 mod faults;
 mod observe;
 mod process;
+mod random;
 mod report;
 mod request;
 mod run;
+mod running;
+mod stage;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,13 +49,15 @@ use crate::failure::{Exit, Failure};
 use crate::{interpreter, library};
 use cause::{Cause, Resume};
 use compare::{Compared, Reference};
-use dice::Dice;
+use failures::{cannot_write, not_copied, too_large, unreadable};
 use faults::Planned;
 use observe::State;
+use random::Random;
 use report::{Report, Row, Verdict};
 pub(crate) use request::OPTIONS;
 use request::Request;
-use run::{Checkpoints, Length, NEVER_SECONDS, Ran, Stage, describe};
+use run::{Checkpoints, FinishedRun, Length, NEVER_SECONDS, describe};
+use stage::Stage;
 
 /// The interval of checkpoints in the first run, which shows whether it takes any, and how long it
 /// trains.
@@ -156,7 +162,7 @@ impl Verification {
     }
 
     fn carry_out(&mut self) -> Result<Report, Failure> {
-        let mut dice = Dice::new(self.seed);
+        let mut random = Random::new(self.seed);
         let checkpoints = Checkpoints {
             seconds: FIRST_CHECKPOINT_SECONDS,
             batches: Vec::new(),
@@ -174,7 +180,7 @@ impl Verification {
         };
         let record = first.trial.join("trial.json");
         self.stage.identity =
-            Some(fs::read(&record).map_err(|error| run::cannot_write(&record, &error))?);
+            Some(fs::read(&record).map_err(|error| cannot_write(&record, &error))?);
         let batches = compare::calls::compare(
             &first.trial.join(compare::LOG),
             &first.trial.join(compare::LOG),
@@ -210,7 +216,7 @@ impl Verification {
             &reference,
             (&first, &second),
             batches,
-            &mut dice,
+            &mut random,
             &mut report,
         )?;
         report.verdict = verdict(&report);
@@ -218,7 +224,7 @@ impl Verification {
         Ok(report)
     }
 
-    fn new_report(&self, first: &Ran) -> Report {
+    fn new_report(&self, first: &FinishedRun) -> Report {
         let command = self.request.line.command();
         Report {
             verdict: Verdict::Identical,
@@ -241,35 +247,39 @@ impl Verification {
     }
 
     /// A run without a fault. If it fails, nothing can be shown, and the failure is returned.
-    fn undisturbed(&self, name: &str, checkpoints: &Checkpoints) -> Result<Ran, Failure> {
-        let ran = self
-            .stage
-            .run(name, checkpoints, &[], Length::default(), &mut Dice::new(0))?;
-        if !ran.status.success() {
+    fn undisturbed(&self, name: &str, checkpoints: &Checkpoints) -> Result<FinishedRun, Failure> {
+        let run = self.stage.run(
+            name,
+            checkpoints,
+            &[],
+            Length::default(),
+            &mut Random::new(0),
+        )?;
+        if !run.status.success() {
             let what = format!(
                 "the script ended with {} in an undisturbed run",
-                describe(ran.status)
+                describe(run.status)
             );
             let mut failure = Failure::new(Exit::NotShown, what);
-            let lines = ran.said.error.iter().flat_map(|error| error.lines());
-            for line in lines.chain(ran.said.script.iter().map(String::as_str)) {
+            let lines = run.output.error.iter().flat_map(|error| error.lines());
+            for line in lines.chain(run.output.script.iter().map(String::as_str)) {
                 failure = failure.detail(line.trim_end());
             }
             return Err(failure
-                .detail(format!("its directory is kept: {}", ran.files.display()))
+                .detail(format!("its directory is kept: {}", run.files.display()))
                 .hint("run it by `pedl-run` first; it has to end with exit code 0"));
         }
-        tracing::info!("verify: {name}: undisturbed, {:.1} s", ran.seconds);
-        Ok(ran)
+        tracing::info!("verify: {name}: undisturbed, {:.1} s", run.seconds);
+        Ok(run)
     }
 
     /// All disturbed runs, one after the other.
     fn disturb(
         &self,
         reference: &Reference<'_>,
-        (first, second): (&Ran, &Ran),
+        (first, second): (&FinishedRun, &FinishedRun),
         batches: u64,
-        dice: &mut Dice,
+        random: &mut Random,
         report: &mut Report,
     ) -> Result<(), Failure> {
         let (least, most) = CHECKPOINT_SECONDS;
@@ -285,20 +295,22 @@ impl Verification {
             seconds: second.seconds,
             batches,
         };
-        let mut waiting = faults::plan(self.request.faults, dice);
+        let mut waiting = faults::plan(self.request.faults, random);
         let mut missed: Vec<Planned> = Vec::new();
         waiting.reverse();
         let mut is_extra = false;
         while let Some(faults) = waiting.pop() {
             let name = format!("fault-{}", report.rows.len() + 1);
-            let ran = self.stage.run(&name, &checkpoints, &faults, length, dice)?;
-            missed.extend(&ran.missed);
-            let compared = reference.compare(&ran).map_err(unreadable)?;
+            let run = self
+                .stage
+                .run(&name, &checkpoints, &faults, length, random)?;
+            missed.extend(&run.missed);
+            let compared = reference.compare(&run).map_err(unreadable)?;
             let is_identical = compared.is_identical();
             tracing::info!(
                 "verify: {name}: {} faults, {:.1} s: {}",
-                ran.delivered.len(),
-                ran.seconds,
+                run.delivered.len(),
+                run.seconds,
                 if is_identical {
                     "identical"
                 } else {
@@ -308,17 +320,17 @@ impl Verification {
             let cause = if is_identical {
                 None
             } else {
-                Some(self.find_cause(reference, &ran, &compared)?)
+                Some(self.find_cause(reference, &run, &compared)?)
             };
             let kept = if is_identical && !self.request.keep {
-                fs::remove_dir_all(&ran.directory)
-                    .map_err(|error| run::cannot_write(&ran.directory, &error))?;
+                fs::remove_dir_all(&run.directory)
+                    .map_err(|error| cannot_write(&run.directory, &error))?;
                 None
             } else {
-                Some(ran.files.clone())
+                Some(run.files.clone())
             };
             report.rows.push(Row {
-                ran,
+                run,
                 compared,
                 cause,
                 kept,
@@ -336,12 +348,12 @@ impl Verification {
     fn find_cause(
         &self,
         reference: &Reference<'_>,
-        ran: &Ran,
+        run: &FinishedRun,
         compared: &Compared,
     ) -> Result<Cause, Failure> {
         let call = compared.calls.as_ref();
         let before = |batch: u64| call.is_none_or(|call| batch < call.batch);
-        let near: Vec<_> = ran
+        let near: Vec<_> = run
             .evidence
             .iter()
             .filter(|it| before(it.resumed))
@@ -371,12 +383,16 @@ impl Verification {
                 after: difference(&it.after),
             })
             .collect();
-        let error = ran.said.error.as_deref().filter(|_| !ran.status.success());
+        let error = run
+            .output
+            .error
+            .as_deref()
+            .filter(|_| !run.status.success());
         Ok(cause::name(error, call, &resumes, compared.state.as_ref()))
     }
 
     /// Removes unneeded directories, and notes those that are kept.
-    fn clean_up(&self, report: &mut Report, controls: &[&Ran]) {
+    fn clean_up(&self, report: &mut Report, controls: &[&FinishedRun]) {
         report.kept = report
             .rows
             .iter()
@@ -386,7 +402,7 @@ impl Verification {
         if is_needed {
             report
                 .kept
-                .extend(controls.iter().map(|ran| ran.files.clone()));
+                .extend(controls.iter().map(|run| run.files.clone()));
         } else if let Err(error) = fs::remove_dir_all(&self.stage.work) {
             tracing::warn!("`{}` cannot be removed: {error}", self.stage.work.display());
         }
@@ -394,7 +410,7 @@ impl Verification {
 }
 
 /// The batch of the last checkpoint of the first run; or why nothing can be shown.
-fn last_checkpoint(first: &Ran) -> Result<u64, String> {
+fn last_checkpoint(first: &FinishedRun) -> Result<u64, String> {
     let Some(exactness) = first.exactness() else {
         return Err("the script trains nothing that is intercepted".to_owned());
     };
@@ -441,8 +457,8 @@ fn between_controls(differing: &Compared) -> Cause {
 }
 
 /// Files that the script wrote outside of its copy, according to the ledger of its trial.
-fn written_outside(ran: &Ran, work: &Path) -> Vec<PathBuf> {
-    let text = fs::read_to_string(ran.trial.join("files.jsonl")).unwrap_or_default();
+fn written_outside(run: &FinishedRun, work: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(run.trial.join("files.jsonl")).unwrap_or_default();
     let entries = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -472,31 +488,10 @@ fn new_directory(above: &Path) -> Result<PathBuf, Failure> {
         match fs::create_dir(&directory) {
             Ok(()) => {
                 let found = directory.canonicalize();
-                return found.map_err(|error| run::cannot_write(&directory, &error));
+                return found.map_err(|error| cannot_write(&directory, &error));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(run::cannot_write(&directory, &error)),
+            Err(error) => return Err(cannot_write(&directory, &error)),
         }
     }
-}
-
-fn too_large(origin: &Path, limit: u64) -> Failure {
-    let what = format!("`{}` holds more than {limit} bytes", origin.display());
-    Failure::new(Exit::Configuration, what)
-        .detail("each run gets a copy of the current directory, for it to stay untouched")
-        .detail("nothing was copied, and the script was not started")
-        .hint("move data that is only read elsewhere and link it, or allow more with `--copy-limit BYTES`")
-}
-
-/// The script of a configuration runs and writes in its directory.
-fn not_copied(directory: &OsStr) -> Failure {
-    let directory = Path::new(directory).display();
-    let what = format!("`{directory}` is not below the current directory");
-    request::usage(what)
-        .detail("each run gets a copy of the current directory; the script would run in your own")
-        .hint(format!("change into `{directory}`, and name it `.`"))
-}
-
-fn unreadable(what: String) -> Failure {
-    Failure::bug("what a run left cannot be read").detail(what)
 }

@@ -16,18 +16,18 @@ use serde_json::Value;
 use crate::supervisor::SERVE;
 
 /// The interval between two checks of the processes.
-pub(super) const LOOK: Duration = Duration::from_millis(5);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A started `pedl-run`.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    said: Arc<Mutex<Said>>,
+    output: Arc<Mutex<Output>>,
 }
 
 /// The output on standard error.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Output {
     /// Messages of `pedl-run`, in order.
     pub(super) messages: Vec<String>,
     /// The last error of `pedl-run`: its message and details.
@@ -39,7 +39,7 @@ pub(super) struct Said {
 /// The number of lines of the script that are kept.
 const SCRIPT_LINES: usize = 20;
 
-impl Said {
+impl Output {
     fn take(&mut self, line: String) {
         let message = serde_json::from_str::<Value>(&line)
             .ok()
@@ -71,25 +71,26 @@ impl Process {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        let said = Arc::new(Mutex::new(Said::default()));
+        let output = Arc::new(Mutex::new(Output::default()));
         if let Some(stderr) = child.stderr.take() {
-            let said = Arc::clone(&said);
+            let output = Arc::clone(&output);
             // It ends with the last process that has the pipe open.
             thread::spawn(move || {
                 for line in BufReader::new(stderr).split(b'\n') {
                     let Ok(line) = line else { break };
                     let line = String::from_utf8_lossy(&line).into_owned();
-                    said.lock()
+                    output
+                        .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .take(line);
                 }
             });
         }
-        Ok(Self { child, said })
+        Ok(Self { child, output })
     }
 
-    pub(super) fn said(&self) -> Said {
-        self.said
+    pub(super) fn output(&self) -> Output {
+        self.output
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -261,18 +262,18 @@ mod tests {
 
     #[test]
     fn messages_are_told_from_what_the_script_says() {
-        let mut said = Said::default();
+        let mut output = Output::default();
         for line in [
             r#"{"level":"info","message":"exact resume: yes"}"#,
             "Traceback",
             r#"{"level":"error","message":"it differs","details":["recorded: 1"],"hint":null}"#,
             r#"{"loss": 0.5}"#,
         ] {
-            said.take(line.to_owned());
+            output.take(line.to_owned());
         }
-        assert_eq!(said.messages, ["exact resume: yes", "it differs"]);
-        assert_eq!(said.error.as_deref(), Some("it differs\nrecorded: 1"));
-        assert_eq!(said.script, ["Traceback", r#"{"loss": 0.5}"#]);
+        assert_eq!(output.messages, ["exact resume: yes", "it differs"]);
+        assert_eq!(output.error.as_deref(), Some("it differs\nrecorded: 1"));
+        assert_eq!(output.script, ["Traceback", r#"{"loss": 0.5}"#]);
     }
 
     #[test]
@@ -281,14 +282,14 @@ mod tests {
         let script = "sh -c 'sleep 1000 & sleep 1000' & sleep 1000";
         let mut process = Process::start(command.args(["-c", script])).expect("started");
         while descendants_of(process.child.id()).len() < 4 {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         let below = descendants_of(process.child.id());
         // Its remaining processes would be reaped together with the children of other tests.
         process.kill_supervisor_first().expect("ended");
         let is_running = |it: &u32| parents().iter().any(|(process, _)| process == it);
         while below.iter().any(is_running) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

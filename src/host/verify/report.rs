@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::cause::{self, Cause};
 use super::compare::Compared;
 use super::copy::Extent;
-use super::run::{Delivered, Ran};
+use super::run::{Delivered, FinishedRun};
 
 /// The version of the JSON.
 const SCHEMA: u32 = 1;
@@ -52,7 +52,7 @@ impl Verdict {
 /// One run in the result.
 #[derive(Debug)]
 pub(super) struct Row {
-    pub(super) ran: Ran,
+    pub(super) run: FinishedRun,
     pub(super) compared: Compared,
     pub(super) cause: Option<Cause>,
     /// The directory that was kept; `None`: it was removed.
@@ -84,7 +84,7 @@ pub(super) struct Report {
 
 impl Report {
     fn delivered(&self) -> impl Iterator<Item = &Delivered> {
-        self.rows.iter().flat_map(|row| &row.ran.delivered)
+        self.rows.iter().flat_map(|row| &row.run.delivered)
     }
 
     /// The number of faults that came; of those after which the run resumed from a checkpoint; and
@@ -92,8 +92,8 @@ impl Report {
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let resumed = self.delivered().filter(|it| it.resumed.is_some()).count();
         let in_one_epoch = self.rows.iter().map(|row| {
-            let epoch = |it: &Delivered| row.ran.journal.epoch_of(it.resumed?);
-            let epochs: Vec<_> = row.ran.delivered.iter().filter_map(epoch).collect();
+            let epoch = |it: &Delivered| row.run.journal.epoch_of(it.resumed?);
+            let epochs: Vec<_> = row.run.delivered.iter().filter_map(epoch).collect();
             let same = |one: &u64| epochs.iter().filter(|other| *other == one).count();
             epochs.iter().map(same).max().unwrap_or(0)
         });
@@ -105,7 +105,7 @@ impl Report {
     }
 
     fn workers_killed(&self) -> usize {
-        self.rows.iter().map(|row| row.ran.workers_killed).sum()
+        self.rows.iter().map(|row| row.run.workers_killed).sum()
     }
 
     /// The result for programs.
@@ -220,7 +220,7 @@ impl Report {
             write_cause(out, cause);
         }
         for row in self.rows.iter().filter(|row| !row.compared.is_identical()) {
-            let _ = writeln!(out, "  {}: DIFFERENT", row.ran.name);
+            let _ = writeln!(out, "  {}: DIFFERENT", row.run.name);
             if let Some(cause) = &row.cause {
                 write_cause(out, cause);
             }
@@ -274,14 +274,14 @@ fn write_cause(out: &mut String, cause: &Cause) {
 
 /// The faults of a run, and the batch after which each continued.
 fn faults_of(row: &Row) -> String {
-    let faults = row.ran.delivered.iter().map(|it| match it.resumed {
+    let faults = row.run.delivered.iter().map(|it| match it.resumed {
         Some(batch) => format!("{} ({batch})", it.kind),
         None => format!("{} (anew)", it.kind),
     });
     let mut text = faults.collect::<Vec<_>>().join(", ");
-    if !row.ran.missed.is_empty() {
+    if !row.run.missed.is_empty() {
         let missed: Vec<_> = row
-            .ran
+            .run
             .missed
             .iter()
             .map(|it| it.kind.to_string())
@@ -303,7 +303,7 @@ fn write_row(out: &mut String, row: &Row, width: usize) {
     let _ = writeln!(
         out,
         "  {:<9}{:<width$}  {:<7}{:<7}{:<9}{:<9}{}",
-        row.ran.name,
+        row.run.name,
         faults_of(row),
         mark(compared.calls.is_none() && compared.ending.is_none()),
         state,
@@ -352,22 +352,22 @@ fn differences(compared: &Compared) -> Vec<(&'static str, String)> {
 }
 
 fn row_json(row: &Row) -> Value {
-    let faults = row.ran.delivered.iter().map(|it| {
+    let faults = row.run.delivered.iter().map(|it| {
         json!({
             "fault": it.kind.word(),
             "checkpoint": it.checkpoint,
             "ended_with": it.ending,
             "resumed": it.resumed,
-            "epoch": it.resumed.and_then(|batch| row.ran.journal.epoch_of(batch)),
+            "epoch": it.resumed.and_then(|batch| row.run.journal.epoch_of(batch)),
         })
     });
     let differences = differences(&row.compared).into_iter();
     json!({
-        "name": row.ran.name,
+        "name": row.run.name,
         "identical": row.compared.is_identical(),
-        "seconds": row.ran.seconds,
+        "seconds": row.run.seconds,
         "faults": faults.collect::<Vec<_>>(),
-        "not_come": row.ran.missed.iter().map(|it| it.kind.word()).collect::<Vec<_>>(),
+        "not_come": row.run.missed.iter().map(|it| it.kind.word()).collect::<Vec<_>>(),
         "differences": differences.map(|(what, text)| json!({"of": what, "text": text})).collect::<Vec<_>>(),
         "cause": row.cause.as_ref().map(cause_json),
         "kept": row.kept,

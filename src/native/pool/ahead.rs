@@ -14,7 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyTuple};
 
-use crate::pool::{Pool, Waited};
+use super::consumer::{Pool, Waited};
 
 /// How long the running step has waited for batches.
 pub(crate) struct Waits {

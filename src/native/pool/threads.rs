@@ -13,7 +13,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 /// How often a thread that waits for an item checks for signals: a signal does not wake a queue.
-const LOOK: Duration = Duration::from_millis(50);
+const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The tasks of one pass.
 #[pyclass(module = "_pedl", frozen)]
@@ -108,7 +108,7 @@ impl ThreadTask {
     /// Waits for the item. Raises the exception that building it has raised.
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         loop {
-            match py.detach(|| self.built.recv_timeout(LOOK)) {
+            match py.detach(|| self.built.recv_timeout(SIGNAL_POLL_INTERVAL)) {
                 Ok(built) => return built,
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => {

@@ -25,7 +25,7 @@ const SHAPE: Shape = Shape {
 const WORKERS: u32 = 2;
 
 /// The largest batch, in words of 8 bytes.
-const MOST_WORDS: u64 = 1 << 16;
+const MAX_WORDS: u64 = 1 << 16;
 
 /// One worker is killed per this many batches.
 const BATCHES_PER_KILL: u64 = 500;
@@ -55,7 +55,7 @@ fn words(index: u64) -> impl Iterator<Item = u64> {
     let mut random = Random(index);
     // Mostly small ones, because with these, steps follow each other quickly.
     let most = if index.is_multiple_of(4) {
-        MOST_WORDS
+        MAX_WORDS
     } else {
         64
     };

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 
 use super::observe::State;
-use super::run::{Ran, describe};
+use super::run::{FinishedRun, describe};
 use calls::{CallDifference, Excluded};
 use files::Files;
 use state::StateDifference;
@@ -26,7 +26,7 @@ const STREAMS: [&str; 2] = ["stdout", "stderr"];
 /// What two undisturbed runs have in common.
 #[derive(Debug)]
 pub(super) struct Reference<'a> {
-    first: &'a Ran,
+    first: &'a FinishedRun,
     /// Batches of the run.
     pub(super) batches: u64,
     calls: Excluded,
@@ -69,23 +69,23 @@ impl<'a> Reference<'a> {
     /// The reference for two undisturbed runs; and their differences that no clock explains, the
     /// first of each kind.
     pub(super) fn new(
-        first: &'a Ran,
-        second: &Ran,
+        first: &'a FinishedRun,
+        second: &FinishedRun,
         common: Option<u64>,
     ) -> Result<(Self, Compared), String> {
-        let logs = [first, second].map(|ran| ran.trial.join(LOG));
+        let logs = [first, second].map(|run| run.trial.join(LOG));
         let excluded = calls::excluded(&logs[0], &logs[1])?;
         let outcome = calls::compare(&logs[0], &logs[1], &excluded)?;
         let states = common.and_then(|batch| {
-            let [one, two] = [first, second].map(|ran| State::of_batch(&ran.trial, batch));
+            let [one, two] = [first, second].map(|run| State::of_batch(&run.trial, batch));
             Some(StateDifference::new(&one?, &two?, &BTreeSet::new()))
         });
         let batches = outcome.batches;
         let texts = STREAMS.map(|stream| {
-            let [one, two] = [first, second].map(|ran| printed(ran, stream));
+            let [one, two] = [first, second].map(|run| printed(run, stream));
             text::Reference::new(&one, &two)
         });
-        let read = |ran: &Ran| Files::read(&ran.files).map_err(|error| error.to_string());
+        let read = |run: &FinishedRun| Files::read(&run.files).map_err(|error| error.to_string());
         let files = files::Reference::new(read(first)?, read(second)?);
         let reference = Self {
             first,
@@ -142,20 +142,20 @@ impl<'a> Reference<'a> {
     }
 
     /// Compares a run that was disturbed.
-    pub(super) fn compare(&self, ran: &Ran) -> Result<Compared, String> {
+    pub(super) fn compare(&self, run: &FinishedRun) -> Result<Compared, String> {
         let mut compared = Compared::default();
-        if let Some(given_up) = &ran.given_up {
+        if let Some(given_up) = &run.given_up {
             compared.ending = Some(given_up.clone());
-        } else if ran.status != self.first.status {
-            let (now, then) = (describe(ran.status), describe(self.first.status));
+        } else if run.status != self.first.status {
+            let (now, then) = (describe(run.status), describe(self.first.status));
             compared.ending = Some(format!("it ended with {now}, not {then}"));
         }
-        let logs = [self.first, ran].map(|ran| ran.trial.join(LOG));
+        let logs = [self.first, run].map(|run| run.trial.join(LOG));
         let outcome = calls::compare(&logs[0], &logs[1], &self.calls)?;
         let is_lost = |difference: &calls::CallDifference| {
-            difference.part == calls::Part::Missing && ran.ended_on_a_full_disk()
+            difference.part == calls::Part::Missing && run.ended_on_a_full_disk()
         };
-        compared.metrics = journal::compare(&self.first.journal, &ran.journal).or_else(|| {
+        compared.metrics = journal::compare(&self.first.journal, &run.journal).or_else(|| {
             let metrics = outcome
                 .first_of_metrics
                 .as_ref()
@@ -166,7 +166,7 @@ impl<'a> Reference<'a> {
             ))
         });
         compared.calls = outcome.first.filter(|it| !is_lost(it));
-        match (&self.state, State::of_batch(&ran.trial, self.batches)) {
+        match (&self.state, State::of_batch(&run.trial, self.batches)) {
             (Some(expected), Some(found)) => {
                 let difference = self.state_difference(expected, &found);
                 compared.state = (!difference.is_none()).then_some(difference);
@@ -174,7 +174,7 @@ impl<'a> Reference<'a> {
             _ => compared.state_missing = true,
         }
         for (stream, text) in STREAMS.iter().zip(&self.texts) {
-            let difference = text.compare(&printed(ran, stream));
+            let difference = text.compare(&printed(run, stream));
             compared.printed = compared.printed.or_else(|| {
                 let difference = difference?;
                 let shown = |line: Option<String>| {
@@ -184,8 +184,8 @@ impl<'a> Reference<'a> {
                 Some(format!("{stream}: {found}, not {expected}"))
             });
         }
-        let files = Files::read(&ran.files).map_err(|error| error.to_string())?;
-        let roots: [&Path; 2] = [&self.first.files, &ran.files];
+        let files = Files::read(&run.files).map_err(|error| error.to_string())?;
+        let roots: [&Path; 2] = [&self.first.files, &run.files];
         let differing = self.files.compare(files, roots).into_iter();
         compared.files = differing
             .map(|it| format!("{}: {}", it.path, it.what))
@@ -195,6 +195,6 @@ impl<'a> Reference<'a> {
 }
 
 /// What a script printed in all its starts, without repetition.
-fn printed(ran: &Ran, stream: &str) -> Vec<u8> {
-    fs::read(ran.trial.join(format!("{stream}.log"))).unwrap_or_default()
+fn printed(run: &FinishedRun, stream: &str) -> Vec<u8> {
+    fs::read(run.trial.join(format!("{stream}.log"))).unwrap_or_default()
 }

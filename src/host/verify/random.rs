@@ -5,9 +5,9 @@
 
 /// A generator; the same seed gives the same numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct Random(u64);
 
-impl Dice {
+impl Random {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
