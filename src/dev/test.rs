@@ -3,12 +3,13 @@
 //! First the executable is built, optimised, as it is released. Then come the Rust tests, the gate
 //! of `cargo dev conformance`, and the Python tests once for each stack of `tests/matrix.toml`,
 //! with this executable; tests that only repeat what another stack proves are left to `--all`
-//! (`tests/gate.py`). A stack without an interpreter is named and skipped. The last line adds up
-//! all parts in pytest's words.
+//! (`tests/gate.py`). A stack without an interpreter is named and skipped. With `--check`,
+//! everything of `cargo dev check` comes first. The last line adds up all parts in pytest's words.
 //!
 //! Environments that are missing are made in the background, in the order of the stacks, while the
 //! executable is built and the Rust tests run.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -17,9 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Options;
+use crate::check;
 use crate::conformance;
 use crate::environment::Environment;
-use crate::failure::{At as _, Result};
+use crate::failure::{At as _, Failure, Result};
 use crate::interpreter::Interpreter;
 use crate::matrix::{Matrix, Stack};
 use crate::process::{Ended, Output, Running};
@@ -64,17 +66,18 @@ struct Part {
 struct Session {
     repository: Repository,
     pytest_arguments: Vec<OsString>,
-    /// Whether tests that repeat a mechanism on several stacks are left out.
-    is_gate: bool,
+    /// If tests that repeat a mechanism on several stacks are left out: the stacks that run, with
+    /// their tags, in JSON.
+    gate: Option<String>,
     started: Instant,
 }
 
 /// Runs the tests. `--stack NAME` (which may be repeated) runs only those, `rust` the Rust tests
 /// and `conformance` those of CPython. Without it, the tests that `tests/gate.py` names are left to
-/// `--all`.
+/// `--all`. With `--check` the checks are one part of the sum.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    let options = Options::parse(arguments, &["stack", "all"])?;
-    let is_all = options.all("all").next().is_some();
+    let options = Options::parse(arguments, &["stack", "all", "check"])?;
+    let is_all = options.has("all");
     let repository = Repository::find();
     let matrix = Matrix::read(&repository)?;
     let chosen: Vec<&str> = options.all("stack").collect();
@@ -92,19 +95,26 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         .filter(|stack| wanted(&stack.name))
         .cloned()
         .collect();
-    let session = Session {
-        repository,
-        pytest_arguments: options.rest.clone(),
-        is_gate: chosen.is_empty() && !is_all,
-        started: Instant::now(),
-    };
-
     let is_run = |stack: &&Stack| {
         let is_left_out = stack.only_trains.is_some() || stack.optional.is_some();
         !chosen.is_empty() || !is_left_out
     };
+    let is_gate = chosen.is_empty() && !is_all;
+    let session = Session {
+        repository,
+        pytest_arguments: options.rest.clone(),
+        gate: is_gate
+            .then(|| stacks_of_gate(stacks.iter().filter(is_run)))
+            .transpose()?,
+        started: Instant::now(),
+    };
+
     make_ahead(stacks.iter().filter(is_run).cloned().collect());
     let mut parts = Vec::new();
+    if options.has("check") {
+        headline("checks");
+        parts.push(session.checks()?);
+    }
     headline("build");
     let executable = match session.repository.build() {
         Ok(executable) => Some(executable),
@@ -145,7 +155,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         }
     }
     let last = session.repository.root().join(LAST_FULL_RUN);
-    if session.is_gate {
+    if is_gate {
         println!("{}", last_full_run(&last));
     }
     let is_good = report(&parts, session.started.elapsed());
@@ -178,6 +188,16 @@ fn note_full_run(repository: &Repository, path: &Path, parts: &[Part]) -> Result
     fs::write(path, format!("{}: {sum}\n", commit.trim())).at("write", path)
 }
 
+/// The stacks that this machine can run, `{name: tags}`, as `tests/conftest.py` reads them.
+fn stacks_of_gate<'a>(stacks: impl Iterator<Item = &'a Stack>) -> Result<String> {
+    let here: BTreeMap<&str, &[String]> = stacks
+        .filter(|stack| Interpreter::of(stack).is_ok())
+        .map(|stack| (&*stack.name, &*stack.tags))
+        .collect();
+    serde_json::to_string(&here)
+        .map_err(|error| Failure::new(format!("the stacks are no JSON: {error}")))
+}
+
 /// Makes the environments of some stacks in a thread. [`Environment::of`] waits for one that is
 /// being made.
 fn make_ahead(stacks: Vec<Stack>) {
@@ -203,6 +223,31 @@ fn skipped(stack: &Stack, why: &str) -> Part {
 }
 
 impl Session {
+    /// The checks of `cargo dev check`. A check that failed is a failed test, and is named in the
+    /// sum.
+    fn checks(&self) -> Result<Part> {
+        let started = Instant::now();
+        let outcome = match check::all(&self.repository, self.left()) {
+            Ok(outcome) => outcome,
+            Err(failure) if failure.is_interruption() => return Err(failure),
+            Err(failure) => {
+                println!("{failure}");
+                let remark = "they could not be started, see above";
+                return Ok(Part::error("checks", remark, started.elapsed()));
+            }
+        };
+        let remark = match &*outcome.failed.join(", ") {
+            "" => String::new(),
+            failed => format!("FAILED: {failed}, see above"),
+        };
+        Ok(Part {
+            name: "checks".to_owned(),
+            counts: outcome.counts(),
+            remark,
+            took: started.elapsed(),
+        })
+    }
+
     /// The Rust tests of the workspace. The extension module has none: it links to no Python, so
     /// only a Python can load it.
     fn rust(&self) -> Result<Part> {
@@ -251,9 +296,11 @@ impl Session {
         }
         pytest
             .args(["--durations", SLOWEST, "--durations-min", "5"])
-            .args(self.is_gate.then_some("--gate"))
             .args(&self.pytest_arguments)
             .env("PEDL_STACK_TAGS", stack.tags.join(" "));
+        if let Some(stacks) = &self.gate {
+            pytest.arg("--gate").env("PEDL_GATE", stacks);
+        }
         let (ended, output) = self.watch(pytest, STACK_LIMIT)?;
         let counts = Counts::of_pytest(&output);
         let name = format!("{}, Python {}", stack.name, interpreter.version);
@@ -273,10 +320,14 @@ impl Session {
 
     /// Runs one part within its limit and that of the whole; prints and returns its output.
     fn watch(&self, command: Command, limit: Duration) -> Result<(Ended, String)> {
-        let left = TOTAL_LIMIT.saturating_sub(self.started.elapsed());
         let mut running = Running::start(command, Output::Copy)?;
-        let ended = running.wait(limit.min(left))?;
+        let ended = running.wait(limit.min(self.left()))?;
         Ok((ended, running.text()))
+    }
+
+    /// How long everything may still take.
+    fn left(&self) -> Duration {
+        TOTAL_LIMIT.saturating_sub(self.started.elapsed())
     }
 }
 
