@@ -81,12 +81,15 @@ pub(crate) fn all(repository: &Repository, limit: Duration) -> Result<Outcome> {
     for (name, command) in checks {
         println!("{name}");
         let left = limit.saturating_sub(started.elapsed());
-        let ended = Running::start(command, Output::Prefix("    "))?.wait(left)?;
+        let mut running = Running::start(command, Output::Prefix("    "))?;
+        let ended = running.wait(left)?;
+        let took = running.elapsed().as_secs_f64();
         if ended.success() {
             outcome.passed += 1;
+            println!("    passed in {took:.1} s");
         } else {
             outcome.failed.push(name);
-            println!("    FAILED: {}", ended.describe());
+            println!("    FAILED after {took:.1} s: {}", ended.describe());
         }
     }
     for (name, python) in missing {

@@ -45,7 +45,7 @@ def main(arguments):
         return 64
     is_table = not options.check and options.list is None
     if is_table:
-        print(f"{'':<48} {'count':>8} {'limit':>8} {'goal':>8}")
+        print(f"{'':<58} {'count':>8} {'limit':>8} {'goal':>8}")
     is_good = True
     for counter in counters:
         count, places = measure(counter)
@@ -54,7 +54,7 @@ def main(arguments):
         if is_table:
             unit = ", in 1,000 words" if counter.words else ""
             remark = "  ABOVE ITS LIMIT" if is_above else "" if count > counter.goal else "  reached"
-            print(f"{counter.name + unit:<48} {_shown(count):>8} {counter.limit!s:>8} {counter.goal!s:>8}{remark}")
+            print(f"{counter.name + unit:<58} {_shown(count):>8} {counter.limit!s:>8} {counter.goal!s:>8}{remark}")
         elif options.list is not None or is_above:
             _print_places(counter, places, None if options.list is not None else _MOST_SHOWN)
             if is_above:
