@@ -5,6 +5,7 @@ stack, and names the stack in the environment:
 
     PEDL_STACK, PEDL_STACK_TAGS   its name, and its other names
     PEDL_RUN                      the executable under test
+    PEDL_GATE                     with `--gate`: the stacks that are run, `{name: tags}` in JSON (`gate.is_left`)
 
 If several processes share the tests (`workers` in `matrix.toml`), all tests of a file run in the same process, except
 tests that share nothing: each of those runs in any process that is free.
@@ -15,6 +16,7 @@ with none of these variables set, it runs just those tests.
 
 import importlib.abc
 import importlib.util
+import json
 import os
 import random
 import subprocess
@@ -49,13 +51,11 @@ def pytest_collection_modifyitems(config, items):
     here = {os.environ.get("PEDL_STACK", "plain")} | set(os.environ.get("PEDL_STACK_TAGS", "").split())
     chosen, others = [], []
     for item in items:
-        mark = item.get_closest_marker("stack")
-        wanted = mark.args if mark else ("plain",)
-        (chosen if here.intersection(wanted) else others).append(item)
+        (chosen if here.intersection(_wanted(item)) else others).append(item)
     if config.getoption("--gate"):
-        left = gate.LEFT.get(os.environ.get("PEDL_STACK"), ())
-        repeated = [item for item in chosen if _repeats(item, left)]
-        chosen = [item for item in chosen if not _repeats(item, left)]
+        stacks = json.loads(os.environ["PEDL_GATE"])
+        repeated = [item for item in chosen if _is_left(item, stacks)]
+        chosen = [item for item in chosen if not _is_left(item, stacks)]
         others += repeated
         # With pytest-xdist, the processes that run the tests collect them, and tell the one that prints.
         getattr(config, "workeroutput", config.stash)[LEFT_OUT] = len(repeated)
@@ -68,9 +68,15 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.xdist_group(item.location[0]))
 
 
-def _repeats(item, left):
-    """Whether a test is in one of these files, and another stack of the gate has it too."""
-    return item.location[0][len("tests/") :] in left and item.originalname not in gate.ONLY_HERE
+def _wanted(item):
+    """The names and tags of the stacks that a test is for."""
+    mark = item.get_closest_marker("stack")
+    return mark.args if mark else ("plain",)
+
+
+def _is_left(item, stacks):
+    """Whether this stack leaves a test to another one of the gate."""
+    return gate.is_left(os.environ["PEDL_STACK"], item.location[0][len("tests/") :], _wanted(item), stacks)
 
 
 @pytest.hookimpl(optionalhook=True)

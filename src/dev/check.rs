@@ -1,17 +1,19 @@
-//! `cargo dev check`: static checks of the source.
+//! `cargo dev check`: static checks of the source. `cargo dev test --check` runs them too.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Options;
+use crate::counters;
 use crate::environment::Environment;
 use crate::failure::{At as _, Failure, Result};
 use crate::interpreter::Interpreter;
 use crate::matrix::Matrix;
 use crate::process::{self, Output, Running};
 use crate::repository::Repository;
+use crate::summary::Counts;
 
 /// Clippy builds the whole workspace.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -40,16 +42,75 @@ for path in sys.argv[1:]:
 print(len(sys.argv) - 1, 'files')
 ";
 
-/// Runs all checks, even after one has failed.
+/// What became of the checks.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    passed: u64,
+    pub(crate) failed: Vec<&'static str>,
+    skipped: u64,
+}
+
+impl Outcome {
+    /// The checks as tests.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            passed: self.passed,
+            failed: self.failed.len() as u64,
+            skipped: self.skipped,
+            ..Counts::default()
+        }
+    }
+}
+
+/// Runs all checks.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
     Options::parse(arguments, &[])?.no_rest()?;
-    let repository = Repository::find();
+    let outcome = all(&Repository::find(), LIMIT)?;
+    match &*outcome.failed.join(", ") {
+        "" => println!("all checks passed"),
+        failed => println!("some checks FAILED: {failed}"),
+    }
+    Ok(outcome.failed.is_empty())
+}
+
+/// Runs all checks within a limit, even after one has failed.
+pub(crate) fn all(repository: &Repository, limit: Duration) -> Result<Outcome> {
+    let started = Instant::now();
+    let (checks, missing) = commands(repository)?;
+    let mut outcome = Outcome::default();
+    for (name, command) in checks {
+        println!("{name}");
+        let left = limit.saturating_sub(started.elapsed());
+        let mut running = Running::start(command, Output::Prefix("    "))?;
+        let ended = running.wait(left)?;
+        let took = running.elapsed().as_secs_f64();
+        if ended.success() {
+            outcome.passed += 1;
+            println!("    passed in {took:.1} s");
+        } else {
+            outcome.failed.push(name);
+            println!("    FAILED after {took:.1} s: {}", ended.describe());
+        }
+    }
+    for (name, python) in missing {
+        outcome.skipped += 1;
+        println!("{name}\n    skipped: no Python {python} was found");
+    }
+    Ok(outcome)
+}
+
+/// Checks by name, each with a value.
+type Checks<T> = Vec<(&'static str, T)>;
+
+/// The command of each check; and the checks that this machine cannot do, with the Python that they
+/// need.
+fn commands(repository: &Repository) -> Result<(Checks<Command>, Checks<String>)> {
     let mut checks = vec![
-        ("rustfmt", cargo(&repository, &["fmt", "--all", "--check"])),
+        ("rustfmt", cargo(repository, &["fmt", "--all", "--check"])),
         (
             "clippy",
             cargo(
-                &repository,
+                repository,
                 &[
                     "clippy",
                     "--workspace",
@@ -63,13 +124,16 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
         ),
     ];
     let mut missing = Vec::new();
-    match compile(&repository)? {
+    match compile(repository)? {
         Some(command) => checks.push(("compile on Python 3.7", command)),
         None => missing.push(("compile on Python 3.7", OLDEST_PYTHON.to_owned())),
     }
-    let lint = Matrix::read(&repository)?.lint;
+    let lint = Matrix::read(repository)?.lint;
     match Interpreter::find(&lint.python) {
         Some(interpreter) => {
+            let mut counters = counters::command(repository, &interpreter);
+            counters.arg("--check");
+            checks.push(("counters", counters));
             let mut ruff = Environment::of(&lint, &interpreter)?.command();
             ruff.args(["-m", "ruff", "check", "--quiet", "--no-cache", "."]);
             ruff.current_dir(repository.root());
@@ -81,30 +145,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
                 checks.push((name, mypy));
             }
         }
-        None => missing.push(("ruff and mypy", lint.python.join(", "))),
+        None => missing.push(("counters, ruff and mypy", lint.python.join(", "))),
     }
-
-    let mut good = true;
-    for (name, command) in checks {
-        println!("{name}");
-        let ended = Running::start(command, Output::Prefix("    "))?.wait(LIMIT)?;
-        if !ended.success() {
-            good = false;
-            println!("    FAILED: {}", ended.describe());
-        }
-    }
-    for (name, python) in missing {
-        println!("{name}\n    skipped: no Python {python} was found");
-    }
-    println!(
-        "{}",
-        if good {
-            "all checks passed"
-        } else {
-            "some checks FAILED"
-        }
-    );
-    Ok(good)
+    Ok((checks, missing))
 }
 
 fn cargo(repository: &Repository, arguments: &[&str]) -> Command {

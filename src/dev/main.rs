@@ -17,6 +17,7 @@ mod checkpoints;
 mod conformance;
 mod container;
 mod contract;
+mod counters;
 mod demo;
 mod endurance;
 mod environment;
@@ -67,7 +68,7 @@ static COMMANDS: &[Command] = &[
     },
     Command {
         name: "test",
-        arguments: "[--stack NAME]... [--all] [-- PYTEST ARGUMENTS]",
+        arguments: "[--stack NAME]... [--all] [--check] [-- PYTEST ARGUMENTS]",
         help: "build, run all Rust tests, some of CPython's own, and the Python tests on each stack",
         run: test::run,
     },
@@ -146,8 +147,14 @@ static COMMANDS: &[Command] = &[
     Command {
         name: "check",
         arguments: "",
-        help: "formats, lints, and whether our Python files compile on the oldest Python",
+        help: "formats, lints, types, counters, and whether Python files compile on the oldest Python",
         run: check::run,
+    },
+    Command {
+        name: "counters",
+        arguments: "[--list NAME]",
+        help: "how far the source is from its rules: counts, limits and goals; the places of a count",
+        run: counters::run,
     },
     Command {
         name: "supported",
@@ -231,7 +238,7 @@ fn help() -> String {
 }
 
 /// Options without a value.
-const FLAGS: [&str; 1] = ["all"];
+const FLAGS: [&str; 2] = ["all", "check"];
 
 /// The options of a command: `--NAME VALUE` or `--NAME=VALUE` each, [`FLAGS`], and the arguments
 /// after `--`.
@@ -283,6 +290,11 @@ impl Options {
             .iter()
             .filter(move |(known, _)| *known == name)
             .map(|(_, value)| &**value)
+    }
+
+    /// Whether an option is given.
+    fn has(&self, name: &str) -> bool {
+        self.all(name).next().is_some()
     }
 
     /// For commands that pass no arguments on.

@@ -3,23 +3,27 @@
 //! First the executable is built, optimised, as it is released. Then come the Rust tests, the gate
 //! of `cargo dev conformance`, and the Python tests once for each stack of `tests/matrix.toml`,
 //! with this executable; tests that only repeat what another stack proves are left to `--all`
-//! (`tests/gate.py`). A stack without an interpreter is named and skipped. The last line adds up
-//! all parts in pytest's words.
+//! (`tests/gate.py`). A stack without an interpreter is named and skipped. With `--check`,
+//! everything of `cargo dev check` comes first. The last line adds up all parts in pytest's words.
 //!
 //! Environments that are missing are made in the background, in the order of the stacks, while the
-//! executable is built and the Rust tests run.
+//! executable is built and the Rust tests run. Stacks whose tests share one process run beside the
+//! gate of conformance, which has one process too.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Options;
+use crate::check;
 use crate::conformance;
 use crate::environment::Environment;
-use crate::failure::{At as _, Result};
+use crate::failure::{At as _, Failure, Result};
 use crate::interpreter::Interpreter;
 use crate::matrix::{Matrix, Stack};
 use crate::process::{Ended, Output, Running};
@@ -63,96 +67,59 @@ struct Part {
 /// What all parts share.
 struct Session {
     repository: Repository,
+    /// The names after `--stack`; empty for everything.
+    chosen: Vec<String>,
+    /// The stacks that were asked for, in the order of the matrix.
+    stacks: Vec<Stack>,
+    is_all: bool,
     pytest_arguments: Vec<OsString>,
-    /// Whether tests that repeat a mechanism on several stacks are left out.
-    is_gate: bool,
+    /// If tests that repeat a mechanism on several stacks are left out: the stacks that run, with
+    /// their tags, in JSON.
+    gate: Option<String>,
     started: Instant,
+}
+
+/// Where the output of a part goes.
+enum Log {
+    /// It is printed as it comes.
+    Printed,
+    /// It is kept, to be printed in one piece.
+    Kept(String),
+}
+
+impl Log {
+    fn line(&mut self, line: &str) {
+        match self {
+            Self::Printed => println!("{line}"),
+            Self::Kept(text) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
 }
 
 /// Runs the tests. `--stack NAME` (which may be repeated) runs only those, `rust` the Rust tests
 /// and `conformance` those of CPython. Without it, the tests that `tests/gate.py` names are left to
-/// `--all`.
+/// `--all`. With `--check` the checks are one part of the sum.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<bool> {
-    let options = Options::parse(arguments, &["stack", "all"])?;
-    let is_all = options.all("all").next().is_some();
-    let repository = Repository::find();
-    let matrix = Matrix::read(&repository)?;
-    let chosen: Vec<&str> = options.all("stack").collect();
-    for name in chosen
-        .iter()
-        .filter(|name| ![RUST, CONFORMANCE].contains(name))
-    {
-        matrix.stack(name)?;
-    }
-    let wanted = |name: &str| chosen.is_empty() || chosen.contains(&name);
-    let rust = wanted(RUST);
-    let stacks: Vec<Stack> = matrix
-        .stacks
-        .iter()
-        .filter(|stack| wanted(&stack.name))
-        .cloned()
-        .collect();
-    let session = Session {
-        repository,
-        pytest_arguments: options.rest.clone(),
-        is_gate: chosen.is_empty() && !is_all,
-        started: Instant::now(),
-    };
-
-    let is_run = |stack: &&Stack| {
-        let is_left_out = stack.only_trains.is_some() || stack.optional.is_some();
-        !chosen.is_empty() || !is_left_out
-    };
-    make_ahead(stacks.iter().filter(is_run).cloned().collect());
+    let options = Options::parse(arguments, &["stack", "all", "check"])?;
+    let session = Session::new(&options)?;
+    make_ahead(session.running().cloned().collect());
     let mut parts = Vec::new();
-    headline("build");
-    let executable = match session.repository.build() {
-        Ok(executable) => Some(executable),
-        Err(failure) if failure.is_interruption() => return Err(failure),
-        Err(failure) => {
-            println!("{failure}");
-            parts.push(Part::error(
-                "build",
-                "failed, see above",
-                session.started.elapsed(),
-            ));
-            None
-        }
-    };
-    if rust {
+    if options.has("check") {
+        headline("checks");
+        parts.push(session.checks()?);
+    }
+    let executable = session.build(&mut parts)?;
+    if session.wants(RUST) {
         headline("Rust tests");
         parts.push(session.rust()?);
     }
     if let Some(executable) = executable {
-        println!("{}", executable.display());
-        if wanted(CONFORMANCE) {
-            headline("conformance with CPython");
-            let started = Instant::now();
-            parts.push(Part {
-                name: "conformance with CPython".to_owned(),
-                counts: conformance::gate(&session.repository, &executable)?,
-                remark: String::new(),
-                took: started.elapsed(),
-            });
-        }
-        for stack in &stacks {
-            parts.push(
-                match stack.only_trains.as_ref().or(stack.optional.as_ref()) {
-                    Some(why) if chosen.is_empty() => skipped(stack, why),
-                    _ => session.stack(stack, &executable)?,
-                },
-            );
-        }
+        session.python(&executable, &mut parts)?;
     }
-    let last = session.repository.root().join(LAST_FULL_RUN);
-    if session.is_gate {
-        println!("{}", last_full_run(&last));
-    }
-    let is_good = report(&parts, session.started.elapsed());
-    if is_good && is_all && chosen.is_empty() && session.pytest_arguments.is_empty() {
-        note_full_run(&session.repository, &last, &parts)?;
-    }
-    Ok(is_good)
+    session.finish(&parts)
 }
 
 /// Who ran all tests last, as [`note_full_run`] has noted it.
@@ -178,6 +145,16 @@ fn note_full_run(repository: &Repository, path: &Path, parts: &[Part]) -> Result
     fs::write(path, format!("{}: {sum}\n", commit.trim())).at("write", path)
 }
 
+/// The stacks that this machine can run, `{name: tags}`, as `tests/conftest.py` reads them.
+fn stacks_of_gate<'a>(stacks: impl Iterator<Item = &'a Stack>) -> Result<String> {
+    let here: BTreeMap<&str, &[String]> = stacks
+        .filter(|stack| Interpreter::of(stack).is_ok())
+        .map(|stack| (&*stack.name, &*stack.tags))
+        .collect();
+    serde_json::to_string(&here)
+        .map_err(|error| Failure::new(format!("the stacks are no JSON: {error}")))
+}
+
 /// Makes the environments of some stacks in a thread. [`Environment::of`] waits for one that is
 /// being made.
 fn make_ahead(stacks: Vec<Stack>) {
@@ -192,8 +169,8 @@ fn make_ahead(stacks: Vec<Stack>) {
 }
 
 /// The part of a stack that is skipped, which is printed.
-fn skipped(stack: &Stack, why: &str) -> Part {
-    println!("{}: skipped: {why}", stack.name);
+fn skipped(stack: &Stack, why: &str, log: &mut Log) -> Part {
+    log.line(&format!("{}: skipped: {why}", stack.name));
     Part {
         name: stack.name.clone(),
         counts: Counts::SKIPPED,
@@ -203,40 +180,204 @@ fn skipped(stack: &Stack, why: &str) -> Part {
 }
 
 impl Session {
+    fn new(options: &Options) -> Result<Self> {
+        let repository = Repository::find();
+        let matrix = Matrix::read(&repository)?;
+        let chosen: Vec<String> = options.all("stack").map(str::to_owned).collect();
+        for name in chosen
+            .iter()
+            .filter(|name| ![RUST, CONFORMANCE].contains(&&***name))
+        {
+            matrix.stack(name)?;
+        }
+        let mut session = Self {
+            repository,
+            chosen,
+            stacks: Vec::new(),
+            is_all: options.has("all"),
+            pytest_arguments: options.rest.clone(),
+            gate: None,
+            started: Instant::now(),
+        };
+        session.stacks = matrix
+            .stacks
+            .into_iter()
+            .filter(|stack| session.wants(&stack.name))
+            .collect();
+        if session.chosen.is_empty() && !session.is_all {
+            session.gate = Some(stacks_of_gate(session.running())?);
+        }
+        Ok(session)
+    }
+
+    /// Whether a part was asked for, by its name or with all others.
+    fn wants(&self, name: &str) -> bool {
+        self.chosen.is_empty() || self.chosen.iter().any(|chosen| chosen == name)
+    }
+
+    /// Why a stack is skipped if all are asked for.
+    fn is_left_out<'a>(&self, stack: &'a Stack) -> Option<&'a str> {
+        let why = stack.only_trains.as_ref().or(stack.optional.as_ref());
+        why.filter(|_| self.chosen.is_empty()).map(String::as_str)
+    }
+
+    /// The stacks that are not skipped.
+    fn running(&self) -> impl Iterator<Item = &Stack> {
+        self.stacks
+            .iter()
+            .filter(|stack| self.is_left_out(stack).is_none())
+    }
+
+    /// Builds the executable; if that fails, it is one more part, and there is none.
+    fn build(&self, parts: &mut Vec<Part>) -> Result<Option<PathBuf>> {
+        headline("build");
+        let started = Instant::now();
+        match self.repository.build() {
+            Ok(executable) => {
+                let took = started.elapsed().as_secs_f64();
+                println!("{}, built in {took:.1} s", executable.display());
+                Ok(Some(executable))
+            }
+            Err(failure) if failure.is_interruption() => Err(failure),
+            Err(failure) => {
+                println!("{failure}");
+                parts.push(Part::error("build", "failed, see above", started.elapsed()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The tests of CPython, and those on each stack.
+    ///
+    /// A stack whose tests share one process leaves a processor to others, as the tests of CPython
+    /// do: they run side by side.
+    fn python(&self, executable: &Path, parts: &mut Vec<Part>) -> Result<()> {
+        let mut beside = BTreeMap::new();
+        if self.wants(CONFORMANCE) {
+            thread::scope(|scope| {
+                let other = scope.spawn(|| self.stacks_of_one_process(executable));
+                parts.push(self.conformance(executable)?);
+                beside = other.join().unwrap_or_else(|it| resume_unwind(it))?;
+                Ok(())
+            })?;
+        }
+        for stack in &self.stacks {
+            parts.push(
+                match (self.is_left_out(stack), beside.remove(&stack.name)) {
+                    (Some(why), _) => skipped(stack, why, &mut Log::Printed),
+                    (None, Some((text, part))) => {
+                        print!("{text}");
+                        part
+                    }
+                    (None, None) => self.stack(stack, executable, &mut Log::Printed)?,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// What these stacks print, and their parts, by their names.
+    fn stacks_of_one_process(&self, executable: &Path) -> Result<BTreeMap<String, (String, Part)>> {
+        let mut found = BTreeMap::new();
+        for stack in self.running().filter(|stack| stack.workers.is_none()) {
+            let mut log = Log::Kept(String::new());
+            let part = self.stack(stack, executable, &mut log)?;
+            if let Log::Kept(text) = log {
+                found.insert(stack.name.clone(), (text, part));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The gate of the tests of CPython.
+    fn conformance(&self, executable: &Path) -> Result<Part> {
+        headline("conformance with CPython");
+        let started = Instant::now();
+        Ok(Part {
+            name: "conformance with CPython".to_owned(),
+            counts: conformance::gate(&self.repository, executable)?,
+            remark: String::new(),
+            took: started.elapsed(),
+        })
+    }
+
+    /// Prints the results, and notes a full run; returns whether everything succeeded.
+    fn finish(&self, parts: &[Part]) -> Result<bool> {
+        let last = self.repository.root().join(LAST_FULL_RUN);
+        if self.gate.is_some() {
+            println!("{}", last_full_run(&last));
+        }
+        let is_good = report(parts, self.started.elapsed());
+        let is_full = self.is_all && self.chosen.is_empty() && self.pytest_arguments.is_empty();
+        if is_good && is_full {
+            note_full_run(&self.repository, &last, parts)?;
+        }
+        Ok(is_good)
+    }
+
+    /// The checks of `cargo dev check`. A check that failed is a failed test, and is named in the
+    /// sum.
+    fn checks(&self) -> Result<Part> {
+        let started = Instant::now();
+        let outcome = match check::all(&self.repository, self.left()) {
+            Ok(outcome) => outcome,
+            Err(failure) if failure.is_interruption() => return Err(failure),
+            Err(failure) => {
+                println!("{failure}");
+                let remark = "they could not be started, see above";
+                return Ok(Part::error("checks", remark, started.elapsed()));
+            }
+        };
+        let remark = match &*outcome.failed.join(", ") {
+            "" => String::new(),
+            failed => format!("FAILED: {failed}, see above"),
+        };
+        Ok(Part {
+            name: "checks".to_owned(),
+            counts: outcome.counts(),
+            remark,
+            took: started.elapsed(),
+        })
+    }
+
     /// The Rust tests of the workspace. The extension module has none: it links to no Python, so
     /// only a Python can load it.
     fn rust(&self) -> Result<Part> {
         let started = Instant::now();
         let mut cargo = self.repository.cargo();
         cargo.args(["test", "--workspace", "--no-fail-fast"]);
-        let (ended, output) = self.watch(cargo, RUST_LIMIT)?;
+        let (ended, output) = self.watch(cargo, RUST_LIMIT, &mut Log::Printed)?;
         let counts = Counts::of_cargo(&output);
         Ok(Part::ended("Rust tests", ended, counts, started.elapsed()))
     }
 
     /// The Python tests on one stack.
-    fn stack(&self, stack: &Stack, executable: &Path) -> Result<Part> {
-        headline(&stack.name);
+    fn stack(&self, stack: &Stack, executable: &Path, log: &mut Log) -> Result<Part> {
+        log.line(&headline_of(&stack.name));
         let started = Instant::now();
         let interpreter = match Interpreter::of(stack) {
             Ok(interpreter) => interpreter,
-            Err(why) => return Ok(skipped(stack, &why)),
+            Err(why) => return Ok(skipped(stack, &why, log)),
         };
-        println!(
+        log.line(&format!(
             "Python {} at {}",
             interpreter.version,
             interpreter.path.display()
-        );
+        ));
         let environment = match Environment::of(stack, &interpreter) {
             Ok(environment) => environment,
             Err(failure) if failure.is_interruption() => return Err(failure),
             Err(failure) => {
-                println!("{failure}");
+                log.line(&failure.to_string());
                 let remark = "its environment could not be made, see above";
                 return Ok(Part::error(&stack.name, remark, started.elapsed()));
             }
         };
-        println!("{}: {}", environment.directory.display(), stack.contents());
+        log.line(&format!(
+            "{}: {}",
+            environment.directory.display(),
+            stack.contents()
+        ));
 
         let started = Instant::now();
         let mut pytest = pytest(&self.repository, &environment, &stack.name, executable);
@@ -251,10 +392,12 @@ impl Session {
         }
         pytest
             .args(["--durations", SLOWEST, "--durations-min", "5"])
-            .args(self.is_gate.then_some("--gate"))
             .args(&self.pytest_arguments)
             .env("PEDL_STACK_TAGS", stack.tags.join(" "));
-        let (ended, output) = self.watch(pytest, STACK_LIMIT)?;
+        if let Some(stacks) = &self.gate {
+            pytest.arg("--gate").env("PEDL_GATE", stacks);
+        }
+        let (ended, output) = self.watch(pytest, STACK_LIMIT, log)?;
         let counts = Counts::of_pytest(&output);
         let name = format!("{}, Python {}", stack.name, interpreter.version);
         let nothing =
@@ -271,12 +414,25 @@ impl Session {
         Ok(Part::ended(&name, ended, counts, started.elapsed()))
     }
 
-    /// Runs one part within its limit and that of the whole; prints and returns its output.
-    fn watch(&self, command: Command, limit: Duration) -> Result<(Ended, String)> {
-        let left = TOTAL_LIMIT.saturating_sub(self.started.elapsed());
-        let mut running = Running::start(command, Output::Copy)?;
-        let ended = running.wait(limit.min(left))?;
-        Ok((ended, running.text()))
+    /// Runs one part within its limit and that of the whole; prints or keeps its output, and
+    /// returns it.
+    fn watch(&self, command: Command, limit: Duration, log: &mut Log) -> Result<(Ended, String)> {
+        let output = match log {
+            Log::Printed => Output::Copy,
+            Log::Kept(_) => Output::Keep,
+        };
+        let mut running = Running::start(command, output)?;
+        let ended = running.wait(limit.min(self.left()))?;
+        let text = running.text();
+        if let Log::Kept(kept) = log {
+            kept.push_str(&text);
+        }
+        Ok((ended, text))
+    }
+
+    /// How long everything may still take.
+    fn left(&self) -> Duration {
+        TOTAL_LIMIT.saturating_sub(self.started.elapsed())
     }
 }
 
@@ -323,10 +479,14 @@ impl Part {
 }
 
 fn headline(name: &str) {
-    println!(
+    println!("{}", headline_of(name));
+}
+
+fn headline_of(name: &str) -> String {
+    format!(
         "\n---- {name} {}",
         "-".repeat(74_usize.saturating_sub(name.len()))
-    );
+    )
 }
 
 /// Prints the results; returns whether everything succeeded. A run without any test does not.

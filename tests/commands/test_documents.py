@@ -1,4 +1,4 @@
-"""The documents: their commands run, their links work, and they keep the rules of `docs/contributing/writing.md`.
+"""The documents: their commands run, and their links work. `cargo dev check` counts phrases in them (`tests/counters`).
 
 The first line of a block of commands says whether it is run here:
 
@@ -28,15 +28,6 @@ _PATH = re.compile(r"`((?:src|py_hooks|shims|tests|docs|examples)/[\w./-]+)`")
 _EVENT = re.compile(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _SHELLS = ("sh", "bash", "console", "shell")
 
-# At most this many in 1,000 words. Rules 2 to 5 of writing.md.
-_PHRASES = {
-    r"\b(?:is|are|was|were|be) told\b": 0.1,
-    r"\bstands?\b": 0.1,
-    r"\bgo(?:es)? on\b": 0.1,
-    r"\bof (?:its|their|our|the script's) own\b": 1.0,
-    r"\bwhere\b": 1.5,
-}
-
 _README_WORDS, _README_LINES = 1300, (100, 250)
 
 
@@ -53,14 +44,6 @@ def blocks_of(page):
         indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
         found.append((language, attributes, "".join(line[indent:] or "\n" for line in lines)))
     return found
-
-
-def prose_of(page):
-    """The text of a page without blocks, code, links and tables that a program prints."""
-    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
-    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
-    # The rules quote what they forbid.
-    return "" if page.name == "writing.md" else text
 
 
 def stacks_of(page):
@@ -88,15 +71,6 @@ def test_the_summary_lists_every_page():
     listed = set(_LINK.findall((BOOK / "SUMMARY.md").read_text(encoding="utf-8")))
     pages = {str(page.relative_to(BOOK)) for page in BOOK.rglob("*.md")} - {"SUMMARY.md"}
     assert listed == pages
-
-
-@pytest.mark.parametrize("phrase", sorted(_PHRASES))
-def test_the_documents_keep_the_rules_of_writing(phrase):
-    pages = {name_of(page): prose_of(page) for page in PAGES}
-    words = sum(len(text.split()) for text in pages.values())
-    found = {name: len(re.findall(phrase, text, re.IGNORECASE)) for name, text in pages.items()}
-    rate = 1000 * sum(found.values()) / words
-    assert rate <= _PHRASES[phrase], {name: count for name, count in found.items() if count}
 
 
 def test_the_readme_is_short():

@@ -1,9 +1,9 @@
 """The rooms of `py_hooks`: which may import which, so that a reader knows what a room depends on, and nothing goes round."""
 
-import ast
 import collections
 
 import pytest
+from counters import imports
 from support import ROOT, parse
 
 HOOKS = ROOT / "py_hooks"
@@ -88,25 +88,9 @@ def room_of(path):
     return "" if folder == "." else folder
 
 
-def imports(path):
+def imports_of(path):
     """`(file, is_late)` of each file of `py_hooks` that a file imports; late means inside of a function."""
-    waiting = [(parse(path), False)]
-    while waiting:
-        node, is_late = waiting.pop()
-        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "py_hooks":
-            for alias in node.names:
-                yield _file_of(node.module, alias.name), is_late
-        elif isinstance(node, ast.Import):
-            assert not any(alias.name.split(".")[0] == "py_hooks" for alias in node.names), "write `from py_hooks... import`"
-        inside = is_late or isinstance(node, (ast.FunctionDef, ast.Lambda))
-        waiting.extend((child, inside) for child in ast.iter_child_nodes(node))
-
-
-def _file_of(module, name):
-    """The file of a name that is imported from a module: the name may be a module, a package, or something in the module."""
-    place = ROOT.joinpath(*module.split("."))
-    candidates = [place / f"{name}.py", place / name / "__init__.py", place.with_suffix(".py"), place / "__init__.py"]
-    return next(path for path in candidates if path.is_file())
+    return imports.imports(parse(path), HOOKS)
 
 
 def test_each_room_is_in_the_table_and_each_line_is_a_room():
@@ -121,27 +105,23 @@ def test_a_room_imports_from_rooms_above_it_in_the_table_only(room):
 
 @pytest.mark.parametrize("path", FILES, ids=short)
 def test_a_file_imports_from_the_rooms_that_its_room_may_use(path):
-    used = {room_of(found) for found, _ in imports(path)} - {"", room_of(path)}
+    used = {room_of(found) for found, _ in imports_of(path)} - {"", room_of(path)}
     assert used <= set(ROOMS.get(room_of(path), []))
 
 
 def test_no_room_may_use_more_than_it_does():
     used = collections.defaultdict(set)
     for path in FILES:
-        used[room_of(path)].update(room_of(found) for found, _ in imports(path))
+        used[room_of(path)].update(room_of(found) for found, _ in imports_of(path))
     assert {room: sorted(used[room] - {"", room}) for room in ROOMS} == {room: sorted(given) for room, given in ROOMS.items()}
 
 
 def test_no_file_imports_itself_by_others():
-    left = {path: {found for found, _ in imports(path)} for path in FILES}
-    while left:
-        free = [path for path, found in left.items() if not found & set(left)]
-        assert free, "these import each other: " + ", ".join(map(short, left))
-        for path in free:
-            del left[path]
+    arrows = {path: {found for found, _ in imports_of(path)} for path in FILES}
+    assert [sorted(map(short, ring)) for ring in imports.circles(arrows)] == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=short)
 def test_an_import_inside_of_a_function_has_a_reason(path):
-    late = any(is_late for _, is_late in imports(path))
+    late = any(is_late for _, is_late in imports_of(path))
     assert late == (short(path) in LATE), LATE.get(short(path), "it is not in the list `LATE`")
