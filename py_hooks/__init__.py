@@ -16,6 +16,8 @@ Advice is made of what the neutral rooms offer, which know no library and no ver
     datasets         items of data sets, and passes over them
     ranks            processes that train one model together
 
+A generation also states `facts/`: what its versions have that others do not. The advice asks for these, and for no version.
+
 Beside them, `options/` makes hyperparameters defaults of the script's command line, `boot/` has the first lines of a process,
 and `verbs/` the parts of the command line that need Python. `tests/hooks/test_layers.py` says which room may import which.
 

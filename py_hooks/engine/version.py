@@ -125,3 +125,15 @@ def choose(distribution: str, version: str, generations: _Rows, found_at: str) -
         "  the script was stopped before it trained",
         f"install a listed version, or pass `--no-hooks {distribution}` to train without checkpoints and resume",
     )
+
+
+def nearest(distribution: str, version: str, generations: _Rows) -> str:
+    """Names the generation module whose versions are like this one: its generation, or else the one before it.
+
+    Args:
+        distribution: the library, as in the registry.
+        version: its version text.
+        generations: the registry's rows `(distribution, first, last, module)`.
+    """
+    rows = [row for row in generations if row[0] == distribution]
+    return [module for number, (_, first, _, module) in enumerate(rows) if not number or numbers(first) <= numbers(version)][-1]

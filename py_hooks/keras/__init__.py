@@ -1,13 +1,13 @@
 """Keras, the `keras` distribution: the call paths of the generations that are intercepted.
 
-    2.2.0 - 2.3.1, tf.keras of TensorFlow 1 (graph mode); the rows of all of these are in `rows_of_graph_mode.py`
+    2.2.0 - 2.3.1, tf.keras of TensorFlow 1 (graph mode); the rows of all of these are in `entry_points_of_graph_mode.py`
         Model.fit(arrays)     -> training_arrays.fit_loop         -> train_function(ins)     a K.function
         Model.fit(generator)  -> Model.fit_generator
         Model.fit_generator   -> training_generator.fit_generator -> Model.train_on_batch -> train_function(ins)
         Model.evaluate*, predict* the same way                    -> test_function, predict_function
         everything else that computes                             -> Session.run
 
-    2.6 - 2.15, tf.keras of TensorFlow 2.2 - 2.5 (TensorFlow 2); the rows of all of these are in `rows_of_v2.py`
+    2.6 - 2.15, tf.keras of TensorFlow 2.2 - 2.5 (TensorFlow 2); the rows of all of these are in `entry_points_of_eager_mode.py`
         Model.fit             -> DataHandler -> a tf.data pipeline -> train_function(iterator)   a tf.function
         Model.train_on_batch                                       -> train_function(one batch)
         Model.evaluate, predict, *_on_batch the same way           -> test_function, predict_function

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 
+from py_hooks.facts.keras import GraphFacts, KerasFacts, graph_facts, keras_facts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
@@ -17,6 +19,7 @@ _CLASS_MODULE = ".engine.training"
 PACKAGES = ("keras", "tensorflow.python.keras")
 
 _packages: dict[type, str] = {}
+_libraries: dict[type, str] = {}
 
 
 def of(model: Any) -> str:
@@ -32,6 +35,25 @@ def of(model: Any) -> str:
 def module(model: Any, name: str) -> ModuleType:
     """A module of a model's package, such as `engine.training_utils`."""
     return importlib.import_module(f"{of(model)}.{name}")
+
+
+def library_of(kind: type) -> str:
+    """The library of a class of Keras, or of a class that is derived from one: `keras`, or `tensorflow.keras`."""
+    found = _libraries.get(kind)
+    if found is None:
+        packages = [package for base in kind.__mro__ for package in PACKAGES if base.__module__.startswith(package + ".")]
+        found = _libraries[kind] = "keras" if packages[0] == "keras" else "tensorflow.keras"
+    return found
+
+
+def facts_of(held: Any) -> KerasFacts:
+    """The facts of the Keras whose object this is."""
+    return keras_facts(library_of(type(held)))
+
+
+def graph_facts_of(held: Any) -> GraphFacts:
+    """The facts of the Keras on TensorFlow 1 whose object this is."""
+    return graph_facts(library_of(type(held)))
 
 
 def is_frameworks(module_name: str) -> bool:

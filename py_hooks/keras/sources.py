@@ -4,6 +4,7 @@ from __future__ import annotations
 import sys
 
 from py_hooks import causes
+from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.own_account import on_own_account
 from py_hooks.recording import fingerprint, recorder
 from py_hooks.workers import worker_processes
@@ -112,12 +113,10 @@ def _unless_forked() -> str | None:
 
 
 def _unless_in_order(dataset: Any) -> str | None:
-    options = dataset.options() if hasattr(dataset, "options") else None
-    # The second name is that of TensorFlow up to 2.4.
-    for name in ("deterministic", "experimental_deterministic"):
-        if getattr(options, name, None) is False:
-            return f"{PIPELINES} that keeps no order (`{name}=False`)"
-    return None
+    if not hasattr(dataset, "options") or "tensorflow" not in sys.modules:
+        return None
+    name = tensorflow_facts().option_of_order
+    return f"{PIPELINES} that keeps no order (`{name}=False`)" if getattr(dataset.options(), name, None) is False else None
 
 
 class _Engine:
@@ -138,15 +137,6 @@ def use(engine: Engine) -> None:
 def engine() -> Engine:
     """The engine of the generation in use."""
     return _Engine.answers
-
-
-def distribution_of(model: Any) -> Any:
-    """What spreads a training over devices: a strategy of TensorFlow, or a distribution of Keras on JAX; None without."""
-    strategy = getattr(model, "distribute_strategy", None)
-    if strategy is not None:
-        return strategy
-    distribution = getattr(sys.modules.get("keras"), "distribution", None)
-    return distribution.distribution() if distribution is not None else None
 
 
 def distribution_causes(distribution: Any) -> list[causes.Told]:

@@ -34,8 +34,8 @@ def _numbers(named: Iterable[tuple[str, Any]]) -> Metrics:
 
 
 def held_by(callbacks: Any, name: str) -> Any:
-    """The `model` or the `params` of a list of callbacks. Before Keras 2.2.5 only the callbacks in it hold them."""
-    if hasattr(callbacks, name) or not callbacks.callbacks:
+    """The `model` or the `params` of a list of callbacks, which has them itself, or only the callbacks in it do."""
+    if packages.facts_of(callbacks).callback_lists_hold_model or not callbacks.callbacks:
         return getattr(callbacks, name, None)
     return getattr(callbacks.callbacks[0], name, None)
 
@@ -158,11 +158,10 @@ def _is_last_of_epoch(fit: Fit, params: dict[str, Any]) -> bool:
 
 
 def _metric_variables(model: Any) -> list[Any]:
-    metrics = list(getattr(model, "stateful_metric_functions", ()))
-    if hasattr(model, "_get_training_eval_metrics"):
-        metrics += model._get_training_eval_metrics()
-    else:
-        metrics += getattr(model, "metrics", None) or []
+    metrics: list[Any] = []
+    for name in packages.graph_facts_of(model).attributes_with_metrics:
+        held = getattr(model, name)
+        metrics += (held() if callable(held) else held) or []
     return [weight for metric in metrics for weight in getattr(metric, "weights", ())]
 
 

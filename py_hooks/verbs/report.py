@@ -19,6 +19,7 @@ import sys
 
 from py_hooks import causes
 from py_hooks.engine import patch, version
+from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.registry import GENERATIONS
 
 TYPE_CHECKING = False
@@ -115,8 +116,8 @@ def _lines(module: str, name: str | None) -> list[str]:
 
 def _files_of_rows(module: ModuleType) -> list[ModuleType]:
     """A generation, and the modules from which it takes rows that several generations share."""
-    shared = [value for value in vars(module).values() if inspect.ismodule(value) and ".rows_of_" in value.__name__]
-    return [module] + [file for one in shared for file in _files_of_rows(one)]
+    shared = ".generations.entry_points_of_"
+    return [module] + [value for value in vars(module).values() if inspect.ismodule(value) and shared in value.__name__]
 
 
 def _row_place(files: list[tuple[ModuleType, list[str]]], row: patch.Patch) -> str:
@@ -260,10 +261,9 @@ def _installed(name: str) -> tuple[ModuleType, patch.Generation, str | None] | N
 def _causes(name: str) -> Iterator[causes.Told]:
     """Reasons, known before any training, why a run is not exact."""
     if name == "tensorflow":
-        tensorflow = sys.modules[name]
-        if tensorflow.__version__.startswith("1."):
+        if tensorflow_facts().computes_in_sessions:
             yield causes.SEVERAL_AT_ONCE()
-        elif tensorflow.config.list_physical_devices("GPU"):
+        elif sys.modules[name].config.list_physical_devices("GPU"):
             yield causes.DEVICE(device="GPU")
     if name == "keras" and "jax" in sys.modules and sys.modules["jax"].default_backend() != "cpu":
         yield causes.DEVICE(device=sys.modules["jax"].default_backend())

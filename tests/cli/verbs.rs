@@ -155,7 +155,7 @@ fn a_newcomer_finds_where_fit_generator_is_intercepted() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "keras 2.3.1 is generation 2.2.5 - 2.3.1   py_hooks/keras/generations/v2_2_5_to_v2_3_1.py"
+        "keras 2.3.1 is generation 2.3.0 - 2.3.1   py_hooks/keras/generations/v2_3_0_to_v2_3_1.py"
     );
     assert_eq!(lines.len(), 2, "{text}");
     let words: Vec<_> = lines[1].split_whitespace().collect();
@@ -165,7 +165,7 @@ fn a_newcomer_finds_where_fit_generator_is_intercepted() {
     );
     assert_eq!(
         words[3..5],
-        ["of", "keras/generations/rows_of_graph_mode.py"]
+        ["of", "keras/generations/entry_points_of_graph_mode.py"]
     );
     assert_eq!(words[7], "fit_generator");
     // The row and the line are those of the source.
@@ -194,7 +194,7 @@ fn a_newcomer_finds_where_fit_generator_is_intercepted() {
 fn all_rows_of_all_libraries_are_listed() {
     let text = pedl(&["hooks"]).assert_code(0).stdout;
     assert!(text.contains(
-        "keras            2.2.5 - 2.3.1     py_hooks/keras/generations/v2_2_5_to_v2_3_1.py\n"
+        "keras            2.3.0 - 2.3.1     py_hooks/keras/generations/v2_3_0_to_v2_3_1.py\n"
     ));
     for library in ["keras", "tensorflow", "tensorflow.keras"] {
         let text = pedl(&["hooks", library]).assert_code(0).stdout;
@@ -213,7 +213,7 @@ fn hooks_says_what_it_does_not_know() {
         .assert_code(69)
         .assert_stderr(
             "pedl: error: keras `2.5.0` is not a version pedl-run can intercept\n  \
-         known: 2.2.0 - 2.2.2, 2.2.3 - 2.2.4, 2.2.5 - 2.3.1, 2.4.0 - 2.4.3, 2.6.0 - 2.7.0, 2.8.0, \
+         known: 2.2.0 - 2.2.2, 2.2.3 - 2.2.4, 2.2.5, 2.3.0 - 2.3.1, 2.4.0 - 2.4.3, 2.6.0 - 2.7.0, 2.8.0, \
          2.9.0 - 2.10.0, 2.11.0, 2.12.0, 2.13.0 - 2.15.0, 3.13.0 and later\nhint: install a listed version\n",
         );
     pedl(&["hooks", "keras", "2.3.1", "fti"]).assert_code(64).assert_stderr(

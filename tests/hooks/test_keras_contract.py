@@ -168,7 +168,7 @@ def script(tmp_path):
 
 
 KNOWN = (
-    "2.2.0 - 2.2.2, 2.2.3 - 2.2.4, 2.2.5 - 2.3.1, 2.4.0 - 2.4.3, 2.6.0 - 2.7.0, 2.8.0, 2.9.0 - 2.10.0, 2.11.0, 2.12.0, "
+    "2.2.0 - 2.2.2, 2.2.3 - 2.2.4, 2.2.5, 2.3.0 - 2.3.1, 2.4.0 - 2.4.3, 2.6.0 - 2.7.0, 2.8.0, 2.9.0 - 2.10.0, 2.11.0, 2.12.0, "
     "2.13.0 - 2.15.0, 3.13.0 and later"
 )
 
@@ -213,7 +213,7 @@ def test_a_known_library_of_which_a_part_is_missing_is_stopped(script_run, scrip
     assert error_of(ended) == (
         "pedl: error: cannot patch `tensorflow.python.ops.gen_random_ops:random_uniform`: "
         "No module named 'tensorflow.python'\n"
-        "  a row of generation tensorflow 1.14.0 - 1.15.5; needed to keep the state of a random op\n"
+        "  a row of generation tensorflow 1.15.0 - 1.15.5; needed to keep the state of a random op\n"
         "  nothing was patched; the script was stopped before it trained\n"
         "hint: is tensorflow half installed, or modified? reinstall it, or pass `--no-hooks tensorflow`\n"
     )

@@ -12,6 +12,7 @@ HOOKS = ROOT / "py_hooks"
 # import from no room. No room is named above its own line, so there are no circles.
 ROOMS = {
     "engine": [],
+    "facts": ["engine"],
     "recording": [],
     "options": ["engine"],
     "random_numbers": ["recording"],
@@ -22,36 +23,37 @@ ROOMS = {
     "datasets": ["random_numbers", "recording", "workers", "workers/transfer"],
     "torch": ["datasets", "random_numbers", "ranks", "recording", "workers"],
     "tf_keras": ["recording"],
-    "tensorflow/files": ["recording"],
-    "tensorflow/graphs": ["engine", "recording"],
+    "tensorflow/files": ["facts", "recording"],
+    "tensorflow/graphs": ["engine", "facts", "recording"],
     "tensorflow/random_ops": ["random_numbers", "recording", "tensorflow/graphs"],
-    "tensorflow/sessions": ["engine", "recording", "tensorflow/files", "tensorflow/graphs"],
+    "tensorflow/sessions": ["engine", "facts", "recording", "tensorflow/files", "tensorflow/graphs"],
     "tensorflow/variables": ["engine", "recording", "tensorflow/files", "tensorflow/random_ops", "tensorflow/sessions"],
     "tensorflow/data": [
-        "datasets", "random_numbers", "recording", "tensorflow/graphs", "tensorflow/random_ops", "tensorflow/variables",
+        "datasets", "facts", "random_numbers", "recording", "tensorflow/graphs", "tensorflow/random_ops", "tensorflow/variables",
     ],
     "tensorflow": ["engine", "ranks", "recording", "tensorflow/graphs", "tensorflow/sessions"],
     "tensorflow/generations": [
-        "engine", "tensorflow", "tensorflow/data", "tensorflow/files", "tensorflow/graphs", "tensorflow/random_ops",
+        "engine", "facts", "tensorflow", "tensorflow/data", "tensorflow/files", "tensorflow/graphs", "tensorflow/random_ops",
         "tensorflow/sessions", "tensorflow/variables",
     ],
-    "keras": ["datasets", "engine", "random_numbers", "recording", "tensorflow", "workers"],
+    "keras": ["datasets", "engine", "facts", "random_numbers", "recording", "tensorflow", "workers"],
     "keras/keras3": [
         "datasets", "engine", "keras", "random_numbers", "recording", "tensorflow/data", "tensorflow/variables", "torch",
         "workers",
     ],
     "keras/keras2_eager": [
-        "datasets", "engine", "keras", "keras/keras3", "recording", "tensorflow/data", "tensorflow/variables", "workers",
+        "datasets", "engine", "facts", "keras", "keras/keras3", "recording", "tensorflow/data", "tensorflow/variables", "workers",
     ],
     "keras/keras2_graph": [
         "datasets", "engine", "keras", "recording", "tensorflow/graphs", "tensorflow/sessions", "tensorflow/variables", "workers",
     ],
-    "keras/generations": ["engine", "keras", "keras/keras2_eager", "keras/keras2_graph", "keras/keras3", "tensorflow"],
+    "keras/generations": ["engine", "facts", "keras", "keras/keras2_eager", "keras/keras2_graph", "keras/keras3", "tensorflow"],
     "tensorflow_keras": [],
     "tensorflow_keras/generations": [
-        "engine", "keras", "keras/generations", "keras/keras2_eager", "keras/keras2_graph", "tensorflow", "tensorflow/sessions",
+        "engine", "facts", "keras", "keras/generations", "keras/keras2_eager", "keras/keras2_graph", "tensorflow",
+        "tensorflow/sessions",
     ],
-    "verbs": ["engine", "tensorflow", "torch"],
+    "verbs": ["engine", "facts", "tensorflow", "torch"],
     "boot": [
         "datasets", "engine", "options", "random_numbers", "recording", "script_io", "tensorflow", "tensorflow/data",
         "tensorflow/graphs", "tensorflow/sessions", "tf_keras", "torch", "workers", "workers/transfer",

@@ -1,14 +1,22 @@
 """Keras 2.12, which `tf.keras` of TensorFlow 2.12 is too: the first that exports models.
 
-Call paths (read from 2.12.0): those of `rows_of_v2.py`, where `Model.fit` and its siblings are.
+Call paths (read from 2.12.0): those of `entry_points_of_eager_mode.py`, where `Model.fit` and its siblings are.
 """
 from py_hooks.engine.patch import Generation, Patch
+from py_hooks.facts.keras import EagerFacts
 from py_hooks.keras import entry_points, images
-from py_hooks.keras.generations import rows_of_v2
+from py_hooks.keras.generations import entry_points_of_eager_mode
 from py_hooks.keras.keras2_eager import eager
 from py_hooks.tensorflow import loops
 
-PATCHES = rows_of_v2.IN_KERAS + (
+FACTS = EagerFacts(
+    package="keras",
+    models_have_steps_per_execution=True,
+    options_of_split={},
+    callback_lists_hold_model=True,
+)
+
+PATCHES = entry_points_of_eager_mode.IN_KERAS + (
     Patch("keras.engine.training", "Model._validate_and_get_metrics_result", eager.metrics_result,
           "record and answer epoch logs"),
     Patch("keras.engine.training", "Model.export", entry_points.save,
@@ -31,4 +39,4 @@ PATCHES = rows_of_v2.IN_KERAS + (
           "key the random numbers of items"),
 )
 
-GENERATION = Generation("keras", "2.12.0", "2.12.0", None, PATCHES, prepare=eager.prepare_keras)
+GENERATION = Generation("keras", "2.12.0", "2.12.0", FACTS, PATCHES, prepare=eager.prepare_keras)

@@ -1,14 +1,22 @@
 """Keras 2.13 to 2.15, which `tf.keras` of TensorFlow 2.13 to 2.15 is too: modules below `keras.src`.
 
-Call paths (read from 2.13.1 and 2.15.0): those of `rows_of_v2.py`, where `Model.fit` and its siblings are.
+Call paths (read from 2.13.1 and 2.15.0): those of `entry_points_of_eager_mode.py`, where `Model.fit` and its siblings are.
 """
 from py_hooks.engine.patch import Generation, Patch
+from py_hooks.facts.keras import EagerFacts
 from py_hooks.keras import entry_points, images
-from py_hooks.keras.generations import rows_of_v2
+from py_hooks.keras.generations import entry_points_of_eager_mode
 from py_hooks.keras.keras2_eager import eager, handlers
 from py_hooks.tensorflow import loops
 
-PATCHES = rows_of_v2.IN_KERAS_SRC + (
+FACTS = EagerFacts(
+    package="keras.src",
+    models_have_steps_per_execution=True,
+    options_of_split={},
+    callback_lists_hold_model=True,
+)
+
+PATCHES = entry_points_of_eager_mode.IN_KERAS_SRC + (
     Patch("keras.src.engine.training", "Model._validate_and_get_metrics_result", eager.metrics_result,
           "record and answer epoch logs"),
     Patch("keras.src.engine.data_adapter", "DataHandler._configure_dataset_and_inferred_steps", handlers.local_dataset,
@@ -33,4 +41,4 @@ PATCHES = rows_of_v2.IN_KERAS_SRC + (
           "key the random numbers of items"),
 )
 
-GENERATION = Generation("keras", "2.13.0", "2.15.0", None, PATCHES, prepare=eager.prepare_keras_src)
+GENERATION = Generation("keras", "2.13.0", "2.15.0", FACTS, PATCHES, prepare=eager.prepare_keras)

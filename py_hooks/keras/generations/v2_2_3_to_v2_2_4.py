@@ -1,7 +1,7 @@
 """Keras 2.2.3 and 2.2.4 on TensorFlow 1.13 and later: `fit` takes arrays only, and no callback sees a test batch.
 
 Call paths (read from 2.2.3 and 2.2.4); the rows of `Model.fit` and its siblings are in
-`rows_of_graph_mode.py`:
+`entry_points_of_graph_mode.py`:
 
     Model.fit(arrays)    -> training_arrays.fit_loop -> Model.train_function                         the loop
     Model.fit_generator  -> training_generator.fit_generator -> an enqueuer's get(), or iter_sequence_infinite
@@ -9,16 +9,24 @@ Call paths (read from 2.2.3 and 2.2.4); the rows of `Model.fit` and its siblings
     Model.evaluate, predict and their `_generator` and `_on_batch` forms the same way
 """
 from py_hooks.engine.patch import Generation, Patch
+from py_hooks.facts.keras import GraphFacts
 from py_hooks.keras import plan
-from py_hooks.keras.generations import rows_of_graph_mode
-from py_hooks.keras.generations.facts import KerasFacts
+from py_hooks.keras.generations import entry_points_of_graph_mode
 from py_hooks.keras.keras2_graph import enqueuers, graph
 
-FACTS = KerasFacts(backend_module="keras.backend")
+FACTS = GraphFacts(
+    backend_module="keras.backend",
+    attribute_of_generator="sequence",
+    attribute_of_processes="use_multiprocessing",
+    attributes_with_metrics=("stateful_metric_functions", "metrics"),
+    functions_have_fetch_callbacks=False,
+    models_have_strategy=False,
+    callback_lists_hold_model=False,
+)
 
 _CALLBACKS = "keras.callbacks"
 
-PATCHES = rows_of_graph_mode.IN_KERAS + (
+PATCHES = entry_points_of_graph_mode.IN_KERAS + (
     #     module      attribute                    advice          why
     Patch(_CALLBACKS, "CallbackList.on_batch_end",    plan.batch_end,                "validate when the plan says so"),
     Patch("keras.engine.training_generator", "iter_sequence_infinite", enqueuers.iter_sequence_infinite,

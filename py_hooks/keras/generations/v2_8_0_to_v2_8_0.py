@@ -1,14 +1,22 @@
 """Keras 2.8, which `tf.keras` of TensorFlow 2.8 is too: the first with two families of optimizers.
 
-Call paths (read from 2.8.0): those of `rows_of_v2.py`, where `Model.fit` and its siblings are.
+Call paths (read from 2.8.0): those of `entry_points_of_eager_mode.py`, where `Model.fit` and its siblings are.
 """
 from py_hooks.engine.patch import Generation, Patch
+from py_hooks.facts.keras import EagerFacts
 from py_hooks.keras import entry_points, images
-from py_hooks.keras.generations import rows_of_v2
+from py_hooks.keras.generations import entry_points_of_eager_mode
 from py_hooks.keras.keras2_eager import eager
 from py_hooks.tensorflow import loops
 
-PATCHES = rows_of_v2.IN_KERAS + (
+FACTS = EagerFacts(
+    package="keras",
+    models_have_steps_per_execution=True,
+    options_of_split={},
+    callback_lists_hold_model=True,
+)
+
+PATCHES = entry_points_of_eager_mode.IN_KERAS + (
     Patch("keras.saving.save", "save_model", entry_points.save,       "keep saved models with checkpoints"),
     Patch("keras.saving.save", "load_model", entry_points.load_model, "not read a file of the future"),
     Patch("keras.optimizer_v2.optimizer_v2", "OptimizerV2.apply_gradients", loops.applied,
@@ -21,4 +29,4 @@ PATCHES = rows_of_v2.IN_KERAS + (
           "key the random numbers of items"),
 )
 
-GENERATION = Generation("keras", "2.8.0", "2.8.0", None, PATCHES, prepare=eager.prepare_keras)
+GENERATION = Generation("keras", "2.8.0", "2.8.0", FACTS, PATCHES, prepare=eager.prepare_keras)

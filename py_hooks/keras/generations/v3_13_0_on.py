@@ -8,12 +8,12 @@ Call paths (read from 3.13.0 and 3.15.1):
     optimizer.apply_gradients, stateless_apply -> BaseOptimizer.apply   by these functions, or by the script
 """
 from py_hooks.engine.patch import Generation, Patch
+from py_hooks.facts.keras import Keras3Facts
 from py_hooks.keras import accumulators, entry_points, images, loops, plan
-from py_hooks.keras.generations.facts import KerasFacts
 from py_hooks.keras.keras3 import compute, makers, passes, torch, variables
 from py_hooks.keras.keras3.prepare import prepare
 
-FACTS = KerasFacts(backend_module="keras.src.backend.config")
+FACTS = Keras3Facts(backend_module="keras.src.backend.config", callback_lists_hold_model=True)
 
 _MODEL = "keras.src.models.model"
 _CALLBACKS = "keras.src.callbacks.callback_list"

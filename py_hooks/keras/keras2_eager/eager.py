@@ -9,10 +9,10 @@ Source: keras 2.15.0, keras/src/engine/training.py.
 from __future__ import annotations
 
 import importlib
-import inspect
 
 from py_hooks import causes as table
 from py_hooks.engine.patch import binding
+from py_hooks.facts.keras import EagerFacts, eager_facts
 from py_hooks.keras import models, plan, sources
 from py_hooks.keras.functions import MODELS, ModelFunction
 from py_hooks.keras.keras3.tensorflow import TensorFlowFunction
@@ -33,41 +33,42 @@ if TYPE_CHECKING:
 _MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
 
 
-class _Package:
-    """The intercepted package of Keras."""
+class _Keras:
+    """The Keras that is intercepted: one of a process."""
 
-    name: str | None = None
+    library = "keras"
+
+    @classmethod
+    def facts(cls) -> EagerFacts:
+        """Its facts."""
+        return eager_facts(cls.library)
 
     @classmethod
     def module(cls, path: str) -> ModuleType:
-        """A module of the package."""
-        return importlib.import_module(f"{cls.name}.{path}")
+        """A module of its package."""
+        return importlib.import_module(f"{cls.facts().package}.{path}")
 
 
 class Preparation:
     """`prepare` of a generation.
 
     Args:
-        package: the package of its modules, such as "keras.src".
+        library: its library: "keras", or "tensorflow.keras".
     """
 
-    def __init__(self, package: str) -> None:
-        self._package = package
+    def __init__(self, library: str) -> None:
+        self._library = library
 
     def __call__(self, calls: Calls) -> None:
         """Has the entry points look at weights and devices, and fits validate, as this generation requires."""
-        _Package.name = self._package
+        _Keras.library = self._library
         sources.use(ResourceWeights())
         plan.prepare(calls, ResourceValidation())
         models.prepare(calls, RESOURCE_VARIABLES.key_of)
 
 
 prepare_keras = Preparation("keras")
-prepare_keras_src = Preparation("keras.src")
-
-
-# For the Keras within TensorFlow.
-prepare_tf_keras = Preparation("tensorflow.python.keras")
+prepare_tf_keras = Preparation("tensorflow.keras")
 
 
 # -- compute functions -------------------------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class ResourceWeights:
 
     def steps_per_execution(self, model: Any) -> int:
         """How many batches a call of the model's training function takes: a variable, if there is more than one."""
-        steps = getattr(model, "_steps_per_execution", None)
+        steps = model._steps_per_execution if _Keras.facts().models_have_steps_per_execution else None
         return 1 if steps is None else int(self.values(model, [steps])[0])
 
     def is_intercepted(self) -> bool:
@@ -215,7 +216,7 @@ class ResourceValidation(EagerValidation):
         return variable.numpy()
 
     def _given(self, given: dict[str, Any]) -> tuple[Any, Any, Any] | None:
-        adapters = _Package.module("engine.data_adapter")
+        adapters = _Keras.module("engine.data_adapter")
         data = given.get("validation_data")
         if data is not None:
             return adapters.unpack_x_y_sample_weight(data)
@@ -223,7 +224,4 @@ class ResourceValidation(EagerValidation):
         if not split:
             return None
         whole = (given.get("x"), given.get("y"), given.get("sample_weight"))
-        # TensorFlow 2.2 shuffles unless it is asked not to, as its `fit` does.
-        can_shuffle = "shuffle" in inspect.signature(adapters.train_validation_split).parameters
-        options = {"shuffle": False} if can_shuffle else {}
-        return adapters.train_validation_split(whole, validation_split=split, **options)[1]
+        return adapters.train_validation_split(whole, validation_split=split, **_Keras.facts().options_of_split)[1]

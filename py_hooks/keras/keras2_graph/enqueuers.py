@@ -20,7 +20,7 @@ import sys
 from py_hooks.datasets import generators
 from py_hooks.datasets.item_epochs import ItemEpochs
 from py_hooks.keras.keras2_graph.batch_sizes import recorded_batch_size
-from py_hooks.keras.packages import PACKAGES
+from py_hooks.keras.packages import PACKAGES, graph_facts_of
 from py_hooks.keras.skipped_batch import SkippedBatch
 from py_hooks.recording import recorder
 from py_hooks.workers import worker_processes
@@ -127,9 +127,9 @@ def start_ordered(original: Callable[..., Any], enqueuer: Any, workers: int = 1,
 
 def start_generator(original: Callable[..., Any], enqueuer: Any, workers: int = 1, max_queue_size: int = 10) -> None:
     """`GeneratorEnqueuer.start`: batches of one of our streams, except for worker processes with copies of the script's."""
-    # Keras before 2.2.3 has these names with an underscore.
-    generator = getattr(enqueuer, "_generator", None) or enqueuer.sequence
-    in_processes = getattr(enqueuer, "use_multiprocessing", getattr(enqueuer, "_use_multiprocessing", False))
+    facts = graph_facts_of(enqueuer)
+    generator = getattr(enqueuer, facts.attribute_of_generator)
+    in_processes = getattr(enqueuer, facts.attribute_of_processes)
     if in_processes and not _is_of_loop(generator):
         original(enqueuer, workers=workers, max_queue_size=max_queue_size)
         return

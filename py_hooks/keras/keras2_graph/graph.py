@@ -147,7 +147,7 @@ class GraphFunction(ModelFunction):
         running = {name: output for name, output in zip(names, function.outputs) if _is_of_variables_alone(output)}
         self._running = frozenset(running)
         found = {name: _quotient(output) for name, output in running.items()}
-        if not hasattr(function, "fetch_callbacks"):
+        if not packages.graph_facts_of(self.model()).functions_have_fetch_callbacks:
             found = {}
         self._fetched = self.accumulators.fetched = Fetched(name for name, sums in found.items() if sums)
         self._fetched.attach(function, found, self._graph)
@@ -427,7 +427,7 @@ class GraphWeights:
             return [_eager_cause(recorder.CALLS)]
         session = sessions.SESSIONS.of_default_graph(packages.module(model, "backend"))
         found = []
-        if getattr(model, "_distribution_strategy", None) is not None:
+        if packages.graph_facts_of(model).models_have_strategy and model._distribution_strategy is not None:
             found.append(table.DISTRIBUTED(strategy=type(model._distribution_strategy).__name__))
         return found + session_causes.causes_of(session)
 

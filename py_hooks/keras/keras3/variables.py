@@ -151,7 +151,7 @@ def view_of(value: Any) -> numpy.ndarray:
     from keras.src import backend
 
     kind = backend.backend()
-    if kind == "jax" and hasattr(numpy, "from_dlpack") and value.dtype in ("float32", "float64", "int32", "int64"):
+    if kind == "jax" and value.dtype in ("float32", "float64", "int32", "int64"):
         # A JAX array keeps the numpy form that it was asked for, and then cannot be donated without a copy.
         return numpy.from_dlpack(value)
     if kind == "tensorflow" and hasattr(value, "read_value"):

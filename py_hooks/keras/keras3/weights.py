@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def _distribution_of(model: Any) -> Any:
+    """What spreads a training over devices: a strategy of TensorFlow, or a distribution of Keras on JAX; None without."""
+    # A model has a strategy on TensorFlow only.
+    strategy = getattr(model, "distribute_strategy", None)
+    return sys.modules["keras"].distribution.distribution() if strategy is None else strategy
+
+
 class Weights:
     """Answers for the entry points about weights, devices and sources: those of Keras 3."""
 
@@ -42,7 +49,7 @@ class Weights:
 
     def causes(self, model: Any) -> list[causes.Told]:
         """Causes in the devices why a model cannot be resumed exactly."""
-        distribution = sources.distribution_causes(sources.distribution_of(model))
+        distribution = sources.distribution_causes(_distribution_of(model))
         if distribution:
             return distribution
         jax = sys.modules.get("jax")

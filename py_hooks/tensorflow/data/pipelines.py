@@ -14,12 +14,14 @@ tensorflow/python/ops/script_ops.py.
 """
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import os
 
 from py_hooks import causes
 from py_hooks.datasets.generators import GeneratorSource
+from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.random_numbers.random_streams import PrivateStream
 from py_hooks.recording import call_kinds, recorder
 from py_hooks.tensorflow.graphs import graphs, op_kinds
@@ -253,11 +255,7 @@ def without_prefetching(dataset: Any) -> Any:
     while type(dataset).__name__.strip("_") == "PrefetchDataset":
         dataset = dataset._input_dataset
     options = tensorflow.data.Options()
-    tuning, optimization = getattr(options, "autotune", None), options.experimental_optimization
-    if tuning is not None:
-        tuning.enabled = False
-    for name in ("autotune", "inject_prefetch"):
-        # Each exists in some versions only.
-        if hasattr(type(optimization), name):
-            setattr(optimization, name, False)
+    *groups, option = tensorflow_facts().option_of_tuning.split(".")
+    # TensorFlow adds no prefetching if it does not tune.
+    setattr(functools.reduce(getattr, groups, options), option, False)
     return dataset.with_options(options)

@@ -24,6 +24,7 @@ import os
 import weakref
 
 from py_hooks import causes
+from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.recording import recorder
 
 TYPE_CHECKING = False
@@ -320,7 +321,7 @@ def created(
 
 def add_event(original: Callable[..., Any], writer: Any, event: Any) -> None:
     """`EventFileWriter.add_event`: skipped in a replay, except the event that ends the writer's thread."""
-    is_end = event is getattr(writer, "_sentinel_event", None)
+    is_end = tensorflow_facts().writer_ends_by_event and event is writer._sentinel_event
     if is_end or not EVENT_FILES.is_replay or not hasattr(writer, "_pedl_file"):
         original(writer, event)
 

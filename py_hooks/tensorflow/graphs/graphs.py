@@ -8,6 +8,7 @@ import contextlib
 
 from py_hooks import places
 from py_hooks.engine.patch import binding
+from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.recording import recorder
 from py_hooks.tensorflow.graphs import control_flow, op_kinds, races
 
@@ -49,10 +50,13 @@ def generated_source(original: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 def _given_seeds() -> MutableMapping[Any, int] | None:
-    """How many ops got a default seed, by graph; None if TensorFlow counts all ops (until 2.5)."""
+    """How many ops got a default seed, by graph; None if TensorFlow counts all ops."""
+    if not tensorflow_facts().seeds_count_seeds:
+        return None
     from tensorflow.python.framework import random_seed
 
-    return getattr(random_seed, "_graph_to_seed_dict", None)
+    found: MutableMapping[Any, int] = random_seed._graph_to_seed_dict
+    return found
 
 
 def of(graph: Any) -> Graph:
@@ -102,9 +106,9 @@ class Graph:
         graph = self.graph
         finalized, graph._finalized = graph._finalized, False
         try:
-            counts = getattr(graph, "_next_id_counter", None)
             # These blocks may be nested.
-            with contextlib.ExitStack() if counts is None or counts >= _FIRST_OWN_ID else self._uncounted():
+            is_counted = tensorflow_facts().graph_numbers_ops and graph._next_id_counter < _FIRST_OWN_ID
+            with self._uncounted() if is_counted else contextlib.ExitStack():
                 yield
         finally:
             graph._finalized = finalized

@@ -34,7 +34,7 @@ Node = collections.namedtuple("Node", "op kind inputs controls")
 def nodes_of(function: Any) -> list[Any]:
     """The nodes of a traced function, and of those that it calls."""
     nodes = list(definition_of(function).node_def)
-    # A function of TensorFlow 1.13 has no graph; the functions that it calls are in the graph around it.
+    # A function of `Defun` has no graph; the functions that it calls are in the graph around it.
     if hasattr(function, "graph"):
         nodes.extend(node for called in function.graph.as_graph_def().library.function for node in called.node_def)
     return nodes

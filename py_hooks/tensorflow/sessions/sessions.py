@@ -24,6 +24,7 @@ from threading import get_ident
 
 from py_hooks import causes, places
 from py_hooks.engine.patch import binding
+from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.recording import call_kinds, fingerprint, forks, recorder
 from py_hooks.refusal import Refusal
 from py_hooks.tensorflow.files import event_files
@@ -269,8 +270,8 @@ def _one_at_a_time(config: Any) -> Any:
 
     imposed = config_pb2.ConfigProto()
     if config is None:
-        # Without a config, a session takes the context's; in 1.13 it takes nothing.
-        config = getattr(context.context(), "config", imposed)
+        # Without a config, a session takes the context's, if that has one.
+        config = context.context().config if tensorflow_facts().context_has_config else imposed
     imposed.CopyFrom(config)
     if not imposed.inter_op_parallelism_threads:
         imposed.inter_op_parallelism_threads = 1
@@ -434,10 +435,10 @@ def _passes(calls: Calls, session: Any, handle: Any, effects: Effects) -> bool:
 
 def _fed(feed_dict: Any) -> tuple[list[Any], tuple[Any, ...]]:
     """The tensors that a run is given values for, and the values."""
-    # In 1.15 it is a mapping around a dictionary, which takes ten times as long to walk. From 1.15 on its keys are
-    # references to the tensors, which can be hashed.
-    storage = getattr(feed_dict, "_storage", feed_dict)
-    return [getattr(tensor, "_wrapped", tensor) for tensor in storage], tuple(storage.values())
+    facts = tensorflow_facts()
+    # The mapping takes ten times as long to walk as the dictionary in it.
+    storage = feed_dict._storage if facts.feeds_are_wrapped else feed_dict
+    return [key._wrapped for key in storage] if facts.feed_keys_are_references else list(storage), tuple(storage.values())
 
 
 def _pull(calls: Calls, original: Callable[..., Any], session: Any, feed_dict: Any, operations: list[Any]) -> None:

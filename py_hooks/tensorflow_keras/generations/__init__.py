@@ -1,1 +1,1 @@
-"""WHERE the Keras within TensorFlow 1 is intercepted: one file per range of versions."""
+"""WHERE the Keras within TensorFlow is intercepted: one file per range of versions, with the facts of these versions."""

@@ -1,7 +1,7 @@
 """tf.keras of TensorFlow 1.13, in graph mode: loops that gather metrics run a separate function, `_fit_function`.
 
 Call paths (read from 1.13.1, tensorflow/python/keras/engine); the rows of `Model.fit` and its siblings are in
-`py_hooks/keras/generations/rows_of_graph_mode.py`:
+`py_hooks/keras/generations/entry_points_of_graph_mode.py`:
 
     Model.fit(arrays)    -> training_arrays.model_iteration -> Model._fit_function                     the loop
     Model.fit(Sequence)  -> Model.fit_generator
@@ -11,9 +11,20 @@ Call paths (read from 1.13.1, tensorflow/python/keras/engine); the rows of `Mode
     Model.evaluate, predict and their `_generator` and `_on_batch` forms the same way, with `_eval_function`
 """
 from py_hooks.engine.patch import Generation, Patch
+from py_hooks.facts.keras import GraphFacts
 from py_hooks.keras import entry_points, plan
-from py_hooks.keras.generations import rows_of_graph_mode
+from py_hooks.keras.generations import entry_points_of_graph_mode
 from py_hooks.keras.keras2_graph import enqueuers, graph
+
+FACTS = GraphFacts(
+    backend_module=None,
+    attribute_of_generator="sequence",
+    attribute_of_processes="use_multiprocessing",
+    attributes_with_metrics=("metrics",),
+    functions_have_fetch_callbacks=True,
+    models_have_strategy=True,
+    callback_lists_hold_model=True,
+)
 
 _MODEL = "tensorflow.python.keras.engine.training"
 _CALLBACKS = "tensorflow.python.keras.callbacks"
@@ -21,7 +32,7 @@ _DATA = "tensorflow.python.keras.utils.data_utils"
 _API = "tensorflow.keras.models"
 _MODELS = "tensorflow.python.keras.models"
 
-PATCHES = rows_of_graph_mode.IN_TENSORFLOW + (
+PATCHES = entry_points_of_graph_mode.IN_TENSORFLOW + (
     #     module   attribute                    advice                              why
     Patch(_MODEL,  "Model.train_on_batch",      entry_points.train_on_batch_or_fit, "know where a training call begins"),
     Patch(_MODEL,  "Model.test_on_batch",       entry_points.test_on_batch_or_eval, "know where an evaluation begins"),
@@ -35,4 +46,4 @@ PATCHES = rows_of_graph_mode.IN_TENSORFLOW + (
     Patch(_DATA,   "iter_sequence_infinite",    enqueuers.iter_sequence_infinite,   "skip in a replay"),
 )
 
-GENERATION = Generation("tensorflow.keras", "1.13.1", "1.13.2", None, PATCHES, prepare=graph.prepare)
+GENERATION = Generation("tensorflow.keras", "1.13.1", "1.13.2", FACTS, PATCHES, prepare=graph.prepare)

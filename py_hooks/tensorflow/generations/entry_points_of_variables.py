@@ -1,4 +1,4 @@
-"""TensorFlow 2: the rows that all of its generations share.
+"""TensorFlow 2: the rows of variables, random ops and functions, which all of its generations share.
 
 Call paths (read from 2.1.4, 2.3.4, 2.6.5, 2.12.1, 2.15.1 and 2.21.0):
 
@@ -7,14 +7,10 @@ Call paths (read from 2.1.4, 2.3.4, 2.6.5, 2.12.1, 2.15.1 and 2.21.0):
     variable.numpy(), model(x), ...    -> BaseResourceVariable._read_variable_op
     embedding lookups                  -> BaseResourceVariable.sparse_read, gather_nd
     a tf.function                      -> ConcreteFunction._call_flat
-    tf.compat.v1.Session               -> those of `rows_of_sessions.py`
-    tf.summary, tf.io.gfile            -> those of `rows_of_files.py`
-    tf.data                            -> those of `rows_of_pipelines.py`
 """
 from py_hooks.engine.patch import Patch
 from py_hooks.tensorflow import loops
 from py_hooks.tensorflow.data import pipelines
-from py_hooks.tensorflow.generations import rows_of_files, rows_of_pipelines, rows_of_sessions
 from py_hooks.tensorflow.random_ops import random_ops, random_states
 from py_hooks.tensorflow.variables import functions, resource_variables
 
@@ -59,4 +55,4 @@ ROWS = (
           "tell of loops of the script's own"),
     Patch("tensorflow.python.data.ops.dataset_ops", "DatasetV1.map_with_legacy_function", pipelines.mapped,
           "repeat elements in a replay"),
-) + rows_of_sessions.ROWS + rows_of_files.ROWS + rows_of_pipelines.ROWS
+)

@@ -1,0 +1,33 @@
+"""TensorFlow 2.7, under Keras 2 (the `keras` package): options of pipelines have other names.
+
+Call paths (read from 2.7.4): those of the four files `entry_points_of_*.py`, and the one of the functions of pipelines.
+"""
+from py_hooks.engine.patch import Generation, Patch
+from py_hooks.facts.tensorflow import TensorFlowFacts
+from py_hooks.tensorflow.generations import (
+    entry_points_of_files,
+    entry_points_of_pipelines,
+    entry_points_of_sessions,
+    entry_points_of_variables,
+)
+from py_hooks.tensorflow.random_ops import random_states
+from py_hooks.tensorflow.variables import resource_variables
+
+FACTS = TensorFlowFacts(
+    computes_in_sessions=False,
+    context_has_config=True,
+    graph_numbers_ops=True,
+    seeds_count_seeds=True,
+    feeds_are_wrapped=False,
+    feed_keys_are_references=True,
+    writer_ends_by_event=False,
+    option_of_order="deterministic",
+    option_of_tuning="autotune.enabled",
+)
+
+PATCHES = (
+    Patch("tensorflow.python.data.ops.dataset_ops", "StructuredFunctionWrapper.__init__",
+          random_states.pipeline_function, "know the functions of pipelines"),
+) + entry_points_of_variables.ROWS + entry_points_of_sessions.ROWS + entry_points_of_files.ROWS + entry_points_of_pipelines.ROWS
+
+GENERATION = Generation("tensorflow", "2.7.0", "2.7.4", FACTS, PATCHES, prepare=resource_variables.prepare)
