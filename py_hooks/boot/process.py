@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
+    from pedl import _host
     from pedl._callbacks import Callbacks
+    from pedl.frameworks.keras.data import KerasDataAdapter
 
-    from py_hooks.boot.trials import Host
     from py_hooks.datasets.item_epochs import ItemEpochs
     from py_hooks.options import Offer
     from py_hooks.random_numbers.random_streams import Streams
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from py_hooks.script_io.files import Files
     from py_hooks.script_io.output import Output
     from py_hooks.script_io.python_children import Children
+    from py_hooks.trial_classes.host import RecordingHost
 
 
 class _Process:
@@ -57,6 +59,8 @@ class _Process:
         self.callbacks: Callbacks | None = None
         # Called before an error ends the process, if nothing was intercepted yet.
         self.at_stop: list[Callable[[], object]] = [self._put_back]
+        # It runs a trial class, and no script.
+        self.runs_trial_class = False
         # A bug of pedl-run was met: the recorder was abandoned, and nothing more is intercepted.
         self.is_aside = False
         # Errors that end the process with their message; see `engine/guard.py`.
@@ -254,7 +258,7 @@ class _Process:
             return "`--exact` was given"
         if calls is not None and not calls.holds_values and calls.skipped:
             return "calls were answered from the log, and the models do not hold what was trained"
-        if "pedl._trials.host" in sys.modules:
+        if self.runs_trial_class:
             return "it is a trial class, whose loop is that of pedl-run"
         return None
 
@@ -324,42 +328,40 @@ class _Process:
 
         own_package.prefer(name, self.trial.log)
 
-    def serve_batches(self, module: Any) -> None:
-        """`pedl` was imported: its `KerasDataAdapter` gets here what builds its batches."""
+    def open_door(self, module: Any) -> None:
+        """`pedl` was imported: what it asks of pedl-run, it asks this process."""
+        host: _host.Host = self
+        module.current = host
 
-        def start_batches(adapter: Any, offset: int, is_validation: bool) -> ItemEpochs:
-            from py_hooks.datasets import data_adapter
+    def register_callbacks(self, callbacks: Callbacks) -> None:
+        """See `pedl._host.Host`."""
+        from py_hooks.recording import step_callbacks
 
-            return data_adapter.start(adapter, offset, is_validation)
+        step_callbacks.register(self, callbacks)
 
-        module.start_batches = start_batches
+    def start_batches(self, adapter: KerasDataAdapter, offset: int, is_validation: bool) -> ItemEpochs:
+        """See `pedl._host.Host`."""
+        from py_hooks.datasets import data_adapter
 
-    def take_callbacks(self, module: Any) -> None:
-        """`pedl` was imported: callbacks of steps are registered with this process, which trains."""
+        return data_adapter.start(adapter, offset, is_validation)
 
-        def register(callbacks: Callbacks) -> None:
-            from py_hooks.recording import step_callbacks
+    def run_trial_class(self) -> None:
+        """Trains the trial class of the model definition in the current directory."""
+        self.runs_trial_class = True
+        from py_hooks.boot import trial_host
+        from py_hooks.trial_classes import program
 
-            step_callbacks.register(self, callbacks)
+        def make_host(name: str) -> RecordingHost:
+            return trial_host.RecordingHost(self, name)
 
-        module.register = register
-
-    def host_trials(self, module: Any) -> None:
-        """A trial class is to be run: its loop uses the recorder."""
-
-        def hosted(name: str) -> Host:
-            from py_hooks.boot import trials
-
-            return trials.Host(self, name)
-
-        module.hosted = hosted
+        program.main(make_host)
 
     def seed_torch(self, module: Any) -> None:
         """`torch` was imported: seeds it from the trial; for a trial class with the trial's seed itself."""
         from py_hooks.script_io import clock
 
         streams = self.streams()
-        streams.seed_torch(module, self.trial.seed if "pedl._trials.host" in sys.modules else None)
+        streams.seed_torch(module, self.trial.seed if self.runs_trial_class else None)
         seed = streams.seeding_from_trial(module.Generator.seed)
         clock.set_attribute(module.Generator, "seed", seed, _pedl.type_modified)
 
@@ -380,14 +382,19 @@ class _Process:
             install.intercept(self, module)
 
 
-_TRIAL: _pedl.Trial | None = None
+_PROCESS: _Process | None = None
 
 
 def serve() -> None:
     """The program of a worker server, after `start`. Does not return."""
     from py_hooks.boot import worker_server
 
-    worker_server.main(_TRIAL)
+    worker_server.main(_PROCESS.trial)
+
+
+def run_trial_class() -> None:
+    """The program of a trial class, after `start`."""
+    _PROCESS.run_trial_class()
 
 
 def start(launch_text: str) -> None:
@@ -396,10 +403,10 @@ def start(launch_text: str) -> None:
     Args:
         launch_text: the launch message of the host, JSON (`src/core/trial.rs`).
     """
-    global _TRIAL  # noqa: PLW0603 - there is one in a process
+    global _PROCESS  # noqa: PLW0603 - there is one in a process
     _hide_hash_seed()
     process = _Process(_pedl.Trial(launch_text), _pedl.Error)
-    _TRIAL = process.trial
+    _PROCESS = process
     libraries = sorted({row[0] for row in GENERATIONS})
     for unknown in sorted(set(process.trial.no_hooks).difference(libraries)):
         process.trial.log_error(
@@ -436,9 +443,7 @@ def start(launch_text: str) -> None:
         finder.when_imported(distribution, process.intercept)
     finder.before_import("jax", process.fix_thread_pools)
     finder.before_import("pedl", process.prefer_own_pedl)
-    finder.when_imported("pedl._context", process.serve_batches)
-    finder.when_imported("pedl._callbacks", process.take_callbacks)
-    finder.when_imported("pedl._trials.host", process.host_trials)
+    finder.when_imported("pedl._host", process.open_door)
     finder.when_imported("torch", process.seed_torch)
     finder.when_imported("torch.optim.optimizer", process.watch_torch)
     finder.when_imported("tf_keras.src.engine.training", process.watch_tf_keras)

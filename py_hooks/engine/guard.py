@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# What runs in place of a script, for a trial class: its exceptions are those of a script.
+_PROGRAM = _OURS + "trial_classes" + os.sep
 
 # Never a mistake of pedl-run: the end of an iterator, and exhausted memory or stack.
 _PASS = (StopIteration, StopAsyncIteration, MemoryError, RecursionError)
@@ -288,12 +290,14 @@ def _leave_out_guards(trace: TracebackType) -> None:
 
 
 def _is_of_us(code: CodeType) -> bool:
-    return code.co_filename.startswith(_OURS) and not code.co_filename.startswith(_ENGINE)
+    return code.co_filename.startswith(_OURS) and not code.co_filename.startswith((_ENGINE, _PROGRAM))
 
 
 def _is_users(code: CodeType) -> bool:
     """Whether a code object belongs to the script: its file is not ours, nor of a package or the standard library."""
     name = code.co_filename
+    if name.startswith(_PROGRAM):
+        return True
     if name.startswith(("<frozen", _OURS, _STANDARD)):
         return False
     return not any(f"{os.sep}{folder}{os.sep}" in name for folder in ("site-packages", "dist-packages"))

@@ -1,7 +1,7 @@
 """Several processes that train one model of `tf.keras` under `TF_CONFIG`: the part of `ranks/agreement.py` for TensorFlow.
 
 `tf.distribute.MultiWorkerMirroredStrategy` averages the gradients; the model is made in its scope. It has one replica in
-each process. The strategy does not distribute the batches here: each rank gets its share of them (`shims/pedl/_trials/
+each process. The strategy does not distribute the batches here: each rank gets its share of them (`shims/pedl/_loops/
 shares.py`), and Keras gets the pipelines as those of one process, which a replay can skip
 (`py_hooks/keras/keras2_eager/handlers.py`).
 

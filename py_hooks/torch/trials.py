@@ -1,4 +1,4 @@
-"""Random numbers, data and states for the loop of a `PyTorchTrial` (`shims/pedl/_trials/pytorch.py`).
+"""Random numbers, data and states for the loop of a `PyTorchTrial` (`shims/pedl/_loops/pytorch.py`).
 
 Each batch, each validation and each pass over a loader draws from separate streams: of python, NumPy, torch, and of the
 generators that the trial holds. So none of their state has to be restored. A replay makes none of these, and leaves the

@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 import copy
-import os
 
-from pedl import _context
+from pedl import _context, _host
 from pedl.callback import Callback
 from pedl.errors import DefinitionError, described
 
@@ -62,17 +61,6 @@ def _copied(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-def register(callbacks: Callbacks) -> None:
-    """Has `Callbacks` called by the process that trains. There the host replaces this function.
-
-    Raises:
-        NotUnderHost: the script does not run under pedl-run.
-    """
-    if _context.VARIABLE not in os.environ:
-        # This raises `NotUnderHost`, with the command that starts the script.
-        _context.context()
-
-
 def callbacks(*given: Callback) -> None:
     """Has callbacks called around the steps of the script's training, in their order.
 
@@ -91,4 +79,9 @@ def callbacks(*given: Callback) -> None:
         pedl.callbacks(TensorBoard("logs"))
         model.fit(...)
     """
-    register(Callbacks(given, "`pedl.callbacks` was given"))
+    registered = Callbacks(given, "`pedl.callbacks` was given")
+    if _host.current is not None:
+        _host.current.register_callbacks(registered)
+    else:
+        # This raises `NotUnderHost`, with the command that starts the script, unless pedl-run runs it in another process.
+        _context.context()

@@ -9,16 +9,7 @@ from pedl.errors import NotUnderHost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Protocol, TypedDict
-
-    from pedl.frameworks.keras.data import KerasDataAdapter
-
-    class Batches(Iterator[Any], Protocol):
-        """What builds the batches of a `KerasDataAdapter`."""
-
-        def close(self) -> None:
-            """No more are taken."""
+    from typing import Any, TypedDict
 
     class _OfAnyTrial(TypedDict):
         trial_id: int
@@ -41,24 +32,8 @@ if TYPE_CHECKING:
 VARIABLE = "PEDL_CONTEXT"
 
 
-def start_batches(adapter: KerasDataAdapter, offset: int, is_validation: bool) -> Batches:
-    """Begins to build the batches of a `KerasDataAdapter`. The host replaces this function in the process that trains.
-
-    Raises:
-        NotUnderHost: always.
-    """
-    if VARIABLE in os.environ:
-        raise NotUnderHost(
-            "KerasDataAdapter builds batches in the process that trains; this is another one, which the script has started\n"
-            "  start the adapter in the script itself"
-        )
-    raise NotUnderHost(
-        "KerasDataAdapter builds batches in the process of a trial, and this script does not run under pedl-run\n"
-        f"  start it with: pedl-run {_script()}"
-    )
-
-
-def _script() -> str:
+def script() -> str:
+    """The script as a user types it, for messages."""
     return sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "train.py"
 
 
@@ -72,6 +47,6 @@ def context() -> Context:
     if text is None:
         raise NotUnderHost(
             "this script asks `pedl` about its trial, but it does not run under pedl-run\n"
-            f"  start it with: pedl-run --hp NAME=VALUE {_script()}"
+            f"  start it with: pedl-run --hp NAME=VALUE {script()}"
         )
     return json.loads(text)

@@ -45,9 +45,9 @@ class Trial(abc.ABC):  # noqa: B024 - what has to be defined is for each framewo
         hparams: the hyperparameters of this trial, by name.
     """
 
-    # The module that runs it, whether it uses `make_data_loaders`, and the environment variable by which its framework finds
-    # several processes that train one model.
-    _controller: Any = None
+    # The module with its training loop, whether it uses `make_data_loaders`, and the environment variable by which its
+    # framework finds several processes that train one model.
+    _loop: Any = None
     _has_data_loaders = True
     _ranks_by: str | None = None
     # Why `pedl.local` does not run classes that are derived from it; None if it does.

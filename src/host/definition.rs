@@ -8,8 +8,8 @@
 //!                              class in the file
 //! ```
 //!
-//! One of our programs (`shims/pedl/_trials`) runs it in its directory, and imports it
-//! (`shims/pedl/_definition.py`) like a script: everything that holds for scripts holds for it.
+//! One of our programs (`py_hooks/trial_classes/program.py`) runs it in its directory, and imports
+//! it (`definition.py` beside it) like a script: everything that holds for scripts holds for it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::cli::parse::{CommandLine, Program};
 use crate::failure::{Exit, Failure};
 
 /// What Python runs for a model definition.
-const DRIVER: &str = "from pedl._trials import main; main()";
+const DRIVER: &str = "from py_hooks.boot import process; process.run_trial_class()";
 
 /// A Python file larger than this is not searched for a class.
 const LARGEST_FILE_BYTES: u64 = 4 << 20;

@@ -41,10 +41,11 @@ def _literals_in(node):
 
 
 def _name_of(function):
-    """The name of a function that is called; of a method of `exactness`, with that."""
+    """The name of a function that is called; of a method of `exactness`, or of the host of a trial class, with that."""
     name = getattr(function, "attr", None)
-    holder = getattr(getattr(function, "value", None), "attr", None)
-    return f"{holder}.{name}" if holder == "exactness" else name
+    value = getattr(function, "value", None)
+    holder = getattr(value, "attr", getattr(value, "id", None))
+    return f"{holder}.{name}" if holder in ("exactness", "host") else name
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(support.ROOT)))

@@ -36,10 +36,10 @@ def process(monkeypatch):
     return made
 
 
-def advice_of_ours(text):
+def advice_of_ours(text, room="advice"):
     """An advice whose code is in a file of pedl."""
     lines = f"def advice(original, *args):\n{text}"
-    filename = f"{guard._OURS}advice/planted{next(_NUMBERS)}.py"
+    filename = f"{guard._OURS}{room}/planted{next(_NUMBERS)}.py"
     linecache.cache[filename] = (len(lines), None, lines.splitlines(True), filename)
     names = {}
     exec(compile(lines, filename, "exec"), names)
@@ -105,3 +105,11 @@ def test_without_a_trial_everything_passes():
     _, function = wrapped("    None.name\n")
     with pytest.raises(AttributeError):
         function()
+
+
+def test_what_the_program_of_a_trial_class_raises_is_raised_as_in_a_script(process):
+    program = advice_of_ours("    None.name\n", "trial_classes")
+    call = patch._wrap(lambda: program(None), advice_of_ours("    return original(*args)\n"))
+    with pytest.raises(AttributeError, match="name"):
+        call()
+    assert process.said == []

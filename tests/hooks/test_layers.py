@@ -13,7 +13,7 @@ HOOKS = ROOT / "py_hooks"
 ROOMS = {
     "engine": [],
     "facts": ["engine"],
-    "recording": [],
+    "recording": ["engine"],
     "options": ["engine"],
     "random_numbers": ["recording"],
     "ranks": ["recording"],
@@ -23,6 +23,7 @@ ROOMS = {
     "datasets": ["random_numbers", "recording", "workers", "workers/transfer"],
     "torch": ["datasets", "random_numbers", "ranks", "recording", "workers"],
     "tf_keras": ["recording"],
+    "trial_classes": [],
     "tensorflow/files": ["facts", "recording"],
     "tensorflow/graphs": ["engine", "facts", "recording"],
     "tensorflow/random_ops": ["random_numbers", "recording", "tensorflow/graphs"],
@@ -56,16 +57,19 @@ ROOMS = {
     "verbs": ["engine", "facts", "tensorflow", "torch"],
     "boot": [
         "datasets", "engine", "options", "random_numbers", "recording", "script_io", "tensorflow", "tensorflow/data",
-        "tensorflow/graphs", "tensorflow/sessions", "tf_keras", "torch", "workers", "workers/transfer",
+        "tensorflow/graphs", "tensorflow/sessions", "tf_keras", "torch", "trial_classes", "workers", "workers/transfer",
     ],
 }
+
+# The one room that imports `pedl` when it is imported itself: it runs in place of a script.
+IMPORTS_PEDL = "trial_classes"
 
 # Files that import from `py_hooks` inside of functions, and why.
 LATE = {
     "boot/host.py": "reports a failed import of the next line as one error",
     "boot/install.py": "what watches commands and files is needed once a library trains",
     "boot/process.py": "a script that trains nothing must not pay for what it does not use: each import takes time at the start",
-    "boot/trials.py": "the parts of a framework are needed by its trial classes only",
+    "boot/trial_host.py": "the parts of a framework are needed by its trial classes only",
     "boot/worker_server.py": "the server imports as little as possible before it forks, so that workers start clean",
     "keras/keras3/passes.py": "pipelines are needed on TensorFlow only",
     "recording/forks.py": "is imported at the start of each script, before there is a recorder",
@@ -73,6 +77,7 @@ LATE = {
     "script_io/files.py": "is imported at the start of each script, before there is a recorder, a ledger or an input",
     "script_io/kept.py": "is imported at the start of each script, before there is a recorder",
     "script_io/ledger.py": "inputs are needed once a file was changed",
+    "trial_classes/program.py": "the loop of tensorpack is needed by its trial classes only",
     "verbs/export.py": "an export needs the codec of its framework only",
     "verbs/report.py": "exports are needed by one verb only",
 }
@@ -127,3 +132,18 @@ def test_no_file_imports_itself_by_others():
 def test_an_import_inside_of_a_function_has_a_reason(path):
     late = any(is_late for _, is_late in imports_of(path))
     assert late == (short(path) in LATE), LATE.get(short(path), "it is not in the list `LATE`")
+
+
+@pytest.mark.parametrize("path", FILES, ids=short)
+def test_pedl_is_imported_by_the_script_first(path):
+    """A script that does not import `pedl` may have another module of this name."""
+    waiting, found = [parse(path)], False
+    while waiting:
+        node = waiting.pop()
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        found |= any(name.split(".")[0] == "pedl" for name in names)
+        is_for_types = isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda)) and not is_for_types:
+            waiting.extend(ast.iter_child_nodes(node))
+    assert not found or room_of(path) == IMPORTS_PEDL

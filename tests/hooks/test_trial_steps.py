@@ -5,8 +5,8 @@ import pytest
 from support import ROOT
 
 sys.path.append(str(ROOT / "shims"))
-from pedl._trials import metrics
-from pedl._trials.steps import Steps
+from pedl._loops import metrics
+from pedl._loops.steps import Steps
 from pedl.callback import Callback
 from pedl.errors import DefinitionError
 from pedl.trial import call_with

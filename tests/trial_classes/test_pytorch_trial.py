@@ -189,7 +189,7 @@ def test_d1_d2_d3_data_is_downloaded_once_before_the_loaders_are_made(trial):
 def test_d4_of_several_processes_one_downloads(tmp_path):
     program = (
         "import os, sys, time\n"
-        "from pedl._trials.download import once\n"
+        "from pedl._loops.download import once\n"
         "def call():\n"
         "    with open('calls', 'a') as file: file.write('called ')\n"
         "    time.sleep(0.2)\n"
@@ -319,7 +319,7 @@ def test_symbols_of_pedl_frameworks_pytorch():
 
 def test_no_gradient_is_left_of_what_a_model_gets_while_it_trains():
     import torch
-    from pedl._trials.pytorch import _Gradients
+    from pedl._loops.pytorch import _Gradients
 
     class Scale(torch.nn.Module):
         grad = "an attribute of the user's own"
@@ -358,7 +358,7 @@ def test_no_gradient_is_left_of_what_a_model_gets_while_it_trains():
 
 def test_no_gradient_is_left_where_the_optimizer_has_no_parameters_yet():
     import torch
-    from pedl._trials.pytorch import _Gradients
+    from pedl._loops.pytorch import _Gradients
 
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)

@@ -1,4 +1,4 @@
-"""DataFlows of tensorpack, from which a `TensorpackTrial` takes its batches (`shims/pedl/_trials/tensorpack.py`).
+"""DataFlows of tensorpack, from which a `TensorpackTrial` takes its batches (`py_hooks/trial_classes/tensorpack.py`).
 
 A DataFlow keeps its position in itself, and only running it moves it there. So a replay draws from it too, in the process
 that trains, as from generators (`datasets/generators.py`): all random numbers that it takes from `random` and `numpy.random`

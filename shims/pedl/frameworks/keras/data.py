@@ -7,8 +7,10 @@ Example:
 from __future__ import annotations
 
 import operator
+import os
 
-from pedl import _context
+from pedl import _context, _host
+from pedl.errors import NotUnderHost
 from pedl.frameworks.keras._sequences import sequence_classes
 
 TYPE_CHECKING = False
@@ -54,7 +56,7 @@ class KerasDataAdapter:
         self.workers = _count("workers", workers, 0)
         self.use_multiprocessing = bool(use_multiprocessing)
         self.max_queue_size = _count("max_queue_size", max_queue_size, 1)
-        self._batches: _context.Batches | None = None
+        self._batches: _host.Batches | None = None
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -79,7 +81,9 @@ class KerasDataAdapter:
             raise ValueError(f"batch_offset is {offset}; a validation is one pass of {len(self)} batches")
         if not len(self):
             raise ValueError(f"the `{type(self.sequence).__name__}` of this KerasDataAdapter has no batches")
-        self._batches = _context.start_batches(self, offset, bool(is_validation))
+        if _host.current is None:
+            raise _without_host()
+        self._batches = _host.current.start_batches(self, offset, bool(is_validation))
 
     def get_iterator(self) -> Iterator[Any]:
         """An iterator over the batches. Each call returns the same one.
@@ -100,6 +104,18 @@ class KerasDataAdapter:
         batches, self._batches = self._batches, None
         if batches is not None:
             batches.close()
+
+
+def _without_host() -> NotUnderHost:
+    if _context.VARIABLE in os.environ:
+        return NotUnderHost(
+            "KerasDataAdapter builds batches in the process that trains; this is another one, which the script has started\n"
+            "  start the adapter in the script itself"
+        )
+    return NotUnderHost(
+        "KerasDataAdapter builds batches in the process of a trial, and this script does not run under pedl-run\n"
+        f"  start it with: pedl-run {_context.script()}"
+    )
 
 
 class InMemorySequence(*sequence_classes()):  # type: ignore[misc]  # the bases are those of the installed Keras

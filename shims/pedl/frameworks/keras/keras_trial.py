@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _KerasTrial(Trial):
-    _controller = "pedl._trials.keras"
+    _loop = "pedl._loops.keras"
     _package = "keras"
 
     @abc.abstractmethod

@@ -21,7 +21,7 @@ class TFKerasTrial(Trial):
         hparams: the hyperparameters of this trial, by name.
     """
 
-    _controller = "pedl._trials.keras"
+    _loop = "pedl._loops.keras"
     _package = "tensorflow.keras"
     _ranks_by = "TF_CONFIG"
 

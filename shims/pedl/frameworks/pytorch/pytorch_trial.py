@@ -28,7 +28,7 @@ class PyTorchTrial(Trial):
         hparams: the hyperparameters of this trial, by name.
     """
 
-    _controller = "pedl._trials.pytorch"
+    _loop = "pedl._loops.pytorch"
     _ranks_by = "WORLD_SIZE"
 
     @abc.abstractmethod

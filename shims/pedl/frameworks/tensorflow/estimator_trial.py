@@ -21,7 +21,7 @@ class EstimatorTrial(Trial):
         hparams: the hyperparameters of this trial, by name.
     """
 
-    _controller = "pedl._trials.estimator"
+    _loop = "pedl._loops.estimator"
     _has_data_loaders = False
 
     @abc.abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 
 from pedl._context import context
-from pedl._trials import metrics as averages
+from pedl._loops import metrics as averages
 from pedl.callback import Callback
 from pedl.frameworks.tensorflow.event_writer import EventWriter
 from pedl.trial import get_trial_id

@@ -25,7 +25,7 @@ class TensorFlowTrial(Trial):
         hparams: the hyperparameters of this trial, by name.
     """
 
-    _controller = "pedl._trials.tensorflow"
+    _loop = "pedl._loops.tensorflow"
 
     @abc.abstractmethod
     def optimizer(self) -> Any:

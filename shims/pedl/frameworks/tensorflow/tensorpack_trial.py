@@ -24,7 +24,6 @@ class TensorpackTrial(Trial):
         hparams: the hyperparameters of this trial, by name.
     """
 
-    _controller = "pedl._trials.tensorpack"
     _not_local = "its DataFlows are drawn from, and seeded, by pedl-run"
 
     @abc.abstractmethod

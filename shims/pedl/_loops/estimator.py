@@ -15,7 +15,7 @@ import importlib
 import os
 import shutil
 
-from pedl._trials import metrics
+from pedl._loops import metrics
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from pedl._trials.host import Host
-    from pedl._trials.steps import Steps
+    from pedl._loops.host import TrialHost
+    from pedl._loops.steps import Steps
     from pedl.frameworks.tensorflow.estimator_trial import EstimatorTrial
 
 # The `tf_random_seed` of a `tf.estimator.RunConfig` if none was given (tensorflow_estimator 1.13 to 2.15).
@@ -34,8 +34,8 @@ _DEFAULT_SEED = 1
 _GLOBAL_STEP = "global_step"
 
 
-def run(trial: EstimatorTrial, _loaders: None, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
-    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
+def run(trial: EstimatorTrial, _loaders: None, hparams: dict[str, Any], steps: Steps, host: TrialHost) -> None:
+    """Trains the trial. The arguments are explained in `pedl._loops.run`."""
     v1 = importlib.import_module("tensorflow.compat.v1")
     if importlib.import_module("tensorflow").__version__.partition(".")[0] != "1":
         v1.disable_v2_behavior()
@@ -72,7 +72,7 @@ def _built(trial: EstimatorTrial, method: str, kinds: Any, expected: str, hparam
     return built
 
 
-def _copy(given: Any, host: Host, v1: Any) -> Any:
+def _copy(given: Any, host: TrialHost, v1: Any) -> Any:
     """An Estimator of the same model, with the folder, the checkpoints and the data sets of the host."""
     kind = v1.estimator.Estimator
     kind = kind if isinstance(given, kind) else importlib.import_module("tensorflow").estimator.Estimator
@@ -130,7 +130,7 @@ class _Loop:
     _saver: Any
     _exporter: Any
 
-    def __init__(self, estimator: Any, spec: Any, steps: Steps, host: Host, v1: Any) -> None:
+    def __init__(self, estimator: Any, spec: Any, steps: Steps, host: TrialHost, v1: Any) -> None:
         self._estimator = estimator
         self._spec = spec
         self._steps = steps

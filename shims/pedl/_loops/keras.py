@@ -12,7 +12,7 @@ import os
 import sys
 
 from pedl._context import context
-from pedl._trials import keras_metrics, shares
+from pedl._loops import keras_metrics, shares
 from pedl.data import BatchLoader, as_sequence
 from pedl.errors import DefinitionError
 from pedl.frameworks.keras.data import KerasDataAdapter
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Union
 
-    from pedl._trials import Loaders
-    from pedl._trials.host import Host, Ranks
-    from pedl._trials.steps import Steps
+    from pedl._loops.host import Ranks, TrialHost
+    from pedl._loops.run import Loaders
+    from pedl._loops.steps import Steps
     from pedl.frameworks.keras.keras_trial import KerasTrial
 
     AnyTrial = Union[KerasTrial, KerasFunctionalTrial, TFKerasTrial]
@@ -43,8 +43,8 @@ _NOT_TRIED = "whether a training by several processes goes on exactly was not tr
 _OF_WORKERS = "workers", "use_multiprocessing", "max_queue_size"
 
 
-def run(trial: AnyTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
-    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
+def run(trial: AnyTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: TrialHost) -> None:
+    """Trains the trial. The arguments are explained in `pedl._loops.run`."""
     package = package_of(trial)
     _check_version(context().get("ranks"))
     _configure_session(trial, hparams, package)
@@ -276,7 +276,7 @@ class _Fit:
                 "mixture but a `Sequence` to train on; nothing was trained",
             )
 
-    def train(self, host: Host, callbacks: list[Any], epochs: int) -> None:
+    def train(self, host: TrialHost, callbacks: list[Any], epochs: int) -> None:
         """Trains as long as the plan has batches.
 
         Args:
@@ -344,7 +344,7 @@ def _step_begins(package: Any, steps: Steps) -> Any:
     return _callback(package, "StepBegins", "on_train_batch_begin", lambda logs: steps.batch_begins())
 
 
-def _step_ends(package: Any, steps: Steps, names: keras_metrics.Names, host: Host) -> Any:
+def _step_ends(package: Any, steps: Steps, names: keras_metrics.Names, host: TrialHost) -> Any:
     def known() -> list[dict[str, Any]] | None:
         """The metrics of each batch by itself, if they are known: Keras reports running values."""
         batches = host.of_step
@@ -355,7 +355,7 @@ def _step_ends(package: Any, steps: Steps, names: keras_metrics.Names, host: Hos
     )
 
 
-def _stops(package: Any, host: Host, model: Any) -> Any:
+def _stops(package: Any, host: TrialHost, model: Any) -> Any:
     """A callback of Keras, for the last place of their list: ends the fit with the last batch, if nothing else does."""
 
     def stop(_logs: dict[str, Any] | None) -> None:

@@ -1,16 +1,17 @@
-"""Makes the object that runs a trial class in the process of a trial. The host replaces `hosted` (`py_hooks/boot/trials.py`)."""
-from __future__ import annotations
+"""What the training loops of trial classes ask of the process that trains: the types of a `TrialHost` and of its parts.
 
-from pedl.errors import NotUnderHost
+pedl-run has one (`py_hooks/boot/trial_host.py`), and `pedl.local` another one (`pedl/_local/host.py`).
+"""
+from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import Any, Protocol
 
-    class Host(Protocol):
-        """What the loops of trial classes ask of the process that trains, also of `pedl.local`."""
+    class TrialHost(Protocol):
+        """The process that trains: counts batches, knows what is due, and records calls."""
 
         @property
         def seed(self) -> int:
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
         def untracked(self) -> AbstractContextManager[object]:
             """Within it, nothing counts as made by the trial."""
 
-        def begin(self, causes: Sequence[object] = ()) -> None:
+        def begin(self, causes: Iterable[Any] = ()) -> None:
             """The loop begins. It may have causes why it cannot be resumed exactly."""
 
         def begin_in(self, session: Any) -> None:
@@ -97,7 +98,7 @@ if TYPE_CHECKING:
         def of_torch(self, ranks: Any = None) -> OfTorch:
             """What else the loops of PyTorch need."""
 
-        def of_tensorflow(self, ranks: Any = None) -> RanksOfTensorFlow:
+        def of_tensorflow(self, ranks: Any) -> RanksOfTensorFlow:
             """The ranks that train a model of `tf.keras`."""
 
         def finish(self) -> None:
@@ -105,33 +106,6 @@ if TYPE_CHECKING:
 
         def validate_on(self, data: Any) -> None:
             """Runs the plan's validations of a fit on data that the fit did not get."""
-
-    class RecordingHost(Host, Protocol):
-        """What only the process of `pedl-run` has (`py_hooks/boot/trials.py`)."""
-
-        def refuse(self, message: str, hint: str | None = None) -> None:
-            """Ends the process for a mistake in the model definition."""
-
-        def begin_in(self, session: Any, causes: Sequence[object] = ()) -> None:
-            """The loop begins; with other causes why it cannot be resumed exactly."""
-
-        def fix_dataflow_seed(self) -> None:
-            """Called before DataFlows of tensorpack are made: their random numbers come from the trial's seed."""
-
-        def causes_of_dataflows(self, flows: Sequence[Any]) -> list[object]:
-            """What cannot be repeated in DataFlows: causes for `begin_in`."""
-
-        def dataflow(self, flow: Any, is_cut: bool = False) -> DataFlowSource:
-            """Batches of a DataFlow."""
-
-        def feeds_vary(self, graph: Any) -> None:
-            """Runs of a graph may get other feeds in a replay than they got before."""
-
-    class DataFlowSource(Protocol):
-        """The batches of a DataFlow, pass after pass."""
-
-        def next(self) -> Any:
-            """The next batch; None if a pass is over."""
 
     class Ranks(Protocol):
         """The processes that train one model, as one of them sees them."""
@@ -191,7 +165,7 @@ if TYPE_CHECKING:
         def compare(self, described: dict[str, str]) -> None:
             """Called before training: checks that all ranks train the same."""
 
-        def causes(self) -> list[object]:
+        def causes(self) -> list[Any]:
             """What cannot be repeated exactly."""
 
         def provide(self, trial: Any, model: Any, optimizer: Any, scheduler: Any, others: Any) -> None:
@@ -236,15 +210,3 @@ if TYPE_CHECKING:
 
         def skip(self) -> object:
             """Leaves out the next batch."""
-
-
-def hosted(name: str) -> RecordingHost:
-    """The object that counts batches, records calls and takes checkpoints.
-
-    Args:
-        name: of the trial class.
-
-    Raises:
-        NotUnderHost: always.
-    """
-    raise NotUnderHost(f"the trial class `{name}` is run by pedl-run\n  start it with: pedl-run --config FILE DIRECTORY")

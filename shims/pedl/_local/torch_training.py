@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 
-from pedl._trials.local import One
+from pedl._local.one_process import OneProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ class Training:
     """
 
     def __init__(self) -> None:
-        self.ranks = _One()
+        self.ranks = _OneProcess()
 
     def compare(self, described: dict[str, str]) -> None:
         pass
 
-    def causes(self) -> list[object]:
+    def causes(self) -> list[Any]:
         return []
 
     def provide(self, trial: Any, model: Any, optimizer: Any, scheduler: Any, others: Any) -> None:
@@ -58,7 +58,7 @@ class _Drawing:
         pass
 
 
-class _One(One):
+class _OneProcess(OneProcess):
     """One process (`py_hooks/torch/ranks.py`)."""
 
     def wrapped(self, model: Any, _device: Any) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from pedl._trials import datasets, metrics
+from pedl._loops import datasets, metrics
 from pedl.errors import DefinitionError
 from pedl.trial import call_with
 
@@ -24,16 +24,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pedl._trials import Loaders
-    from pedl._trials.host import Host
-    from pedl._trials.steps import Steps
+    from pedl._loops.host import TrialHost
+    from pedl._loops.run import Loaders
+    from pedl._loops.steps import Steps
     from pedl.frameworks.tensorflow.tensorflow_trial import TensorFlowTrial
 
 _LOSS = "loss"
 
 
-def run(trial: TensorFlowTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
-    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
+def run(trial: TensorFlowTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: TrialHost) -> None:
+    """Trains the trial. The arguments are explained in `pedl._loops.run`."""
     v1 = importlib.import_module("tensorflow.compat.v1")
     if importlib.import_module("tensorflow").__version__.partition(".")[0] != "1":
         v1.disable_v2_behavior()
@@ -160,7 +160,7 @@ def _names(trial: TensorFlowTrial, method: str, outputs: dict[str, Any], hparams
 
 
 class _Loop:
-    def __init__(self, session: Any, graph: _Graph, feeding: _Feeding, steps: Steps, host: Host) -> None:
+    def __init__(self, session: Any, graph: _Graph, feeding: _Feeding, steps: Steps, host: TrialHost) -> None:
         self._session = session
         self._graph = graph
         self._feeding = feeding

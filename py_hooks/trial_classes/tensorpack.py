@@ -24,7 +24,7 @@ import os
 import sys
 
 from pedl._context import context
-from pedl._trials import metrics
+from pedl._loops import metrics
 from pedl.errors import DefinitionError, described
 from pedl.trial import call_with
 
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from pedl._trials import Loaders
-    from pedl._trials.host import DataFlowSource, Host, RecordingHost
-    from pedl._trials.steps import Steps
+    from pedl._loops.host import TrialHost
+    from pedl._loops.run import Loaders
+    from pedl._loops.steps import Steps
     from pedl.frameworks.tensorflow.tensorpack_trial import TensorpackTrial
+
+    from py_hooks.trial_classes.host import DataFlowSource, RecordingHost
 
 _LOSS = "loss"
 _OF_VALIDATIONS = "val_"
@@ -55,7 +57,7 @@ _METHODS = {"inputs": "get_input_signature", "build_graph": "build_graph", "opti
 
 
 def run(trial: TensorpackTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: RecordingHost) -> None:
-    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
+    """Trains the trial. The arguments are explained in `pedl._loops.run`."""
     tp, v1 = _modules()
     v1.set_random_seed(host.seed)
     host.fix_dataflow_seed()
@@ -178,7 +180,7 @@ class _Graph:
         self._is_training = v1.placeholder_with_default(False, [], name="is_training")
         self._record = dict(zip(model.input_names, self.inputs))
 
-    def provide(self, host: Host) -> None:
+    def provide(self, host: TrialHost) -> None:
         """Gives the host the names of metrics in runs, and the graph that belongs to checkpoints."""
         graph = self._is_training.graph
         host.name_metrics_of_runs(graph, {tensor.name: name for name, tensor in self.training.items()})

@@ -1,4 +1,4 @@
-"""Connects the loops of trial classes (`shims/pedl/_trials`) to the recorder of this process."""
+"""Connects the training loops of trial classes (`shims/pedl/_loops`) to the recorder of this process."""
 from __future__ import annotations
 
 import contextlib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from py_hooks.torch.trials import Training
 
 
-class Host:
+class RecordingHost:
     """Counts batches, records calls, and takes checkpoints, for the loop of a trial class.
 
     Args:
@@ -164,7 +164,7 @@ class Host:
         graphs.of(graph).feeds_vary = True
 
     def saved_by(self, save: Callable[[str], str]) -> None:
-        """Sets how one step without the host saves the model (`pedl._trials.local`). The recorder's checkpoints need none."""
+        """Sets how one step without the host saves the model (`pedl.local`). The recorder's checkpoints need none."""
 
     def heed_signal(self) -> None:
         """Called after a run that trains nothing: a signal that asks for the end acts here."""

@@ -1,4 +1,7 @@
-"""`pedl.local`: runs one step of a trial class in the calling process, of a notebook or of a script."""
+"""`pedl.local`: runs one step of a trial class in the calling process, of a notebook or of a script.
+
+Its training loops are those of pedl-run (`pedl/_loops`), on a host that records nothing (`host.py`). It needs no pedl-run.
+"""
 from __future__ import annotations
 
 import importlib
@@ -9,36 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from pedl._local.result import LocalRun
     from pedl.trial import Trial
-
-
-class LocalRun:
-    """The result of one step of a trial.
-
-    Attributes:
-        training_metrics: the means over the batches of the step; an array is averaged element by element, or left out.
-        batch_metrics: a list of dicts, one for each batch; with Keras its running means.
-        validation_metrics: a dict.
-        checkpoint: path of the saved model, in a form that the framework itself reads.
-    """
-
-    def __init__(
-        self,
-        training_metrics: dict[str, Any],
-        batch_metrics: list[dict[str, Any]],
-        validation_metrics: dict[str, Any],
-        checkpoint: str,
-    ) -> None:
-        self.training_metrics = training_metrics
-        self.batch_metrics = batch_metrics
-        self.validation_metrics = validation_metrics
-        self.checkpoint = checkpoint
-
-    def __repr__(self) -> str:
-        return (
-            f"LocalRun({len(self.batch_metrics)} batches, training_metrics={self.training_metrics!r}, "
-            f"validation_metrics={self.validation_metrics!r}, checkpoint={self.checkpoint!r})"
-        )
 
 
 def local(
@@ -78,7 +53,7 @@ def local(
         keras.models.load_model(result.checkpoint)
     """
     # Imported only here: a script that only asks for hyperparameters does not need it.
-    return importlib.import_module("pedl._trials.local").run_step(
+    return importlib.import_module("pedl._local.step").run_step(
         trial_class,
         {} if hparams is None else hparams,
         {} if config is None else config,

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pedl._context import Context
-    from pedl._trials import AnyDefinition
-    from pedl._trials.host import Host
+    from pedl._loops.host import TrialHost
+    from pedl._loops.run import AnyDefinition
 
 _NAME = "download_data"
 
 
-def download(definition: AnyDefinition, known: Context, host: Host) -> None:
+def download(definition: AnyDefinition, known: Context, host: TrialHost) -> None:
     """Calls `download_data` if the definition has one, and has `pedl.get_download_data_dir` return its directory.
 
     Args:

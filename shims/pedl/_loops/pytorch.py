@@ -11,8 +11,8 @@ import operator
 import os
 
 from pedl._context import context
-from pedl._trials import metrics
-from pedl._trials.pytorch_ways import way_of
+from pedl._loops import metrics
+from pedl._loops.pytorch_ways import way_of
 from pedl.errors import DefinitionError
 from pedl.frameworks.pytorch.lr_scheduler import LRScheduler
 from pedl.trial import call_with
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from pedl._trials import Loaders
-    from pedl._trials.host import Host, OfTorch, Pass, Passes
-    from pedl._trials.pytorch_ways import OfBatches, OfLosses
-    from pedl._trials.steps import Steps
+    from pedl._loops.host import OfTorch, Pass, Passes, TrialHost
+    from pedl._loops.pytorch_ways import OfBatches, OfLosses
+    from pedl._loops.run import Loaders
+    from pedl._loops.steps import Steps
     from pedl.frameworks.pytorch.pytorch_trial import PyTorchTrial
 
 _L2_NORM, _VALUE = "clip_grad_l2_norm", "clip_grad_val"
 
 
-def run(trial: PyTorchTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: Host) -> None:
-    """Trains the trial. The arguments are explained in `pedl._trials.run`."""
+def run(trial: PyTorchTrial, loaders: Loaders, hparams: dict[str, Any], steps: Steps, host: TrialHost) -> None:
+    """Trains the trial. The arguments are explained in `pedl._loops.run`."""
     torch = importlib.import_module("torch")
     way = way_of(trial)
     clip = _clipping(hparams, torch)
@@ -109,7 +109,7 @@ def _check_shares(loader: Any, torch: Any) -> None:
     )
 
 
-def _check_batch_size(way: OfBatches | OfLosses, pair: list[Any], host: Host) -> None:
+def _check_batch_size(way: OfBatches | OfLosses, pair: list[Any], host: TrialHost) -> None:
     size = way.batch_size()
     if size is None:
         return
@@ -166,7 +166,7 @@ class _Loop:
         self,
         torch: Any,
         training: OfTorch,
-        host: Host,
+        host: TrialHost,
         steps: Steps,
         way: OfBatches | OfLosses,
         model: Any,

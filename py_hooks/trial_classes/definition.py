@@ -18,6 +18,7 @@ import os
 import sys
 import types
 
+from pedl._loops.trial_class import check_class, listed
 from pedl.errors import DefinitionError
 from pedl.trial import Trial
 
@@ -97,7 +98,7 @@ class Definition:
                 raise
         raise DefinitionError(
             f"there is no module `{module}` in the model definition `{self._root}`\n"
-            f"  there is: {_listed(self._files())}",
+            f"  there is: {listed(self._files())}",
             "correct `entrypoint`",
         )
 
@@ -114,7 +115,7 @@ class Definition:
                 where = f"the module `{module_name}`" if module_name else f"`{_INIT}`"
                 raise DefinitionError(
                     f"`{entrypoint}`: there is no `{name}` in {where} of the model definition `{self._root}`\n"
-                    f"  trial classes there: {_listed(sorted(one.__name__ for one in _classes(module)))}",
+                    f"  trial classes there: {listed(sorted(one.__name__ for one in _classes(module)))}",
                     "correct `entrypoint`",
                 )
             value = getattr(value, name)
@@ -128,47 +129,15 @@ class Definition:
         if found:
             raise DefinitionError(
                 f"`{self._module_file()}` of the model definition `{self._root}` exposes several trial classes: "
-                f"{_listed(sorted(one.__name__ for one in found))}\n  expected: one",
+                f"{listed(sorted(one.__name__ for one in found))}\n  expected: one",
                 f'name one in the configuration, as in `entrypoint: ":{found[0].__name__}"`',
             )
         exposed = sorted(name for name in vars(self._module) if not name.startswith("_"))
         raise DefinitionError(
             f"`{self._module_file()}` of the model definition `{self._root}` exposes no trial class\n"
-            f"  it has: {_listed(exposed)}\n  expected: a class that is derived from one of `pedl.frameworks`",
+            f"  it has: {listed(exposed)}\n  expected: a class that is derived from one of `pedl.frameworks`",
             "import it there, or name it in the configuration as `entrypoint: module:TrialClass`",
         )
-
-
-def check_class(found: Any, entrypoint: object) -> None:
-    """Checks that an object is a trial class, and that it is complete.
-
-    Args:
-        found: the object.
-        entrypoint: how it was named.
-
-    Raises:
-        DefinitionError: it is none, or lacks methods.
-    """
-    if not isinstance(found, type) or not issubclass(found, Trial):
-        is_object = not isinstance(found, type)
-        what = f"an object of class `{type(found).__name__}`" if is_object else f"the class `{found.__name__}`"
-        raise DefinitionError(
-            f"`{entrypoint}` is {what}, which is no trial class\n"
-            "  expected: a class that is derived from one of `pedl.frameworks`, such as `TFKerasTrial`",
-            "derive it, or correct `entrypoint`",
-        )
-    missing = sorted(getattr(found, "__abstractmethods__", ()))
-    if missing:
-        raise DefinitionError(
-            f"the trial class `{found.__name__}` lacks {_listed(missing)}\n"
-            f"  expected: all abstract methods of `{_base_of(found).__name__}`",
-            f"define {_listed(missing)} in `{found.__name__}`",
-        )
-
-
-def _base_of(cls: type) -> type:
-    """The nearest base that is part of `pedl`."""
-    return next(base for base in cls.__mro__ if base.__module__.partition(".")[0] == "pedl")
 
 
 def _classes(module: types.ModuleType) -> list[type[Trial]]:
@@ -180,10 +149,6 @@ def _classes(module: types.ModuleType) -> list[type[Trial]]:
     complete = [one for one in found.values() if not getattr(one, "__abstractmethods__", ())]
     # A base class with abstract methods is no candidate if there is a complete class.
     return complete or list(found.values())
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) if names else "nothing"
 
 
 # -- the package -------------------------------------------------------------------------------------------------------
