@@ -72,7 +72,7 @@ _PASS = (StopIteration, StopAsyncIteration, MemoryError, RecursionError)
 
 # Lines of pedl-run that call the script, or the library on its behalf: exceptions from these calls are theirs.
 _CALLS_THEIRS = (
-    r"\b(next|iter|original|live|compute|skip|put|function|source|build|_do_call|_?callback|generator|method)\(|"
+    r"\b(next|iter|original|live|compute|function|source|build|_do_call|_?callback|generator|method)\(|"
     r"\b(dataset|sequence|self\._source)\[|\byield from\b|\bgetattr\(callback"
 )
 _RAISES = ("raise", "assert")

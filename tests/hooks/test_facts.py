@@ -45,6 +45,7 @@ NAME_VERSIONS = {
     "tensorflow/served_graphs.py": "a checkpoint says with which version a model was trained",
     "torch/ranks.py": "a message says which version is too old",
     "torch/states.py": "a checkpoint says with which version a model was trained",
+    "trial_classes/tensorpack.py": "a message says which version is not supported",
     "verbs/export.py": "an export may use a version of no generation",
     "verbs/report.py": "lists what is installed",
     "workers/transfer/definitions.py": "a module of the script may compute with a version",
@@ -56,6 +57,8 @@ FAILED_IMPORTS = {
     "engine/guard.py": "outside of a trial there is no extension module",
     "engine/patch.py": "a library does not have a target",
     "recording/step_callbacks.py": "a configuration names a module of the script",
+    "trial_classes/definition.py": "a definition names a module of the user",
+    "trial_classes/tensorpack.py": "tensorpack may not be installed",
 }
 
 # Files that look at signatures, and why.

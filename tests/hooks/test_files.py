@@ -54,14 +54,14 @@ if {begins}:
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, native):
     """A function that runs lines of a script as a start of a trial in a directory."""
 
     def run(script, dies=False, before=False, begins=True):
         end = "\nos._exit(9)" if dies else ""
         texts = (script, end) if before else ("", script + end)
         lines = START.format(directory=str(tmp_path / "trial"), before=texts[0], script=texts[1], begins=begins)
-        path = {"PYTHONPATH": ":".join(sys.path)}
+        path = {"PYTHONPATH": ":".join([*sys.path, os.path.dirname(native.__file__)])}
         done = subprocess.run([sys.executable, "-c", lines], cwd=str(tmp_path), env=path, check=False)
         assert done.returncode == (9 if dies else 0)
 

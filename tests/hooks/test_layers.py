@@ -1,5 +1,6 @@
 """The rooms of `py_hooks`: which may import which, so that a reader knows what a room depends on, and nothing goes round."""
 
+import ast
 import collections
 
 import pytest

@@ -3,6 +3,7 @@
 Each start of the script is a process, and its stdout is the output that counts.
 """
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -27,7 +28,7 @@ directory = {directory!r}
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, native):
     """A function that runs lines of a script with the layer of pedl below its streams; returns what they print on stdout.
 
     Its second argument is lines that run before the layer does anything.
@@ -35,7 +36,7 @@ def start(tmp_path):
 
     def run(script, before=""):
         lines = START.format(directory=str(tmp_path), script=textwrap.dedent(script), before=textwrap.dedent(before))
-        path = {"PYTHONPATH": ":".join(sys.path)}
+        path = {"PYTHONPATH": ":".join([*sys.path, os.path.dirname(native.__file__)])}
         done = subprocess.run([sys.executable, "-c", lines], env=path, stdout=subprocess.PIPE, check=True)
         return done.stdout.decode()
 

@@ -61,7 +61,9 @@ class JaxFunction(VariableFunction):
 
     def resumed(self) -> None:
         """The state of the checkpoint was put in: training continues with its values."""
-        self._state = self._restored(self._state)
+        # After a call of the script on one batch, the variables hold them.
+        if self._state is not None:
+            self._state = self._restored(self._state)
 
     def _values(self, variables: list[Any]) -> list[Any]:
         if self._state is None:

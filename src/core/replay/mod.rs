@@ -17,21 +17,20 @@
 //! # States
 //!
 //! ```text
-//!              begin, no checkpoint
-//!   Untouched ----------------------> Live <-----------.
-//!      |   |                         |   |             |
-//!      |   | begin, a checkpoint     |   | record:     | the last call before the
-//!      |   `----------> Replaying ---+---' stays Live  | checkpoint is answered
-//!      |                 |     `------------------------'
-//!      |                 | answer: stays Replaying
-//!      |                 |
-//!      `--------+--------'--- close ---> Closed      the script has ended
-//!               `------ stand aside ---> Inert       a forked child, a worker server, a bug of ours
+//!                begin, a checkpoint                     the last call before the
+//!   Untouched ------------------------> Replaying --.    checkpoint is answered
+//!       |                                 ^ answer | |
+//!       |                                 `--------' |
+//!       |  begin, no checkpoint                      v           close
+//!       `------------------------------------------> Live --------------> Closed
+//!                                                  ^ record |   the script has ended
+//!                                                  `--------'
+//!   any state -- stand aside --> Inert     a forked child, a worker server, a bug of ours
 //! ```
 //!
 //! [`State::after`] is the whole table, and a test covers every pair of a state and an event. What
 //! has no transition is an error: a call that is recorded in a replay, or answered outside of one,
-//! is a bug; the end of the script in a replay is a divergence.
+//! is a bug; the end of the script in a replay is a divergence, also after the process was closed.
 //!
 //! # What becomes of a call
 //!

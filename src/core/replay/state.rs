@@ -62,7 +62,11 @@ impl State {
         match (self, event) {
             // Nothing gives a process its part in the trial back.
             (Self::Inert, _) | (_, Event::StandAside) => Some(Self::Inert),
-            (_, Event::Close) | (Self::Closed, Event::End { .. }) => Some(Self::Closed),
+            (Self::Live | Self::Closed, Event::Close) | (Self::Closed, Event::End { .. }) => {
+                Some(Self::Closed)
+            }
+            // What the script has not reached is still missing at its end.
+            (_, Event::Close) => Some(self),
 
             (Self::Untouched, Event::Begin { is_recorded: true }) => Some(Self::Replaying),
             (Self::Untouched, Event::Begin { is_recorded: false }) => Some(Self::Live),

@@ -15,11 +15,11 @@ const TRANSITIONS: &[(State, Event, State)] = &[
     (State::Untouched, Event::Begin { is_recorded: false }, State::Live),
     (State::Untouched, Event::Begin { is_recorded: true },  State::Replaying),
     (State::Untouched, Event::End { is_recorded: false },   State::Untouched),
-    (State::Untouched, Event::Close,                        State::Closed),
+    (State::Untouched, Event::Close,                        State::Untouched),
     (State::Untouched, Event::StandAside,                   State::Inert),
     (State::Replaying, Event::Answer { is_last: false },    State::Replaying),
     (State::Replaying, Event::Answer { is_last: true },     State::Live),
-    (State::Replaying, Event::Close,                        State::Closed),
+    (State::Replaying, Event::Close,                        State::Replaying),
     (State::Replaying, Event::StandAside,                   State::Inert),
     (State::Live,      Event::Record,                       State::Live),
     (State::Live,      Event::End { is_recorded: false },   State::Live),
@@ -94,7 +94,7 @@ fn cause(start: &mut Start, log: &Canned, event: Event) -> Option<Result<()>> {
 /// Starts in each state that a process reaches by calls, with the log that belongs to it.
 fn in_each_state() -> Vec<(Start, Canned)> {
     let (nothing, some) = (Canned::of(&[], &[]), recorded());
-    let mut closed = some.start();
+    let mut closed = nothing.start();
     closed.session.close();
     let mut last = some.start();
     last.answer(train(10)).expect("it is recorded");
@@ -105,7 +105,7 @@ fn in_each_state() -> Vec<(Start, Canned)> {
         (nothing.start(), nothing),
         (some.start(), recorded()),
         (last, some),
-        (closed, recorded()),
+        (closed, Canned::of(&[], &[])),
     ]
 }
 
