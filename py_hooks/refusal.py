@@ -1,6 +1,8 @@
 """The base of every error with which these hooks end a process."""
 from __future__ import annotations
 
+from py_hooks.border import ExitCode
+
 
 class Refusal(Exception):
     """An error that ends the run: one message, one hint, one exit code of the host, and no traceback.
@@ -10,7 +12,7 @@ class Refusal(Exception):
         hint: one imperative, with the command.
     """
 
-    exit_code = 70
+    exit_code = ExitCode.BUG
 
     def __init__(self, message: str, hint: str | None) -> None:
         Exception.__init__(self, message)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _KNOWS_FUTURE = "__future__" in sys.modules
 
 # The exit code of a process if the fault is in pedl itself (EX_SOFTWARE of sysexits.h).
-EXIT_BUG = 70
+EXIT_BUG = os.EX_SOFTWARE
 
 
 def start(launch: str) -> None:

@@ -12,6 +12,7 @@ import sys
 
 import _pedl
 
+from py_hooks.border import ExitCode
 from py_hooks.engine import guard, import_hook
 from py_hooks.recording import forks
 from py_hooks.refusal import Refusal
@@ -214,7 +215,7 @@ class _Process:
         hint = f"run `pedl-run {command}` in its place: what it trains has checkpoints then"
         if self.trial.exact:
             self.trial.log_error(f"`--exact` was given, and {what}", hint)
-            os._exit(77)
+            os._exit(ExitCode.NOT_EXACT)
         self.trial.log(f"{what}\n  {hint}")
 
     def watch_sqlite(self, module: ModuleType) -> None:
@@ -415,7 +416,7 @@ def start(launch_text: str) -> None:
             "  the script was not started",
             "name one of these, or leave the option out",
         )
-        os._exit(64)
+        os._exit(ExitCode.USAGE)
     # Before there is a thread that prints.
     raw_streams.put_below_own()
     finder = import_hook.install()
@@ -501,7 +502,7 @@ def _cannot_begin(directory: str, error: OSError) -> Refusal:
         f"cannot begin the trial in `{directory}`\n  {error}\n  the script was not started",
         "let this user read and write there, or name another directory with `--trial-dir DIR`",
     )
-    refusal.exit_code = 73
+    refusal.exit_code = ExitCode.CANNOT_CREATE
     return refusal
 
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 
 from py_hooks.boot import install
+from py_hooks.border import ExitCode
 from py_hooks.random_numbers.random_streams import PrivateStream
 from py_hooks.recording import call_kinds, entries, recorder
 from py_hooks.refusal import Refusal
@@ -80,7 +81,7 @@ class RecordingHost:
     def refuse(self, message: str, hint: str | None = None) -> NoReturn:
         """Ends the process for a mistake in the model definition."""
         error = Refusal(f"{message}\n  the trial was stopped", hint)
-        error.exit_code = 65
+        error.exit_code = ExitCode.CONFIGURATION
         self._process.stop(error)
 
     def say(self, text: str) -> None:

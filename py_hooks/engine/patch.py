@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 
+from py_hooks.border import ExitCode
 from py_hooks.engine import guard
 from py_hooks.refusal import Refusal
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class PatchTargetMissing(Refusal):
     """A row names something that the library does not have. Nothing was patched."""
 
-    exit_code = 69
+    exit_code = ExitCode.UNSUPPORTED
 
 
 def binding(advice: _BindingAdvice) -> _BindingAdvice:

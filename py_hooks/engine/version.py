@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 
+from py_hooks.border import ExitCode
 from py_hooks.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class UnsupportedVersion(Refusal):
     """A library has a version that no generation covers."""
 
-    exit_code = 69
+    exit_code = ExitCode.UNSUPPORTED
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ import inspect
 import math
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 from py_hooks.engine import guard
 from py_hooks.engine.patch import unguarded
 from py_hooks.keras import accumulators, sources
@@ -190,7 +191,7 @@ def _check(calls: Calls, model: Any) -> None:
     if size > 1:
         ending.stop(
             calls,
-            65,
+            ExitCode.CONFIGURATION,
             f"`steps_per_execution` is {size}, and the number of steps is given\n"
             "  steps are counted in batches, which cannot be told apart inside of one execution\n"
             "  the script was stopped before it trained",

@@ -5,6 +5,7 @@ import json
 import sys
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 from py_hooks.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 class AmbiguousOption(Refusal):
     """A hyperparameter may mean several options, or several hyperparameters may mean one option."""
 
-    exit_code = 65
+    exit_code = ExitCode.CONFIGURATION
 
 
 class UnfitValue(Refusal):
     """An option of the script cannot take the value of a hyperparameter."""
 
-    exit_code = 65
+    exit_code = ExitCode.CONFIGURATION
 
 
 class Offer:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 
+from py_hooks.border import ExitCode
 from py_hooks.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ _KEY_BYTES = 32
 class KeyLost(Refusal):
     """The key that the trial has drawn with is missing, or is another one."""
 
-    exit_code = 65
+    exit_code = ExitCode.CONFIGURATION
 
 
 class Entropy:

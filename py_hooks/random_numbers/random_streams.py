@@ -25,6 +25,7 @@ import sys
 import threading
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 from py_hooks.recording.forks import Forks
 from py_hooks.refusal import Refusal
 
@@ -572,7 +573,7 @@ _SCHEME = 2
 class OtherScheme(Refusal):
     """The checkpoint is from a trial whose items drew from streams that were derived in another way."""
 
-    exit_code = 76
+    exit_code = ExitCode.DIVERGED
 
     def __init__(self) -> None:
         Refusal.__init__(
@@ -587,7 +588,7 @@ class OtherScheme(Refusal):
 class StreamDiffers(Refusal):
     """At the resume point, the state of a global generator differs from the recorded run."""
 
-    exit_code = 76
+    exit_code = ExitCode.DIVERGED
 
     def __init__(self, name: str, draws: int | None, recorded_draws: int | None) -> None:
         module = {"numpy": "numpy.random", "python": "random"}.get(name, name)

@@ -15,7 +15,7 @@ import json
 import os
 
 from py_hooks import causes
-from py_hooks.border import Due
+from py_hooks.border import Due, ExitCode
 from py_hooks.recording import ending
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     _Arguments = TypeVarTuple("_Arguments")
 
 # The exit code of a process that has lost another rank: the same command may continue.
-_LOST = 75
+_LOST = ExitCode.IN_USE
 
 # The purposes of an exchange.
 _BATCH, _SAVE, _END = 1, 2, 3
@@ -174,7 +174,7 @@ class Ranks:
                 name = differing[0]
                 ending.stop(
                     self._calls,
-                    65,
+                    ExitCode.CONFIGURATION,
                     f"the ranks do not train the same: they differ in {name}\n"
                     f"  rank 0: {everyone[0].get(name)}\n  rank {other}: {told.get(name)}\n  nothing was trained",
                     "start all ranks with one command; or with `--fresh`, which begins a new trial",
@@ -238,7 +238,7 @@ class Ranks:
     def _differ(self, name: str) -> NoReturn:
         ending.stop(
             self._calls,
-            65,
+            ExitCode.CONFIGURATION,
             f"the ranks do not train the same: they differ in {name}\n  rank {self.rank}, batch {self._calls.batches}\n"
             "  the trial was stopped; every checkpoint that was committed is kept",
             "look for what a rank does by its own number or time, such as the seed of a sampler",

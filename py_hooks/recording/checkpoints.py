@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from py_hooks import causes
+from py_hooks.border import ExitCode
 from py_hooks.own_account import own_account
 from py_hooks.recording import ending, lifecycle
 
@@ -113,7 +114,7 @@ class Checkpoints:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
             ending.stop(
                 calls,
-                70,
+                ExitCode.BUG,
                 f"the state of the checkpoint cannot be put in\n  {what}{ending.KEPT}",
                 "this is a bug of pedl; report it with the lines above",
             )

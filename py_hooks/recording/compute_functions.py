@@ -9,6 +9,7 @@ from __future__ import annotations
 from time import monotonic
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 from py_hooks.engine import guard
 from py_hooks.recording import call_kinds, ending
 
@@ -272,7 +273,7 @@ class ComputeFunction:
         place = ":".join(map(str, places.user_place(2)))
         ending.stop(
             calls,
-            76,
+            ExitCode.DIVERGED,
             "the replay differs from the record: a call that failed does not fail now\n"
             f"  call {calls.trial.position} of the run, {NAMES[self.kind]} on a batch, at {place}\n"
             "  recorded: it raised an exception\n"

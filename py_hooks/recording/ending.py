@@ -9,6 +9,8 @@ import errno
 import os
 import sys
 
+from py_hooks.border import ExitCode
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
             """Functions that put the files of the script back."""
 
 # The exit code of a process whose replay differs from the record.
-_DIVERGED = 76
+_DIVERGED = ExitCode.DIVERGED
 
 # The exit code of a process that could not write, or read, in the middle of its training.
-STORAGE_FAILED = 201
+STORAGE_FAILED = ExitCode.STORAGE_FAILED
 
 KEPT = "\n  the run was stopped; every checkpoint that was committed is kept"
 

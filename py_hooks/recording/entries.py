@@ -6,6 +6,7 @@ import sys
 import zlib
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 from py_hooks.recording import call_kinds, ending, exactness
 
 TYPE_CHECKING = False
@@ -57,7 +58,7 @@ def compare(calls: Calls, name: str, described: dict[str, str]) -> None:
         return
     recorded = calls.answer(call_kinds.ENTRY, identity, 0)
     if recorded != described:
-        ending.stop(calls, 76, *_difference(calls, name, recorded, described))
+        ending.stop(calls, ExitCode.DIVERGED, *_difference(calls, name, recorded, described))
     calls.answered()
 
 
@@ -113,7 +114,7 @@ class Sources:
         now = describe_sources()
         if any(recorded.get(name, checksum) != checksum for name, checksum in now.items()):
             known = {name: checksum for name, checksum in recorded.items() if name in now}
-            ending.stop(calls, 76, *_difference(calls, None, known, {name: now[name] for name in known}))
+            ending.stop(calls, ExitCode.DIVERGED, *_difference(calls, None, known, {name: now[name] for name in known}))
 
     def capture(self) -> tuple[list[tuple[str, numpy.ndarray]], dict[str, str]]:
         """The checksums by the name of each file: part of a checkpoint."""

@@ -7,6 +7,7 @@ import sys
 import threading
 
 from py_hooks import causes
+from py_hooks.border import ExitCode
 from py_hooks.recording import ending
 
 TYPE_CHECKING = False
@@ -53,7 +54,7 @@ class Exactness:
         if self._calls.trial.exact:
             ending.stop(
                 self._calls,
-                77,
+                ExitCode.NOT_EXACT,
                 f"`--exact` was given, and this run cannot be resumed exactly: {cause}\n"
                 f"  the script was stopped here{'; its last checkpoint is kept' if self._calls.begun else ', before it trained'}",
                 f"{cause.cause.cure}, or run it without `--exact`",

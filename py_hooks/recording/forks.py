@@ -15,6 +15,7 @@ import os
 import sys
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 # A refused child sends it to the process that trains. If that process cannot handle the signal, the signal kills it, and
 # `pedl-run` ends with 77 too (`src/core/trial.rs`, `REFUSED_SIGNAL`).
 REFUSED_SIGNAL = 57
-_REFUSED = 77
+_REFUSED = ExitCode.NOT_EXACT
 
 # The children that have reported that they train.
 _TOLD: set[int] = set()

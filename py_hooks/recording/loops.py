@@ -8,6 +8,7 @@ A loop that is intercepted decides how long it trains: a plan (`searcher.max_ste
 from __future__ import annotations
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 from py_hooks.recording import ending
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ def tell(holder: Holder, what: str, hint: str) -> None:
     file, line = places.user_place(1)
     ending.stop(
         holder,
-        77,
+        ExitCode.NOT_EXACT,
         f"`--exact` was given, and {what}\n  at {file}:{line}\n  the script was stopped before this step",
         hint,
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 from time import monotonic
 
 from py_hooks import causes
-from py_hooks.border import Next, State
+from py_hooks.border import ExitCode, Next, State
 from py_hooks.own_account import own_account
 from py_hooks.recording import call_kinds, ending, fingerprint
 
@@ -165,7 +165,7 @@ class Performing:
         if self.entries:
             ending.stop(
                 self,
-                65,
+                ExitCode.CONFIGURATION,
                 f"{causes.CALLBACK_CALLS()}, within a `fit`\n"
                 "  expected: hooks that use what they are told, and the script's own data\n"
                 "  the run was stopped; its last checkpoint is kept",

@@ -28,7 +28,7 @@ import sys
 import threading
 
 from py_hooks import causes, places
-from py_hooks.border import State
+from py_hooks.border import ExitCode, State
 from py_hooks.recording import ending, lifecycle
 from py_hooks.recording.boundary import Boundary
 from py_hooks.recording.checkpoints import Checkpoints
@@ -219,7 +219,7 @@ class Calls(Performing):
         except OSError as error:
             ending.stop(
                 self,
-                73,
+                ExitCode.CANNOT_CREATE,
                 f"cannot begin the trial in `{self.trial.directory}`\n  {error}\n"
                 "  the script was stopped before it trained",
                 "make room there, or name another directory with `--trial-dir DIR`",

@@ -21,6 +21,7 @@ import json
 import os
 import sys
 
+from py_hooks.border import ExitCode
 from py_hooks.recording import call_kinds, ending, recorder
 
 TYPE_CHECKING = False
@@ -150,7 +151,7 @@ def _made(calls: Calls, name: str) -> Any:
 
 
 def _stop(calls: Calls, message: str, hint: str | None) -> NoReturn:
-    ending.stop(calls, 65, f"{message}\n  the script was stopped before it trained", hint)
+    ending.stop(calls, ExitCode.CONFIGURATION, f"{message}\n  the script was stopped before it trained", hint)
 
 
 class ScriptSteps:

@@ -1,6 +1,7 @@
 """The error for a variable that is not the one that the recorded run had; every library of variables raises it."""
 from __future__ import annotations
 
+from py_hooks.border import ExitCode
 from py_hooks.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 class VariableDiffers(Refusal):
     """At the resume point a variable is not the one that had this number in the recorded run."""
 
-    exit_code = 76
+    exit_code = ExitCode.DIVERGED
 
     def __init__(self, number: str, path: str, shape: Iterable[int | None], variable: Any) -> None:
         Refusal.__init__(

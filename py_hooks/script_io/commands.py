@@ -38,6 +38,7 @@ import threading
 from _thread import get_ident
 
 from py_hooks import causes, places
+from py_hooks.border import ExitCode
 from py_hooks.random_numbers import random_streams
 from py_hooks.script_io import command, folders, interrupted, kept
 
@@ -268,7 +269,7 @@ class Commands:
         before = f"the command `{known['program']}`" if known else "no command"
         ending.stop(
             self._calls,
-            76,
+            ExitCode.DIVERGED,
             f"the replay differs from the record: another command is run after call {at[0]}\n"
             f"  recorded: {before}\n"
             f"  now: the command `{program}`, at {file}:{line}\n"

@@ -18,6 +18,7 @@ import threading
 import zlib
 
 from py_hooks import places
+from py_hooks.border import ExitCode
 from py_hooks.recording import ending, recorder
 
 TYPE_CHECKING = False
@@ -92,7 +93,7 @@ class Inputs:
             return
         ending.stop(
             recorder.CALLS,
-            76,
+            ExitCode.DIVERGED,
             f"the replay differs from the record: the file `{name}` has changed\n"
             f"  read at {file}:{line}\n"
             f"  recorded: {expected_size} bytes, checksum {expected_crc:08x}\n"

@@ -17,6 +17,7 @@ import contextlib
 import signal
 import threading
 
+from py_hooks.border import ExitCode
 from py_hooks.ranks import agreement, meeting
 from py_hooks.recording import ending, recorder
 
@@ -74,7 +75,7 @@ class Ranks(agreement.Ranks):
         except (OSError, ValueError) as error:
             ending.stop(
                 self._calls,
-                65,
+                ExitCode.CONFIGURATION,
                 f"`TF_CONFIG` names `{self._address}` as the address of the first worker, where the ranks do not meet\n"
                 f"  {error}\n  expected: `HOST:PORT`, a port of that machine which no other program has\n  nothing was trained",
                 "name another port in `TF_CONFIG`, the same for all workers",
@@ -88,7 +89,7 @@ class Ranks(agreement.Ranks):
         if context.context()._context_handle is not None:
             ending.stop(
                 self._calls,
-                65,
+                ExitCode.CONFIGURATION,
                 "TensorFlow has computed something before it was told of the other workers\n"
                 "  expected: nothing of it but definitions where the module is imported, in `__init__` of the trial class, in "
                 "`session_config` and in `download_data`\n  nothing was trained",

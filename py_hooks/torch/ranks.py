@@ -12,6 +12,7 @@ import weakref
 import zlib
 from time import monotonic, sleep
 
+from py_hooks.border import ExitCode
 from py_hooks.ranks import agreement
 from py_hooks.recording import ending
 
@@ -79,7 +80,7 @@ class Ranks(agreement.Ranks):
             # torch 1.8 has it.
             ending.stop(
                 self._calls,
-                65,
+                ExitCode.CONFIGURATION,
                 f"a trial is trained by {self.size} ranks, and torch is {torch.__version__}\n"
                 "  expected: torch 1.8 or later; before, ranks exchange no objects\n  nothing was trained",
                 "install another torch, or unset `WORLD_SIZE` and `RANK` to train by one process",
@@ -89,7 +90,7 @@ class Ranks(agreement.Ranks):
         if missing:
             ending.stop(
                 self._calls,
-                65,
+                ExitCode.CONFIGURATION,
                 f"`WORLD_SIZE` is {self.size}, and the environment variable `{missing[0]}` is not set\n"
                 "  expected: where the ranks meet\n  nothing was trained",
                 "start the ranks with `torchrun --no_python --nproc_per_node N pedl-run ...`",
@@ -199,7 +200,7 @@ class Ranks(agreement.Ranks):
         if not wrapped.forwards:
             ending.stop(
                 self._calls,
-                65,
+                ExitCode.CONFIGURATION,
                 "the loss of a batch was not computed by calling the model that `train_batch` was given\n"
                 "  expected: `model(...)`; what is computed in another way is not averaged over the ranks\n"
                 "  the trial was stopped",

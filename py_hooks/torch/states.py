@@ -14,6 +14,7 @@ import types
 import zlib
 
 from py_hooks import causes, places
+from py_hooks.border import ExitCode
 from py_hooks.recording import recorder
 from py_hooks.refusal import Refusal
 from py_hooks.torch.state_codec import Encoder, Unencodable, decode
@@ -101,7 +102,7 @@ class TrialState:
                 f"its scheduler\n  {what}\n  the run was stopped; the checkpoint and the log are kept",
                 "build the same model, or begin a new trial with `--fresh`",
             )
-            refusal.exit_code = 76
+            refusal.exit_code = ExitCode.DIVERGED
             raise refusal from error
 
     def _restore(self, tensors: dict[str, numpy.ndarray], state: dict[str, Any]) -> None:

@@ -27,6 +27,8 @@ import json
 import os
 import sys
 
+from py_hooks.border import ExitCode
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     _Model = dict[str, Any]
     _Value = TypeVar("_Value")
 
-USAGE, DAMAGED, FRAMEWORK, CANNOT_CREATE = 64, 65, 69, 73
+USAGE, DAMAGED, FRAMEWORK, CANNOT_CREATE = ExitCode.USAGE, ExitCode.CONFIGURATION, ExitCode.UNSUPPORTED, ExitCode.CANNOT_CREATE
 
 # NumPy's names for the types of the format. Source: safetensors 0.8.0, src/tensor.rs, `Dtype`.
 _DTYPES = {

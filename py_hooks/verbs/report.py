@@ -18,6 +18,7 @@ import signal
 import sys
 
 from py_hooks import causes
+from py_hooks.border import ExitCode
 from py_hooks.engine import patch, version
 from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.registry import GENERATIONS
@@ -54,7 +55,7 @@ def _error(code: int, message: str, hint: str) -> int:
 
 def _unknown(library: str) -> int:
     known = ", ".join(_libraries())
-    return _error(64, f"no library `{library}` is intercepted\n  known: {known}", "`pedl hooks` lists them")
+    return _error(ExitCode.USAGE, f"no library `{library}` is intercepted\n  known: {known}", "`pedl hooks` lists them")
 
 
 def _libraries() -> list[str]:
@@ -77,7 +78,7 @@ def _hooks(library: str | None = None, found: str | None = None, name: str | Non
     if not rows:
         known = ", ".join(version.range_text(row[1], row[2]) for row in GENERATIONS if row[0] == library)
         what = f"{library} `{found}` is not a version pedl-run can intercept\n  known: {known}"
-        return _error(69, what, "install a listed version")
+        return _error(ExitCode.UNSUPPORTED, what, "install a listed version")
     return _print_rows(library, found, name, rows)
 
 
@@ -95,7 +96,7 @@ def _print_rows(library: str, found: str | None, name: str | None, rows: list[tu
     if name is None:
         print(f"{library} {found} has no rows of its own: `pedl hooks tensorflow` lists those of what it stands on")
         return 0
-    return _error(64, f"nothing named `{name}` is intercepted in {library}", f"`pedl hooks {library}` lists all")
+    return _error(ExitCode.USAGE, f"nothing named `{name}` is intercepted in {library}", f"`pedl hooks {library}` lists all")
 
 
 def _lines(module: str, name: str | None) -> list[str]:
@@ -176,7 +177,7 @@ def _check(library: str | None = None) -> int:
             code = max(code, _print_check(name, *found))
         elif library is not None or _is_there(_distribution(name)):
             # The library was asked for, or is installed, and cannot be intercepted.
-            code = 69
+            code = ExitCode.UNSUPPORTED
     return code
 
 
@@ -206,7 +207,7 @@ def _print_check(name: str, module: ModuleType, generation: patch.Generation, ba
     for row, error in missing:
         print(f"{name} {module.__version__}: {row!r} is not there: {error}")
     print(f"{name} {module.__version__}: {len(targets)} interceptions, {len(missing)} missing")
-    return 69 if missing else 0
+    return ExitCode.UNSUPPORTED if missing else 0
 
 
 def _doctor() -> int:
@@ -221,7 +222,7 @@ def _doctor() -> int:
         missing = sum(error is not None for _, error in targets)
         if missing:
             print(f"{name:<16} {module.__version__}{on}: {missing} of {len(targets)} places MISSING (`pedl hooks --check`)")
-            code = 69
+            code = ExitCode.UNSUPPORTED
             continue
         print(f"{name:<16} {module.__version__}{on}: intercepted in {len(targets)} places (`pedl hooks {name}`)")
         for cause in _causes(name):

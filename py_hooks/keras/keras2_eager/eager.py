@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 
 from py_hooks import causes as table
+from py_hooks.border import ExitCode
 from py_hooks.engine.patch import binding
 from py_hooks.facts.keras import EagerFacts, eager_facts
 from py_hooks.keras import models, plan, sources
@@ -140,7 +141,7 @@ def graph_mode(original: Callable[..., Any], model: Any, *args: Any, **kwargs: A
         return original(model, *args, **kwargs)
     return ending.stop(
         recorder.CALLS,
-        69,
+        ExitCode.UNSUPPORTED,
         "Keras in the graph mode of TensorFlow 1 is not something pedl-run can intercept on TensorFlow 2\n"
         f"  called: `{original.__name__}` of a `{type(model).__name__}`\n"
         "  the script was stopped before it trained",

@@ -17,6 +17,7 @@ import sys
 from threading import get_ident
 
 from py_hooks import causes as table
+from py_hooks.border import ExitCode
 from py_hooks.engine.patch import binding
 from py_hooks.keras import models, packages, plan, sources
 from py_hooks.keras.functions import ModelFunction, runs_user_code
@@ -440,7 +441,7 @@ def _eager_cause(calls: Calls) -> table.Told:
     if calls.trial.has_plan:
         ending.stop(
             calls,
-            65,
+            ExitCode.CONFIGURATION,
             "the number of steps is given, and `tf.keras` trains in eager mode of TensorFlow 1\n"
             "  its batches are not counted there\n"
             "  the script was stopped before it trained",
@@ -454,7 +455,7 @@ def prepare(calls: Calls) -> None:
     if calls.checkpoints.keeps(RESOURCE_VARIABLES):
         ending.stop(
             calls,
-            69,
+            ExitCode.UNSUPPORTED,
             "keras 2.2.0 - 2.3.1 on TensorFlow 2 is not something pedl-run can intercept\n"
             "  known: keras 2.2.0 - 2.3.1 on TensorFlow 1\n"
             "  the script was stopped before it trained",

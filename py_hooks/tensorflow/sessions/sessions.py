@@ -23,6 +23,7 @@ from functools import partial
 from threading import get_ident
 
 from py_hooks import causes, places
+from py_hooks.border import ExitCode
 from py_hooks.engine.patch import binding
 from py_hooks.facts.tensorflow import tensorflow_facts
 from py_hooks.recording import call_kinds, fingerprint, forks, recorder
@@ -161,7 +162,7 @@ SESSIONS = Sessions()
 class VariableMissing(Refusal):
     """At the resume point a graph lacks a variable that the recorded run had."""
 
-    exit_code = 76
+    exit_code = ExitCode.DIVERGED
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         Refusal.__init__(

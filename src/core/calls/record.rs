@@ -41,8 +41,8 @@ pub mod kind {
     }
 }
 
-/// The lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum of
-/// the batch, if the script itself passed one.
+/// The lowest bit of a compute call's `arguments`: the call traced. The other bits are a checksum
+/// of the batch, if the script itself passed one.
 pub const TRACED: u64 = 1;
 
 /// What a call is, except what it returned. A replayed call must be equal in all of it.

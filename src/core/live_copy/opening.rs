@@ -1,8 +1,8 @@
 //! Opens all files of a trial at one moment.
 //!
 //! Nothing is read but what tells which files there are: manifests, their hashes, and the newest
-//! log. If anything disappears meanwhile, the attempt ends with [`Trouble::Changed`], and its caller
-//! makes another.
+//! log. If anything disappears meanwhile, the attempt ends with [`Trouble::Changed`], and its
+//! caller makes another.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

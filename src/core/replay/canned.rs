@@ -1,4 +1,4 @@
-//! Canned logs: a record of calls that a test writes down, and a script that is replayed against it.
+//! Canned logs: a record of calls that a test writes down, and starts that replay it.
 
 use std::path::PathBuf;
 

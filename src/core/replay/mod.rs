@@ -6,13 +6,23 @@
 //!
 //! # Who owns what
 //!
-//! | core owns | the hooks own |
-//! |---|---|
-//! | the log, its records, and the place in it | how a call is identified: kind, identity, place in the script, random numbers drawn, checksum of its arguments |
-//! | the [`State`], and every transition of it | how a call is made (`compute`), what is done in its place if it is answered (`skip`), and how its record becomes a value (`decode`) |
-//! | whether a call is made, answered or made again ([`Next`]) | which calls belong into the log: outermost calls of the main thread |
-//! | whether a record is of this call, and the message if it is not | the state of the framework in a checkpoint, and its restoration at the resume point |
-//! | what is due after a batch ([`Due`]) | doing it |
+//! Core owns
+//!
+//! - the log, its records, and the place in it;
+//! - the [`State`], and every transition of it;
+//! - whether a call is made, answered or made again ([`Next`]);
+//! - whether a record is of this call, and the message if it is not;
+//! - what is due after a batch ([`Due`]).
+//!
+//! The hooks own
+//!
+//! - how a call is identified: kind, identity, place in the script, random numbers drawn, and a
+//!   checksum of its arguments;
+//! - how it is made (`compute`), what is done in its place if it is answered (`skip`), and how its
+//!   record becomes a value (`decode`);
+//! - which calls belong into the log: the outermost ones of the main thread;
+//! - the state of the framework in a checkpoint, and its restoration at the resume point;
+//! - doing what is due.
 //!
 //! # States
 //!
@@ -34,12 +44,22 @@
 //!
 //! # What becomes of a call
 //!
-//! | kind of call | Live | Replaying | in a callback, or inside of a recorded call | another thread | forked child |
-//! |---|---|---|---|---|---|
-//! | compute function: train, test, predict | made, recorded | answered; **made again** if its record says that it built something (it traced) | made, part of the outer call | made; training there is a cause | made |
-//! | read, metrics, validation | made, recorded | answered | made | made; a read of what training changed is a cause | made |
-//! | save, load of weights (composite) | made, recorded | answered; its files come from the checkpoint | made | made | made |
-//! | the script's own act: write, entry, load of a model (checked) | recorded with a checksum | the script does it again, and its checksum is **compared** | made | made | made |
+//! ```text
+//! kind of call                          Live        Replaying
+//! compute function: train, test,        made,       answered; made again if its record says that
+//!   predict                             recorded      it built something (it traced)
+//! read, metrics, validation             made,       answered
+//!                                       recorded
+//! save, load of weights (composite)     made,       answered; its files come from the
+//!                                       recorded      checkpoint
+//! the script's act: write, entry,       its         done again, and its checksum is compared
+//!   load of a model (checked)           checksum
+//!                                       recorded
+//! ```
+//!
+//! Inside of a recorded call, in another thread and in a forked child every call is only made.
+//! Training in another thread, and a read there of what training changed, are causes of inexact
+//! resume.
 //!
 //! A call of a step callback of the script would have to be recorded; it is refused.
 //!

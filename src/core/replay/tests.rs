@@ -1,5 +1,5 @@
-//! Each pair of a state and an event, and what becomes of each kind of call in each state: proven on
-//! canned logs, in milliseconds.
+//! Each pair of a state and an event, and what becomes of each kind of call in each state: proven
+//! on canned logs, in milliseconds.
 
 use std::collections::BTreeSet;
 
@@ -139,7 +139,7 @@ fn the_session_takes_each_transition_of_the_table() {
             }
         }
     }
-    // A process finds out by itself, without its locks, that it stands aside (`src/native`).
+    // A process finds out by itself, without its locks, that it has no part in the trial (`src/native`).
     let of_a_session = TRANSITIONS
         .iter()
         .filter(|row| row.0 != State::Inert && row.1 != Event::StandAside)

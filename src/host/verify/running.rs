@@ -1,7 +1,8 @@
 //! A run while it runs: waits for the moment of each fault, delivers it, and notes what each start
 //! restored.
 //!
-//! A fault that comes too late, or has no effect, is *missed*: it is noted, and the start continues.
+//! A fault that comes too late, or has no effect, is *missed*: it is noted, and the start
+//! continues.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;

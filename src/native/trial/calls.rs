@@ -91,8 +91,8 @@ impl Trial {
     ///     `value`: what the call returned.
     ///     `now_s`: as of `batch_done`.
     ///
-    /// Returns what is due, a signal after calls of other kinds too. If the batch or the value contains
-    /// something that this method does not support, nothing was done, and that is said.
+    /// Returns what is due, a signal after calls of other kinds too. If the batch or the value
+    /// contains something that this method does not support, nothing was done, and that is said.
     #[expect(clippy::too_many_arguments, reason = "they are what identifies a call")]
     fn record_batch(
         &self,
