@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::file::{File, memory};
 
 const MAGIC: &[u8; 8] = b"pedlcall";
-const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 2;
 const CRC_BYTES: usize = 4;
 
 /// Where the first frame begins.

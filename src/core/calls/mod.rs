@@ -85,6 +85,8 @@ mod tests;
 
 pub use batch::BatchChecksum;
 pub use divergence::Divergence;
+#[cfg(test)]
+pub(crate) use frame::VERSION;
 pub use reader::Answer;
 pub(crate) use reader::Replay;
 pub use record::{Call, TRACED, kind};

@@ -21,7 +21,7 @@ impl CannedCall {
         Self { value, ..self }
     }
 
-    pub(super) fn with_arguments(self, arguments: u64) -> Self {
+    pub(super) const fn with_arguments(self, arguments: u64) -> Self {
         Self { arguments, ..self }
     }
 
@@ -33,21 +33,21 @@ impl CannedCall {
 }
 
 /// A training call of batch `value`.
-pub(super) fn train(value: i64) -> CannedCall {
+pub(super) const fn train(value: i64) -> CannedCall {
     canned(kind::TRAIN, "train model 0", value)
 }
 
 /// A read of a variable.
-pub(super) fn read(value: i64) -> CannedCall {
+pub(super) const fn read(value: i64) -> CannedCall {
     canned(kind::READ, "read variable 0", value)
 }
 
 /// A write of a variable by the script.
-pub(super) fn write(checksum: u64) -> CannedCall {
+pub(super) const fn write(checksum: u64) -> CannedCall {
     canned(kind::WRITE, "write variable 0", 0).with_arguments(checksum)
 }
 
-fn canned(kind: u8, identity: &'static str, value: i64) -> CannedCall {
+const fn canned(kind: u8, identity: &'static str, value: i64) -> CannedCall {
     CannedCall {
         kind,
         identity,
@@ -85,6 +85,24 @@ impl Canned {
         }
         first.session.flush().expect("there is room");
         log
+    }
+
+    /// The bytes of the log.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        std::fs::read(&self.path).expect("it is there")
+    }
+
+    /// A log that is given as bytes, with `calls` before the checkpoint at its end.
+    pub(super) fn of_bytes(bytes: &[u8], calls: u64) -> Self {
+        let directory = tempfile::tempdir().expect("there is room");
+        let path = directory.path().join("calls.log");
+        std::fs::write(&path, bytes).expect("there is room");
+        let offset = bytes.len() as u64;
+        Self {
+            _directory: directory,
+            path,
+            mark: Some(Mark { offset, calls }),
+        }
     }
 
     /// A start that has not made a call.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::canned::{Canned, Start, read, train, write};
+use super::canned::{Canned, CannedCall, Start, read, train, write};
 use super::*;
-use crate::calls::TRACED;
+use crate::calls::{TRACED, VERSION};
 use crate::error::{Class, Result};
 
 /// The table of transitions, as the documentation of the module draws it. What is not in it cannot
@@ -224,4 +224,37 @@ fn a_script_that_ends_within_its_replay_has_diverged() {
     let error = Canned::untouched().session.end(true);
     let error = error.expect_err("it has made no call");
     assert_eq!(error.class(), Class::Divergence, "{error}");
+}
+
+/// The calls of the golden logs.
+const GOLDEN_CALLS: [CannedCall; 4] = [train(10), read(-1), write(7), train(11)];
+
+/// A log of each version that trials of releases have. A new version adds a line, and keeps these.
+const GOLDEN: &[(u32, &[u8])] = &[(2, include_bytes!("golden/calls_v2.log"))];
+
+#[test]
+fn logs_of_older_releases_are_replayed() {
+    for (version, bytes) in GOLDEN {
+        let mut start = Canned::of_bytes(bytes, 4).start();
+        for call in GOLDEN_CALLS {
+            assert_eq!(
+                start.answer(call.with_value(0)).ok(),
+                Some(call.value),
+                "version {version}"
+            );
+        }
+        assert_eq!(start.session.state(), State::Live);
+    }
+}
+
+#[test]
+fn a_log_is_written_as_its_version_says() {
+    let written = Canned::of(&GOLDEN_CALLS, &[]).bytes();
+    if std::env::var_os("RENEW_GOLDEN").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/replay/golden/calls_new.log");
+        std::fs::write(path, &written).expect("there is room");
+    }
+    let (version, golden) = GOLDEN.last().expect("there is one");
+    // Other bytes need another version, and a golden log of it: run this with RENEW_GOLDEN=1.
+    assert_eq!((VERSION, written.as_slice()), (*version, *golden));
 }
