@@ -31,11 +31,7 @@ if TYPE_CHECKING:
         def at_stop(self) -> list[Callable[[], object]]:
             """Functions that put the files of the script back."""
 
-# The exit code of a process whose replay differs from the record.
-_DIVERGED = ExitCode.DIVERGED
 
-# The exit code of a process that could not write, or read, in the middle of its training.
-STORAGE_FAILED = ExitCode.STORAGE_FAILED
 
 KEPT = "\n  the run was stopped; every checkpoint that was committed is kept"
 
@@ -54,7 +50,7 @@ def flush_streams() -> None:
 def stop_with(calls: Holder, error: Error | Refusal) -> NoReturn:
     """Ends the process because of one of our errors, with its message, hint and exit code."""
     message = str(error)
-    if error.exit_code == STORAGE_FAILED:
+    if error.exit_code == ExitCode.STORAGE_FAILED:
         message += KEPT
     stop(calls, error.exit_code, message, error.hint)
 
@@ -65,7 +61,7 @@ def stop_for_file(calls: Holder, path: str, error: OSError) -> NoReturn:
     help = "make room" if is_full else "look after the file system"
     stop(
         calls,
-        STORAGE_FAILED,
+        ExitCode.STORAGE_FAILED,
         f"cannot write `{path}`\n  {error.strerror} (os error {error.errno}){KEPT}",
         help + " and run the same command again: it continues",
     )
@@ -79,7 +75,7 @@ def stop(calls: Holder, code: int, message: str, hint: str | None = None) -> NoR
     """
     try:
         put_back(calls.at_stop)
-        if code == _DIVERGED and calls.trial.received_signal:
+        if code == ExitCode.DIVERGED and calls.trial.received_signal:
             calls.trial.die_of(calls.trial.received_signal)
         calls.trial.log_error(message, hint)
     finally:

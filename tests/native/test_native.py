@@ -25,41 +25,11 @@ def start(native, tmp_path):
     """A function that starts a trial in one directory, any number of times, in this process."""
 
     def begun(**settings):
-        trial = native.Trial(launch(tmp_path / "trial", **settings))
+        trial = native.Trial(support.launch_message(tmp_path / "trial", **settings))
         trial.begin(json.dumps({"python": "3", "versions": {}, "cpu": ""}))
         return trial
 
     return begun
-
-
-def launch(directory, **settings):
-    """A launch message of the host."""
-    message = {
-        "schema": 1,
-        "trial_dir": str(directory),
-        "command": ["train.py"],
-        "python_options": [],
-        "trial_id": 1,
-        "experiment_id": 1,
-        "trial_seed": 7,
-        "hash_seed": 9,
-        "hyperparameters": {},
-        "batches_per_step": 3,
-        "checkpoint_period": None,
-        "checkpoint_seconds": 60.0,
-        "exact": False,
-        "log_limit_bytes": 1 << 30,
-        "no_hooks": ["torch"],
-        "log_format": "text",
-        "verbosity": -1,
-        "threads": 2,
-        "resume": False,
-        "attempt": 0,
-        "library": "/",
-        "mode": "embed",
-    }
-    message.update(settings)
-    return json.dumps(message)
 
 
 class Tensor:
@@ -309,7 +279,7 @@ def test_nothing_is_imported_and_nothing_touched_before_it_is_needed(native, tmp
     command = [support.executable(), "--python", sys.executable, "-c"]
     command.append("import _pedl, sys; print('numpy' in sys.modules)")
     assert subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout == b"False\n"
-    trial = native.Trial(launch(tmp_path / "trial"))
+    trial = native.Trial(support.launch_message(tmp_path / "trial"))
     assert (trial.seed, trial.no_hooks, trial.resume) == (7, ["torch"], False)
     assert trial.intern("train.py:1") == trial.intern("train.py:1")
     assert not trial.has_checkpoint()

@@ -538,3 +538,33 @@ def _is_for_type_checkers(node):
         return getattr(node.test, "id", None) == "TYPE_CHECKING"
     # `TYPE_CHECKING = False` costs less than the module that has it.
     return isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "TYPE_CHECKING"
+
+
+def launch_message(directory, **settings):
+    """A launch message of the host."""
+    message = {
+        "schema": 1,
+        "trial_dir": str(directory),
+        "command": ["train.py"],
+        "python_options": [],
+        "trial_id": 1,
+        "experiment_id": 1,
+        "trial_seed": 7,
+        "hash_seed": 9,
+        "hyperparameters": {},
+        "batches_per_step": 3,
+        "checkpoint_period": None,
+        "checkpoint_seconds": 60.0,
+        "exact": False,
+        "log_limit_bytes": 1 << 30,
+        "no_hooks": ["torch"],
+        "log_format": "text",
+        "verbosity": -1,
+        "threads": 2,
+        "resume": False,
+        "attempt": 0,
+        "library": "/",
+        "mode": "embed",
+    }
+    message.update(settings)
+    return json.dumps(message)
