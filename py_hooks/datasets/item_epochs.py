@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from py_hooks.datasets.items import Items, SequencePass
+from py_hooks.datasets.item_passes import SequencePass
+from py_hooks.datasets.items import Items
 from py_hooks.recording import recorder
 
 TYPE_CHECKING = False

@@ -20,6 +20,7 @@ import multiprocessing
 import zlib
 
 from py_hooks.datasets import items
+from py_hooks.datasets.item_passes import SequencePass
 from py_hooks.random_numbers.random_streams import in_row, mix
 from py_hooks.torch.generator import BatchDrawing
 from py_hooks.workers import worker_processes
@@ -134,12 +135,12 @@ class Loader:
         """No pass begins any more."""
         self._items.close()
 
-    def begin(self) -> items.SequencePass:
+    def begin(self) -> SequencePass:
         """One pass over the batches, in the order of the sampler. The pass before it is over."""
         self._epoch += 1
         self._batches.draw(self._loader)
         ahead = self._loader.num_workers * (getattr(self._loader, "prefetch_factor", None) or 2)
-        return items.SequencePass(self._items, self._epoch, range(len(self._batches)), ahead)
+        return SequencePass(self._items, self._epoch, range(len(self._batches)), ahead)
 
 
 class LoaderBatches:

@@ -4,7 +4,7 @@ They all start when the first item is asked for: from a clean process if the dat
 (`served_workers.py`), else as forks of the training process. They live as long as items of the data set are taken:
 a whole `fit`. They build items in memory that they share with the trainer (`Trial.pool`), which reads them there. In a
 worker numpy's global generator is set to the stream of an item that draws, so that code which bypasses the dispatchers
-draws the same (`random_streams.WorkerStream`).
+draws the same (`worker_streams.WorkerStream`).
 
 Changes to the data set in the training process (`on_epoch_end`, a callback that sets an attribute) reach the
 workers before they build the first item of the next pass: the attributes that changed are sent to them; if that

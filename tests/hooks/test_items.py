@@ -5,7 +5,8 @@ import types
 
 import pytest
 
-from py_hooks.datasets.items import Items, SequencePass
+from py_hooks.datasets.item_passes import SequencePass
+from py_hooks.datasets.items import Items
 from py_hooks.recording import recorder
 
 pytestmark = pytest.mark.stack("keras")

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from py_hooks.tensorflow.graphs import graphs, op_kinds, races
+from py_hooks.tensorflow.graphs import graphs, op_kinds, ordered_copies
 
 # The warnings of TensorFlow 1 do not matter here.
 pytestmark = [pytest.mark.stack("keras2-tensorflow1", "keras2.15-tensorflow2.15"), pytest.mark.filterwarnings("ignore")]
@@ -217,7 +217,7 @@ def test_what_has_a_loop_behind_it_gets_no_order(tf, variable):
     with tf.control_dependencies([tf.assign_add(count, 1.0)]):
         end = tf.while_loop(lambda number: number < 3, lambda number: number + 1, (tf.constant(0),))
     found = effects_of(tf, [value, end]).races
-    with pytest.raises(races.CannotOrder, match="a loop runs after them"):
+    with pytest.raises(ordered_copies.CannotOrder, match="a loop runs after them"):
         found.impose(waiting_in(found))
 
 
@@ -227,7 +227,7 @@ def test_what_has_an_op_with_a_state_behind_it_gets_no_order(tf, variable):
     with tf.control_dependencies([tf.assign_add(count, 1.0)]):
         drawn = tf.random_gamma([], 1.0, seed=3)
     found = effects_of(tf, [value, drawn]).races
-    with pytest.raises(races.CannotOrder, match="has a state"):
+    with pytest.raises(ordered_copies.CannotOrder, match="has a state"):
         found.impose(waiting_in(found))
 
 

@@ -6,7 +6,8 @@ import types
 import pytest
 
 from py_hooks.datasets.items import _PROBE, Items
-from py_hooks.random_numbers.random_streams import WorkerStream, mix
+from py_hooks.random_numbers.random_streams import mix
+from py_hooks.random_numbers.worker_streams import WorkerStream
 from py_hooks.recording import recorder
 
 numpy = pytest.importorskip("numpy")

@@ -12,7 +12,8 @@ Source: keras 2.15.0, keras/src/engine/data_adapter.py.
 from __future__ import annotations
 
 from py_hooks.datasets import generators
-from py_hooks.datasets.items import Items, SequencePass
+from py_hooks.datasets.item_passes import SequencePass
+from py_hooks.datasets.items import Items
 from py_hooks.engine.patch import binding
 from py_hooks.keras.keras3.passes import AHEAD, PEEK, Passes
 from py_hooks.recording import recorder

@@ -26,7 +26,7 @@ from py_hooks.keras.keras2_graph.batch_sizes import SIZE
 from py_hooks.keras.validation import GraphValidation
 from py_hooks.recording import call_kinds, ending, fingerprint, recorder
 from py_hooks.tensorflow.graphs import graphs, op_kinds
-from py_hooks.tensorflow.sessions import session_causes, sessions
+from py_hooks.tensorflow.sessions import not_intercepted, session_causes, sessions
 from py_hooks.tensorflow.variables.resource_variables import RESOURCE_VARIABLES
 
 TYPE_CHECKING = False
@@ -251,7 +251,7 @@ class Fetched:
     def attach(self, function: Any, sums: dict[str, list[Any] | None], graph: Graph) -> None:
         """Has a function of the backend fetch them: a pair of tensors for each name.
 
-        The interception of the session keeps them (`sessions.make_callable_from_options`): the way of the function, a
+        The interception of the session keeps them (`session_runs.make_callable_from_options`): the way of the function, a
         callback for each tensor, takes longer.
         """
         fetched = [tensor for name in self._names for tensor in sums[name]]
@@ -447,7 +447,7 @@ def _eager_cause(calls: Calls) -> table.Told:
             "  the script was stopped before it trained",
             "leave out `tf.enable_eager_execution()`, or leave the number of steps to the script",
         )
-    return sessions.not_intercepted(sessions.EAGER_TRAINING)
+    return not_intercepted.cause_of(not_intercepted.EAGER_TRAINING)
 
 
 def prepare(calls: Calls) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from py_hooks.datasets.items import skip
+from py_hooks.datasets.item_passes import skip
 from py_hooks.engine.patch import binding
 from py_hooks.keras import packages, sources
 from py_hooks.keras.functions import MODELS, ModelFunction, runs_user_code

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from threading import get_ident
 
-from py_hooks.datasets.items import Counted
+from py_hooks.datasets.item_passes import Counted
 from py_hooks.keras.keras3.compute import VariableFunction
 from py_hooks.keras.keras3.variables import VARIABLES
 from py_hooks.recording import call_kinds, recorder

@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 
 from py_hooks.datasets import generators
-from py_hooks.datasets.items import Items, SequencePass
+from py_hooks.datasets.item_passes import SequencePass
+from py_hooks.datasets.items import Items
 from py_hooks.recording import recorder
 from py_hooks.torch import data_loader
 from py_hooks.workers import worker_processes

@@ -10,7 +10,7 @@ Call paths (read from 1.13.1, 1.14.0, 1.15.5, 2.3.4, 2.15.1 and 2.21.0):
 """
 from py_hooks.engine.patch import Patch
 from py_hooks.tensorflow.graphs import graph_definitions
-from py_hooks.tensorflow.sessions import sessions
+from py_hooks.tensorflow.sessions import session_runs, sessions
 
 _SESSION = "tensorflow.python.client.session"
 _FRAMEWORK = "tensorflow.python.framework"
@@ -20,9 +20,10 @@ ROWS = (
     Patch(_SESSION, "BaseSession.__init__", sessions.created, "number the sessions"),
     Patch(_SESSION, "BaseSession.__del__",  sessions.deleted, "let forked children end"),
     Patch(_SESSION, "BaseSession._Callable.__del__", sessions.deleted, "let forked children end"),
-    Patch(_SESSION, "BaseSession._do_run",  sessions.run,     "see reads and writes"),
-    Patch(_SESSION, "BaseSession.make_callable", sessions.make_callable, "see reads and writes"),
-    Patch(_SESSION, "BaseSession._make_callable_from_options", sessions.make_callable_from_options, "see reads and writes"),
+    Patch(_SESSION, "BaseSession._do_run",  session_runs.run, "see reads and writes"),
+    Patch(_SESSION, "BaseSession.make_callable", session_runs.make_callable, "see reads and writes"),
+    Patch(_SESSION, "BaseSession._make_callable_from_options", session_runs.make_callable_from_options,
+          "see reads and writes"),
     Patch(_FRAMEWORK + ".ops", "Graph._as_graph_def", graph_definitions.exported, "write the script's graph"),
     Patch(_FRAMEWORK + ".meta_graph", "export_scoped_meta_graph", graph_definitions.exported_part, "write the script's graph"),
     Patch("tensorflow.python.ops.control_flow_ops", "ControlFlowContext._to_values_def",

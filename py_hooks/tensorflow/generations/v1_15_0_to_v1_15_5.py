@@ -14,7 +14,7 @@ from py_hooks.tensorflow.data import pipelines
 from py_hooks.tensorflow.generations import entry_points_of_files, entry_points_of_pipelines, entry_points_of_sessions
 from py_hooks.tensorflow.graphs import graphs
 from py_hooks.tensorflow.random_ops import random_ops
-from py_hooks.tensorflow.sessions import sessions
+from py_hooks.tensorflow.sessions import not_intercepted, sessions
 
 FACTS = TensorFlowFacts(
     computes_in_sessions=True,
@@ -43,7 +43,7 @@ PATCHES = (
     Patch("tensorflow.python.framework.ops", "Graph._add_op", graphs.count_op, "see which calls build"),
     Patch("tensorflow.python.autograph.pyct.compiler", "ast_to_object", graphs.generated_source, "tell the user's files"),
     Patch(_DATASETS, "StructuredFunctionWrapper.__init__", random_ops.pipeline_function, "know the functions of pipelines"),
-    Patch("tensorflow.python.training.optimizer", "Optimizer.apply_gradients", sessions.apply_gradients,
+    Patch("tensorflow.python.training.optimizer", "Optimizer.apply_gradients", not_intercepted.apply_gradients,
           "say what is not intercepted"),
 ) + entry_points_of_sessions.ROWS + entry_points_of_files.ROWS + entry_points_of_pipelines.ROWS
 

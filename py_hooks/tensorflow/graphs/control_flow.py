@@ -13,3 +13,18 @@ def loops_around(context: Any) -> Iterator[Any]:
         context = context.GetWhileContext()
         yield context
         context = context.outer_context
+
+
+def contexts_of(op: Any) -> list[Any]:
+    """The loops and branches that an op is in, innermost first, and None for the graph around them."""
+    context = op._get_control_flow_context()
+    found = []
+    while context is not None:
+        found.append(context)
+        context = context.outer_context
+    return [*found, None]
+
+
+def loops_of(op: Any) -> list[Any]:
+    """The loops that an op is in, innermost first."""
+    return [context for context in contexts_of(op)[:-1] if context.IsWhileContext()]

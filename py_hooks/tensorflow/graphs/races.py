@@ -12,33 +12,31 @@ that use one variable, one of which writes it, without a path of inputs between 
 A reference of TensorFlow 1 is the memory of the variable itself, however many ops pass it on: the op that reads the variable
 is the one that computes with it.
 
-With `--exact` such ops run in an order: a read before a write, and else in the order in which the script made them. The ops
-of the script are left alone, because a session does not take up changes of ops that it knows, and because other fetches may
-need one of the two without the other. The op that writes, and all that comes after it in this run, is built a second time
-beside them, with control edges, and the run fetches that. These are ops of pedl-run (`op_kinds.is_own`): no exported graph has
-them, and they count in no id.
+With `--exact` such ops run in an order: a read before a write, and else in the order in which the script made them. The run
+then fetches copies of the ops that have this order (`ordered_copies.py`).
 
 Source: tensorflow 1.15.5, core/common_runtime/executor.cc and core/kernels/assign_op.h, resource_variable_ops.cc.
 """
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 
 from py_hooks import causes
 from py_hooks.tensorflow.graphs import op_kinds
+from py_hooks.tensorflow.graphs.control_flow import contexts_of, loops_of
+from py_hooks.tensorflow.graphs.ordered_copies import CannotOrder, Copies
+from py_hooks.tensorflow.graphs.run_paths import Paths, in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Container, Sequence
     from typing import Any
 
     from py_hooks.recording.recorder import Calls
     from py_hooks.tensorflow.graphs.graphs import Effects, Graph
+    from py_hooks.tensorflow.graphs.run_paths import Nodes
 
-    # The ops of a run, by name.
-    Nodes = dict[str, op_kinds.Node]
     # Predicates and the truths that they must have.
     Conditions = frozenset[tuple["_Compared", bool]]
 
@@ -56,10 +54,6 @@ _SAME_MEMORY = (
     "StridedSlice", "Slice", "Split", "SplitV", "Unpack",
 )
 _LOOKS_AT_SHAPE = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "NoOp")
-_MERGES = ("Merge", "RefMerge")
-_NEXT = ("NextIteration", "RefNextIteration")
-_EXITS = ("Exit", "RefExit")
-_LOOP = ("Enter", "RefEnter", "LoopCond", *_NEXT, *_EXITS)
 _INITIAL = ("IsVariableInitialized", "VarIsInitializedOp")
 
 
@@ -97,11 +91,11 @@ def find(nodes: Nodes, feeds: Container[str]) -> list[Pair]:
         nodes: the ops of a run, `op_kinds.Node`s by name.
         feeds: names of tensors that it is given values for.
     """
-    ordered = _sorted(nodes)
+    ordered = in_order(nodes)
     accesses = _accesses(nodes, ordered, feeds)
     if not accesses:
         return []
-    paths = _Paths(nodes, ordered, {access.op.name: access.op for found in accesses.values() for access in found})
+    paths = Paths(nodes, ordered, {access.op.name: access.op for found in accesses.values() for access in found})
     pairs: list[Pair | None] = []
     for variable in sorted(accesses):
         found = sorted(accesses[variable], key=lambda access: op_kinds.number_of(access.op))
@@ -129,36 +123,6 @@ def _pair(variable: str, first: Access, second: Access, feeds: Container[str]) -
 
 
 # -- who uses a variable -----------------------------------------------------------------------------------------------
-
-
-def _sorted(nodes: Nodes) -> list[str]:
-    """Names of the nodes, each one after those that it needs, except where a loop leads back."""
-    done, found = set(), []
-    for last in nodes:
-        waiting = [last]
-        while waiting:
-            name = waiting[-1]
-            missing = [each for each in _before(nodes[name], nodes) if each not in done] if name not in done else []
-            if missing:
-                waiting.extend(missing)
-                continue
-            waiting.pop()
-            if name not in done:
-                done.add(name)
-                found.append(name)
-    return found
-
-
-def _before(node: op_kinds.Node, nodes: Nodes) -> list[str]:
-    """Names of the nodes that a node needs, without the way back of a loop."""
-    return _inputs_in_pass(node, nodes) + node.controls
-
-
-def _inputs_in_pass(node: op_kinds.Node, nodes: Nodes) -> list[str]:
-    """Names of the nodes that give the inputs of a node, without the way back of a loop."""
-    if node.kind in _MERGES:
-        return [name for name in node.inputs if nodes[name].kind not in _NEXT]
-    return node.inputs
 
 
 def _accesses(nodes: Nodes, ordered: list[str], feeds: Container[str]) -> dict[str, list[Access]]:
@@ -269,100 +233,6 @@ def _of_node(graph: Any, node: Any, number: int, outer: tuple[str, ...]) -> tupl
         return op_kinds.use_by_type(node.op)
     found = [_in_function(graph, name, place, outer) for name, place in calls]
     return any(reads for reads, _ in found), any(writes for _, writes in found)
-
-
-# -- paths between them ------------------------------------------------------------------------------------------------
-
-
-class _Paths:
-    """Which of some ops run before which others, whatever the session does.
-
-    A set of these ops is a whole number with one bit for each of them. Each op of the run has such a set.
-    """
-
-    def __init__(self, nodes: Nodes, ordered: list[str], ops: dict[str, Any]) -> None:
-        self._nodes = nodes
-        self._ordered = ordered
-        self._bits = {name: 1 << number for number, name in enumerate(sorted(ops))}
-        self._inside: collections.Counter[Any] = collections.Counter()
-        for name, op in ops.items():
-            for context in contexts_of(op)[:-1]:
-                self._inside[context] |= self._bits[name]
-        # Within one pass of each loop, and over all passes.
-        self._in_pass = self._walk({}, goes_back=False)
-        self._in_all = self._in_pass
-        loops_back = any(node.kind in _NEXT for node in nodes.values())
-        while loops_back:
-            walked = self._walk(self._in_all, goes_back=True)
-            loops_back, self._in_all = walked != self._in_all, walked
-
-    def order(self, one: Any, other: Any) -> bool:
-        """Whether one of two ops always runs before the other. An op in a loop also has to run before itself."""
-        there, back = self._bits[one.name], self._bits[other.name]
-        loops = [loop for loop in loops_of(one) if loop in loops_of(other)]
-        if any(loop.parallel_iterations != 1 for loop in loops):
-            both_ways = self._in_all[other.name] & there and self._in_all[one.name] & back
-            return bool(both_ways and (one is other or self._is_in_pass(one, other)))
-        return one is other or bool(self._is_in_pass(one, other) or (not loops and self._is_in_all(one, other)))
-
-    def _is_in_pass(self, one: Any, other: Any) -> int:
-        return self._in_pass[other.name] & self._bits[one.name] or self._in_pass[one.name] & self._bits[other.name]
-
-    def _is_in_all(self, one: Any, other: Any) -> int:
-        return self._in_all[other.name] & self._bits[one.name] or self._in_all[one.name] & self._bits[other.name]
-
-    def _walk(self, known: dict[str, int], goes_back: bool) -> dict[str, int]:
-        """The sets of ops that run before each op, by its name."""
-        found = dict(known)
-
-        def up_to(name: str) -> int:
-            return found.get(name, 0) | self._bits.get(name, 0)
-
-        for name in self._ordered:
-            node = self._nodes[name]
-            given = node.inputs if goes_back else _inputs_in_pass(node, self._nodes)
-            is_end = node.kind in _MERGES and len(_inputs_in_pass(node, self._nodes)) == len(node.inputs)
-            before = self._end_of_branches(given, up_to) if is_end else 0
-            for each in node.controls if is_end else itertools.chain(given, node.controls):
-                before |= up_to(each)
-            found[name] = before
-        return found
-
-    def _end_of_branches(self, ends: list[str], up_to: Callable[[str], int]) -> int:
-        """What runs before the end of a `cond`, which waits for one branch: what is in it, and what is before all branches."""
-        before, inside = -1, 0
-        for end in ends:
-            context = self._nodes[end].op._get_control_flow_context()
-            if context is None:
-                # The graph was imported without contexts.
-                return sum_of(up_to(each) for each in ends)
-            before &= up_to(end)
-            inside |= up_to(end) & self._inside[context]
-        return (before | inside) if ends else 0
-
-
-def sum_of(sets: Iterable[int]) -> int:
-    """The union of sets of bits."""
-    union = 0
-    for each in sets:
-        union |= each
-    return union
-
-
-def contexts_of(op: Any) -> list[Any]:
-    """The loops and branches that an op is in, innermost first, and None for the graph around them."""
-    context = op._get_control_flow_context()
-    found = []
-    while context is not None:
-        found.append(context)
-        context = context.outer_context
-    return [*found, None]
-
-
-def loops_of(op: Any) -> list[Any]:
-    """The loops that an op is in, innermost first."""
-    return [context for context in contexts_of(op)[:-1] if context.IsWhileContext()]
-
 
 # -- conditions --------------------------------------------------------------------------------------------------------
 
@@ -507,7 +377,7 @@ class Races:
             The `op_kinds.Substitutes`.
         """
         self._imposed.extend(pairs)
-        return _Copies(self._known, self._nodes, self._places).make(self._imposed)
+        return Copies(self._known, self._nodes, self._places).make(self._imposed)
 
 
 def cause_of(pairs: list[Pair], why_not: str | None = None) -> causes.Told:
@@ -522,124 +392,3 @@ def _described(pairs: list[Pair]) -> str:
     text = f"`{first.first.name}` {first.does} the variable `{first.variable}`, and `{first.second.name}` writes it"
     more = len(pairs) - 1
     return text if not more else "{}, and {} more pair{}".format(text, more, "s" if more > 1 else "")
-
-
-class CannotOrder(Exception):
-    """No order can be imposed on a pair; the text says why."""
-
-
-class _Copies:
-    """Ops of pedl-run that do what ops of the script do, but wait for others too."""
-
-    def __init__(self, known: Graph, nodes: Nodes, feeds: Container[str]) -> None:
-        self._known = known
-        self._nodes = nodes
-        self._feeds = feeds
-        self._after: dict[str, list[str]] = {}
-        for name, node in nodes.items():
-            for before in _before(node, nodes):
-                self._after.setdefault(before, []).append(name)
-        self._made: dict[str, Any] = {}
-
-    def make(self, pairs: list[Pair]) -> op_kinds.Substitutes:
-        """The `op_kinds.Substitutes` that have an order."""
-        edges = self._edges(pairs)
-        nodes = dict(self._nodes)
-        for name, before in edges.items():
-            nodes[name] = nodes[name]._replace(controls=nodes[name].controls + before)
-        ordered = _sorted(nodes)
-        paths = _Paths(nodes, ordered, {op.name: op for pair in pairs for op in (pair.first, pair.second)})
-        if not all(paths.order(pair.first, pair.second) for pair in pairs):
-            raise CannotOrder("their paths cross")
-        copied = self._reached(edges, {})
-        for name in copied:
-            _check(self._nodes[name].op)
-        with contextlib.ExitStack() as scopes:
-            scopes.enter_context(self._known.beside())
-            for name in ordered:
-                if name in copied:
-                    self._made[name] = self._copy(name, nodes[name])
-        substitutes = op_kinds.Substitutes((id(self._nodes[name].op), made) for name, made in self._made.items())
-        for name, made in self._made.items():
-            outputs = zip(self._nodes[name].op.outputs, made.outputs)
-            substitutes.update((id(theirs), ours) for theirs, ours in outputs if theirs.name not in self._feeds)
-        return substitutes
-
-    def _edges(self, pairs: list[Pair]) -> dict[str, list[str]]:
-        """Names of the ops that each op has to wait for, by its name."""
-        edges: dict[str, list[str]]
-        waits_for: dict[str, list[str]]
-        edges, waits_for = {}, {}
-        for pair in sorted(pairs, key=lambda pair: (op_kinds.number_of(pair.second), op_kinds.number_of(pair.first))):
-            if pair.first.name in self._reached([pair.second.name], waits_for):
-                # Another pair has put them in an order already.
-                continue
-            first, second = self._end_of(pair.first, pair.second), pair.second.name
-            if first is None or first in self._reached([second], waits_for):
-                first, second = self._end_of(pair.second, pair.first), pair.first.name
-            if first is None or first in self._reached([second], waits_for):
-                raise CannotOrder("they are in a loop, or their paths cross")
-            if first not in edges.setdefault(second, []):
-                edges[second].append(first)
-                waits_for.setdefault(first, []).append(second)
-        return edges
-
-    def _reached(self, names: Iterable[str], waits_for: dict[str, list[str]]) -> set[str]:
-        """Names of some ops, of those that come after them, and of those that wait for them."""
-        waiting, found = list(names), set()
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting.extend(self._after.get(name, ()))
-                waiting.extend(waits_for.get(name, ()))
-        return found
-
-    def _end_of(self, first: Any, second: Any) -> str | None:
-        """The name of the op after which `first` is over, in the loop and the branches of `second`; None without one."""
-        if any(loop in loops_of(second) for loop in loops_of(first)):
-            return None
-        around, frame = contexts_of(second), loops_of(second)
-        seen, waiting = set(), collections.deque([first.name])
-        while waiting:
-            name = waiting.popleft()
-            contexts = contexts_of(self._nodes[name].op)
-            if self._nodes[name].kind in _EXITS and contexts[0] is not None:
-                contexts = contexts[1:]
-            if contexts[0] in around:
-                loops = [context for context in contexts[:-1] if context.IsWhileContext()]
-                return name if loops == frame else None
-            seen.add(name)
-            waiting.extend(after for after in self._after.get(name, ()) if after not in seen)
-        return None
-
-    def _copy(self, name: str, node: op_kinds.Node) -> Any:
-        op = node.op
-        # The device and the attributes hold the place that the script gave it, and the ops that it is colocated with.
-        made = self._known.graph.create_op(
-            node.kind,
-            [self._copied_tensor(tensor) for tensor in op.inputs],
-            [output.dtype for output in op.outputs],
-            input_types=list(op._input_types),
-            name=f"pedl_order/{name}",
-            attrs=dict(op.node_def.attr),
-            op_def=op.op_def,
-        )
-        made._set_device(op.device)
-        if node.controls:
-            made._add_control_inputs([self._made.get(each, self._nodes[each].op) for each in node.controls])
-        return made
-
-    def _copied_tensor(self, tensor: Any) -> Any:
-        if tensor.name in self._feeds or tensor.op.name not in self._made:
-            return tensor
-        return self._made[tensor.op.name].outputs[tensor.value_index]
-
-
-def _check(op: Any) -> None:
-    """Raises `CannotOrder` for an op that would differ if it were built a second time."""
-    if op.type in _LOOP or loops_of(op):
-        raise CannotOrder("a loop runs after them")
-    has = {attribute.name for attribute in op.op_def.attr}
-    if op_kinds.draws_hidden(op) or (has & {"container", "shared_name"} and op.type not in ("TensorArrayV3", "StackV2")):
-        raise CannotOrder(f"the op `{op.name}` (`{op.type}`) comes after them, and has a state that is its own")

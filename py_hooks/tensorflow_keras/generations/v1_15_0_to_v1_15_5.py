@@ -15,7 +15,7 @@ from py_hooks.facts.keras import GraphFacts
 from py_hooks.keras import entry_points, plan
 from py_hooks.keras.generations import entry_points_of_graph_mode
 from py_hooks.keras.keras2_graph import enqueuers, graph
-from py_hooks.tensorflow.sessions import sessions
+from py_hooks.tensorflow.sessions import not_intercepted
 
 FACTS = GraphFacts(
     backend_module=None,
@@ -43,7 +43,7 @@ PATCHES = entry_points_of_graph_mode.IN_TENSORFLOW + (
     Patch("tensorflow.python.keras.saving.saved_model.load", "load", entry_points.load_model, "not read a file of the future"),
     Patch(_CALLBACKS, "CallbackList._call_batch_hook", plan.batch_hook, "validate when the plan says so"),
     Patch(_DATA,  "iter_sequence_infinite", enqueuers.iter_sequence_infinite, "skip in a replay"),
-    Patch(_OPTIMIZER, "OptimizerV2.apply_gradients", sessions.apply_gradients, "say what is not intercepted"),
+    Patch(_OPTIMIZER, "OptimizerV2.apply_gradients", not_intercepted.apply_gradients, "say what is not intercepted"),
 )
 
 GENERATION = Generation("tensorflow.keras", "1.15.0", "1.15.5", FACTS, PATCHES, prepare=graph.prepare)

@@ -2,8 +2,8 @@
 //! any Python.
 //!
 //! This is used from the second item on, in a live training. `SequencePass` of
-//! `py_hooks/datasets/items.py` handles the first item, replays, workers that have ended and the
-//! end of a pass; it is called for everything that is not done here.
+//! `py_hooks/datasets/item_passes.py` handles the first item, replays, workers that have ended and
+//! the end of a pass; it is called for everything that is not done here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
