@@ -139,7 +139,7 @@ fn the_session_takes_each_transition_of_the_table() {
             }
         }
     }
-    // A process finds out by itself, without its locks, that it has no part in the trial (`src/native`).
+    // A process finds out by itself, without its locks, that it has no part in the trial.
     let of_a_session = TRANSITIONS
         .iter()
         .filter(|row| row.0 != State::Inert && row.1 != Event::StandAside)
