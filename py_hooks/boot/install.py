@@ -86,11 +86,12 @@ def begin(process: _Process) -> recorder.Calls:
         calls.checkpoints.keep("clock", process.clock)
         calls.lifecycle.at_begin.append(lambda: process.clock.begin(calls.resumes))
     files.attach(calls)
+    process.file_calls().watch_copies()
     sources = entries.Sources()
     calls.checkpoints.keep("sources", sources)
     calls.lifecycle.at_begin.append(lambda: sources.begin(calls))
     calls.checkpoints.keep("inputs", files.inputs)
-    calls.checkpoints.keep("files", files)
+    calls.checkpoints.keep("files", files.saved)
     calls.lifecycle.at_begin.append(files.begin)
     calls.lifecycle.at_begin.append(files.look_at_children)
     calls.lifecycle.at_save.append(files.look_at_children)
@@ -102,10 +103,10 @@ def begin(process: _Process) -> recorder.Calls:
     calls.lifecycle.at_begin.append(lambda: atexit.register(calls.settle))
     calls.lifecycle.at_begin.append(lambda: atexit.register(_tell_repeated_end, trial, output))
     calls.lifecycle.at_begin.append(lambda: files.inputs.begin(calls.checkpoints.states().get("inputs", {})))
-    calls.lifecycle.at_begin.append(lambda: files.expect(calls.checkpoints.states().get("files", {})))
+    calls.lifecycle.at_begin.append(lambda: files.saved.expect(calls.checkpoints.states().get("files", {})))
     calls.files = files
     calls.lifecycle.at_stop += [files.put_back, lambda: output.end(trial.directory)]
-    files.install(process.in_place)
+    process.file_calls().install(process.in_place)
     _watch_outside(process, calls)
     return calls
 

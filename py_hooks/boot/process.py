@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from py_hooks.random_numbers.random_streams import Streams
     from py_hooks.recording.recorder import Calls
     from py_hooks.script_io.clock import Clock
+    from py_hooks.script_io.file_calls import FileCalls
     from py_hooks.script_io.files import Files
     from py_hooks.script_io.output import Output
     from py_hooks.script_io.python_children import Children
@@ -51,6 +52,7 @@ class _Process:
         self._streams: Streams | None = None
         self._output: Output | None = None
         self._files: Files | None = None
+        self._file_calls: FileCalls | None = None
         self._offer: Offer | None = None
         # Python processes that the script has started before it trained.
         self._children: Children | None = None
@@ -111,6 +113,14 @@ class _Process:
             self._files = Files(self.trial)
         return self._files
 
+    def file_calls(self) -> FileCalls:
+        """The calls by which the script uses files."""
+        if self._file_calls is None:
+            from py_hooks.script_io.file_calls import FileCalls
+
+            self._file_calls = FileCalls(self.files())
+        return self._file_calls
+
     def seed_python(self, module: ModuleType) -> None:
         self.streams().seed_python(module)
 
@@ -141,7 +151,7 @@ class _Process:
             return draw(*args, **kwargs)
 
         self._urandom = original
-        self.files().drawn = self._open_drawn
+        self.file_calls().drawn = self._open_drawn
         os.urandom = _pedl.InPlace(original, "os", before)
 
     def _open_drawn(self, *opened: Any) -> Any:
@@ -219,7 +229,7 @@ class _Process:
         self.trial.log(f"{what}\n  {hint}")
 
     def watch_sqlite(self, module: ModuleType) -> None:
-        self.files().watch_sqlite(module, _pedl.InPlace)
+        self.file_calls().watch_sqlite(module, _pedl.InPlace)
 
     def offer_hyperparameters(self, module: ModuleType) -> None:
         """A library that reads command lines was imported: its options take hyperparameters as defaults."""
@@ -426,14 +436,14 @@ def start(launch_text: str) -> None:
     if not set(libraries).intersection(process.trial.no_hooks):
         if process.trial.resume:
             _go_on(process, finder)
-        process.files().install(_pedl.InPlace)
-        finder.when_imported("h5py._hl.files", process.files().watch_h5py)
+        process.file_calls().install(_pedl.InPlace)
+        finder.when_imported("h5py._hl.files", process.file_calls().watch_h5py)
         finder.when_imported("sqlite3.dbapi2", process.watch_sqlite)
         finder.when_imported("subprocess", process.watch_commands)
         finder.when_imported("multiprocessing.popen_spawn_posix", forks.watch_started)
         finder.when_imported("multiprocessing.popen_forkserver", forks.watch_started)
         exec_again.install(process, launch_text, _pedl.InPlace)
-        finder.when_imported("tempfile", process.files().watch_tempfile)
+        finder.when_imported("tempfile", process.file_calls().watch_tempfile)
         for library in ("time", "datetime", "uuid"):
             finder.when_imported(library, process.tell_time)
         process.watch_entropy()

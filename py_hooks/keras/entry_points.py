@@ -276,7 +276,7 @@ def save(original: Callable[..., Any], model: Any, filepath: Any, *args: Any, **
         return entries.is_path(filepath) and os.path.isdir(filepath)
 
     calls.perform(
-        call_kinds.COMPOSITE, identity, write, put=lambda is_folder: calls.files.replace_saved(filepath, is_folder)
+        call_kinds.COMPOSITE, identity, write, put=lambda is_folder: calls.files.saved.replace(filepath, is_folder)
     )
     _refuse_several_files(calls, filepath, kwargs)
     return None

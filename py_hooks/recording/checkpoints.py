@@ -86,7 +86,7 @@ class Checkpoints:
             states.append((name, state))
         # Otherwise a provider has met something that it cannot save.
         if calls.exactness.takes_checkpoints:
-            calls.trial.save(calls.epoch, tensors, json.dumps(dict(states), sort_keys=True), calls.files.saved_paths())
+            calls.trial.save(calls.epoch, tensors, json.dumps(dict(states), sort_keys=True), calls.files.saved.paths())
 
     def states(self) -> dict[str, Any]:
         """What the providers' `capture` returned for the checkpoint, by their names; empty if there is no checkpoint."""

@@ -148,7 +148,7 @@ class Commands:
         calls = self._calls
         if not calls.begun or self._pid != os.getpid() or random_streams.THREAD.stream is not None:
             return False
-        if not (calls.batches or calls.entries or calls.files.has_saved()):
+        if not (calls.batches or calls.entries or calls.files.saved.has()):
             return False
         if get_ident() == calls.main_thread:
             return not calls.depth
@@ -319,7 +319,7 @@ class Commands:
         if len(line["folders"]) > folders.MAX_LISTED:
             self.say(causes.COMMAND_FOLDERS(program=met.program, count=folders.MAX_LISTED))
             line["folders"] = {}
-        self._calls.files.note_commanded(line["folders"])
+        self._calls.files.commanded.note(line["folders"])
         line["folders"] = {files.stored(path): change for path, change in line["folders"].items()}
         line["ended"] = met.number
         with self._lock:

@@ -129,7 +129,7 @@ def opened(
         clock: the clock of the trial, which knows its entropy.
         refuse: called with what cannot be repeated.
         frame: the frame that calls `open`.
-        path: one of `files.DRAWN_PATHS`.
+        path: one of `file_calls.DRAWN_PATHS`.
         mode: as of `open`.
         args: the positional arguments that follow.
         kwargs: the named arguments that follow.

@@ -5,7 +5,7 @@ the end of a command contains what the command did to folders and links: by path
 
     "folders": {path: [before, after], ...}        each is ["folder", mode], ["link", target], or null
 
-If the script uses one of them, it becomes the script's (`Files.note_commanded`). The journal of files then has a line for it,
+If the script uses one of them, it becomes the script's (`commanded_entries.py`). The journal of files then has a line for it,
 as if the script had made or removed it. So the next start takes it back, and the answered command makes the change again.
 The others belong to commands alone, and remain as they are. A folder with entries that the replay does not know is not removed.
 
@@ -55,7 +55,7 @@ class Look:
     def __init__(self, files: Files, named: Collection[str], folder: str) -> None:
         self._files = files
         self._written = files.written_paths()
-        looked_at = {*files.commanded_paths(), *named}
+        looked_at = {*files.commanded.paths(), *named}
         listed: dict[str, list[str]] = {path: [] for path in (folder, places.STARTED_IN, *filter(os.path.isdir, named))}
         for path in self._written:
             listed.setdefault(os.path.dirname(path), []).append(path)
@@ -105,7 +105,7 @@ def put(files: Files, ledger: Ledger, entries: dict[str, Any]) -> list[str]:
         The paths of those that the trial may not change.
     """
     changes = {ledger.resolved(name): change for name, change in entries.items() if _is_whole(change)}
-    files.note_commanded(changes, is_answered=True)
+    files.commanded.note(changes, is_answered=True)
     known = [path for path in sorted(changes) if files.is_known(path)]
     own = [path for path in known if ledger.may_touch(path) and ledger.may_lead(path, changes[path][1])]
     for path in reversed(own):
@@ -113,7 +113,7 @@ def put(files: Files, ledger: Ledger, entries: dict[str, Any]) -> list[str]:
     for path in own:
         _make(path, changes[path][1])
         if changes[path][1] is not None:
-            files.note_answered(path)
+            files.commanded.note_answered(path)
     return [path for path in known if path not in own]
 
 
@@ -125,7 +125,7 @@ def _remove(files: Files, path: str, after: _State | None) -> None:
     if there[0] == "link":
         os.unlink(path)
         return
-    saved = files.saved_paths()
+    saved = files.saved.paths()
     for place, _, names in os.walk(path, topdown=False):
         for inside in (os.path.join(place, name) for name in names):
             if inside in saved:

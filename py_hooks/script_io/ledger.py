@@ -44,7 +44,7 @@ import os
 import posix
 import stat
 
-from py_hooks.script_io import changes, disk
+from py_hooks.script_io import changes, disk, seen_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -202,20 +202,20 @@ class Ledger:
     def note_seen(self) -> None:
         """The process ends: notes the state of its files, and which ones do not exist."""
         seen: dict[int, list[Any] | bool]
-        seen, held = {}, _held()
+        seen, held = {}, seen_files.open_files()
         for number, path, entry in self._entries():
             if _kind(entry) not in ("made", "logged", "changed", "begun") and path not in held and len(seen) < _MAX_SEEN:
-                seen[number] = _state(path)
+                seen[number] = seen_files.state(path)
         if seen:
             disk.write(os.path.join(self._directory, _SEEN_NAME), json.dumps(seen).encode())
 
     def _give_up_changed(self) -> None:
         """Files that something else has changed since the process ended belong to the user."""
         name = os.path.join(self._directory, _SEEN_NAME)
-        seen = _seen(disk.read(name))
+        seen = seen_files.states_in(disk.read(name))
         paths = []
         for number, path, _ in self._entries():
-            if str(number) in seen and path not in paths and _has_changed(path, seen[str(number)]):
+            if str(number) in seen and path not in paths and seen_files.has_changed(path, seen[str(number)]):
                 paths.append(path)
         if paths:
             self.open()
@@ -542,21 +542,6 @@ def _is_number(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def _seen(text: bytes | None) -> dict[str, Any]:
-    """The notes of `note_seen`, without malformed ones."""
-    try:
-        seen = json.loads((text or b"{}").decode())
-    except ValueError:
-        return {}
-    if not isinstance(seen, dict):
-        return {}
-    return {
-        number: state
-        for number, state in seen.items()
-        if isinstance(state, bool) or (isinstance(state, list) and len(state) == 3)
-    }
-
-
 def _make(path: str, thing: Held, more: dict[str, Any]) -> None:
     """Makes an entry that was held: from the bytes of a file, the target of a link, or nothing for a folder."""
     disk.discard(path)
@@ -570,34 +555,3 @@ def _make(path: str, thing: Held, more: dict[str, Any]) -> None:
         disk.set_mode_and_times(path, more)
     elif "mode" in more:
         posix.chmod(path, more["mode"])
-
-
-def _held() -> set[str]:
-    """The files that this process has open: their content is not final yet."""
-    held = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            held.add(posix.readlink(f"/proc/self/fd/{name}"))
-        except OSError:
-            continue
-    return held
-
-
-def _state(path: str) -> list[Any] | bool:
-    """Size, time and checksum of a file; for anything else, whether the path exists."""
-    if not os.path.isfile(path) or os.path.islink(path):
-        return os.path.lexists(path)
-    from py_hooks.script_io.inputs import checksum
-
-    found = posix.stat(path)
-    return [found.st_size, found.st_mtime_ns, checksum(path)]
-
-
-def _has_changed(path: str, state: list[Any] | bool) -> bool:
-    """Whether an entry exists now that differs from the one when the process ended. A copy may differ in its time."""
-    if not os.path.lexists(path) or state is True:
-        return False
-    if state is False:
-        return True
-    found: Any = _state(path)
-    return found is True or (found[:2] != state[:2] and (found[0] != state[0] or found[2] != state[2]))

@@ -27,6 +27,7 @@ import pytest
 from py_hooks.script_io import files as files_module
 from py_hooks.script_io import inputs  # noqa: F401 - once, and not in each start
 from py_hooks.script_io import ledger as ledger_module
+from py_hooks.script_io.file_calls import FileCalls
 
 hypothesis = pytest.importorskip("hypothesis", reason="only the stacks without a framework have hypothesis")
 from hypothesis import strategies  # noqa: E402
@@ -322,10 +323,12 @@ def start_of_trial(folder, directory, program, begin, dies):
             ledger_module.posix = Steps(dies[1])
         if is_resumed:
             files.withdraw()
-        files.install(InPlace)
+        watched = FileCalls(files)
+        watched.install(InPlace)
         exactness = types.SimpleNamespace(refuse=refused.add, causes=[])
         calls = types.SimpleNamespace(in_composite=False, begun=True, exactness=exactness, replaying=False)
         files.attach(calls)
+        watched.watch_copies()
         seen = []
         own_begin = files.begin
 

@@ -22,7 +22,7 @@ from py_hooks.script_io.ledger import Ledger
 # A start of a trial: the actions of its first recorded call, then some lines of a script.
 START = """
 import atexit, os, posix, sys, types
-from py_hooks.script_io import files
+from py_hooks.script_io import file_calls, files
 
 class in_place:
     def __init__(self, original, module, before):
@@ -38,12 +38,14 @@ files = files.Files(trial)
 if os.path.isdir(directory):
     files.withdraw()
     atexit.register(files.put_back)
-files.install(in_place)
+watched = file_calls.FileCalls(files)
+watched.install(in_place)
 # As `boot` does.
 atexit.register(files.note_seen)
 said = []
 calls = types.SimpleNamespace(in_composite=False, begun=False, exactness=types.SimpleNamespace(refuse=said.append, causes=[]))
 files.attach(calls)
+watched.watch_copies()
 {before}
 if {begins}:
     posix.mkdir(directory) if not os.path.isdir(directory) else None
@@ -291,7 +293,7 @@ except FileExistsError: os.open("held", os.O_RDWR)
 def test_a_new_database_is_noted_with_what_stands_beside_it(start, tmp_path):
     script = """
 import sqlite3
-files.watch_sqlite(sqlite3, in_place)
+watched.watch_sqlite(sqlite3, in_place)
 for name, options in (("new.db", {}), ("file:other%20one.db?mode=rwc", {"uri": True}), (":memory:", {})):
     for _ in range(2):
         database = sqlite3.connect(name, **options)
@@ -314,7 +316,7 @@ def test_a_database_that_was_there_is_let_alone_and_named(start, tmp_path):
         database.execute("create table rows (number int)")
     script = """
 import sqlite3
-files.watch_sqlite(sqlite3, in_place)
+watched.watch_sqlite(sqlite3, in_place)
 said = []
 exactness = types.SimpleNamespace(refuse=said.append, causes=[])
 files.calls = types.SimpleNamespace(in_composite=False, begun=True, exactness=exactness)
@@ -439,10 +441,10 @@ def test_files_that_a_recorded_call_saved_belong_to_the_checkpoint(tmp_path, mon
     files = Files(types.SimpleNamespace(directory=str(tmp_path / "trial"), restore_file=restore))
     files.attach(types.SimpleNamespace(in_composite=False, begun=False, guarded=guarded))
     files.saving(Path("best.h5"))
-    assert files.saved_paths() == []
+    assert files.saved.paths() == []
     Path("best.h5").write_text("1")
-    assert files.saved_paths() == [str(tmp_path / "best.h5")]
-    files.replace_saved("best.h5")
+    assert files.saved.paths() == [str(tmp_path / "best.h5")]
+    files.saved.replace("best.h5")
     assert restored == [str(tmp_path / "best.h5")]
 
 
@@ -532,7 +534,7 @@ def test_a_journal_of_an_older_version_is_read(start, tmp_path):
 
 def test_names_of_temporary_files_are_those_of_the_first_time(start, tmp_path):
     script = (
-        "import tempfile\nfiles.watch_tempfile(tempfile)\n"
+        "import tempfile\nwatched.watch_tempfile(tempfile)\n"
         "open('names', 'a').write(tempfile.mkdtemp(dir='.') + tempfile.mkstemp(dir='.')[1] + '\\n')"
     )
     start(script, dies=True)

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import os
 import re
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import textwrap
 import types
 import warnings
 
+import _pedl
 import pytest
 
 from py_hooks import places
@@ -137,7 +139,7 @@ print(sorted((name, mark.hex()) for name, mark in marks.items()))
 def marks_elsewhere(dataset, tmp_path):
     """The result of `marks.portable` in another process."""
     text, _ = sendable.pickled(dataset)
-    path = [str(tmp_path), *sys.path]
+    path = [str(tmp_path), *sys.path, os.path.dirname(_pedl.__file__)]
     program = SHOW.format(path=path, text=text.hex())
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, text=True)
     return done.stdout.strip()

@@ -20,7 +20,7 @@ native = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(native)
 sys.modules["_pedl"] = native
 
-from py_hooks.script_io import command_starts, files, observations
+from py_hooks.script_io import command_starts, file_calls, files, observations
 
 in_place = native.InPlace
 
@@ -61,9 +61,11 @@ calls.files = made = files.Files(trial)
 if os.path.isdir(directory):
     made.withdraw()
     atexit.register(made.put_back)
-made.install(in_place)
+watched = file_calls.FileCalls(made)
+watched.install(in_place)
 {early}
 made.attach(calls)
+watched.watch_copies()
 os.makedirs(directory, exist_ok=True)
 if not os.path.exists("trial/trial.json"):
     with open("trial/trial.json", "w") as file:
@@ -665,7 +667,7 @@ def test_what_the_kernel_draws_is_opened_for_the_script_and_os_open_of_it_is_a_c
     script = """
 import io, os, pathlib
 opened = []
-made.drawn = lambda refuse, frame, path, mode, args, kwargs: opened.append((path, frame.f_code.co_filename)) or NotImplemented
+watched.drawn = lambda refuse, frame, path, mode, args, kwargs: opened.append((path, frame.f_code.co_filename)) or NotImplemented
 calls.batches = calls.begun = {begun}
 open(b"/dev/urandom", "rb", 0).close()
 io.open("/dev/random", mode="rb").close()

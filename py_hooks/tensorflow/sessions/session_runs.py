@@ -371,7 +371,7 @@ def _save(calls: Calls, session: Any, effects: Effects, feeds: dict[str, Any], l
 
     def put(recorded: tuple[Any, list[str]]) -> None:
         for path in recorded[1]:
-            files.replace_saved(path)
+            files.saved.replace(path)
 
     if known.stale.isdisjoint(effects.reads):
         return write()[0]
