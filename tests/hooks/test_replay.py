@@ -69,7 +69,7 @@ class Start:
     def __init__(self, native, directory, **settings):
         trial = native.Trial(support.launch_message(directory, **settings))
         self.calls = Calls(trial, types.SimpleNamespace(draws=0), native.Error)
-        self.calls.files = types.SimpleNamespace(saved_paths=list)
+        self.calls.files = types.SimpleNamespace(saved=types.SimpleNamespace(paths=list))
         self.model = Model()
         self.calls.checkpoints.keep("model", self.model)
         self.calls.begin(json.dumps({"python": "3", "versions": {}, "cpu": ""}))
