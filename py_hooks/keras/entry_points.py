@@ -271,14 +271,15 @@ def save(original: Callable[..., Any], model: Any, filepath: Any, *args: Any, **
     identity = calls.trial.intern(f"{original.__name__} to {entries.path_text(filepath)}")
 
     def write() -> bool:
-        calls.files.saving(filepath)
         original(model, filepath, *args, **kwargs)
         return entries.is_path(filepath) and os.path.isdir(filepath)
 
     calls.perform(
-        call_kinds.COMPOSITE, identity, write, put=lambda is_folder: calls.files.saved.replace(filepath, is_folder)
-    )
-    _refuse_several_files(calls, filepath, kwargs)
+        call_kinds.COMPOSITE, identity, write,
+        prepare=lambda: calls.files.saving(filepath),
+        made=lambda _: _refuse_several_files(calls, filepath, kwargs),
+        put=lambda is_folder: calls.files.saved.replace(filepath, is_folder),
+    )  # fmt: skip
     return None
 
 
@@ -300,10 +301,9 @@ def load_weights(original: Callable[..., Any], model: Any, filepath: Any, *args:
     status: list[Any] = []
 
     def load() -> None:
-        _refuse_several_files(calls, filepath, kwargs)
         status.append(original(model, filepath, *args, **kwargs))
 
-    calls.perform(call_kinds.COMPOSITE, identity, load)
+    calls.perform(call_kinds.COMPOSITE, identity, load, prepare=lambda: _refuse_several_files(calls, filepath, kwargs))
     return status[0] if status else _Loaded()
 
 

@@ -1,8 +1,10 @@
 """The one way in which a call of the script is made and recorded, or answered from the log.
 
-A framework hands in up to four functions for a call:
+A framework hands in functions for a call, of which it needs `compute`:
 
+    prepare()      it is about to be made
     compute()      makes it, and returns its value
+    made(value)    it was made, and is not recorded yet
     skip()         it is answered: does what keeps data and random numbers in step, before the record is taken
     decode(array)  makes a tensor of an array of the record
     put(value)     it was answered: puts the recorded value where the call would have put it
@@ -47,7 +49,7 @@ MAX_PENDING_CALLS = 1000
 
 
 def _nothing(*_value: object) -> None:
-    """The `skip` and the `put` of most calls."""
+    """What most calls need besides `compute`."""
 
 
 class Performing:
@@ -95,6 +97,8 @@ class Performing:
         skip: Callable[[], object] = _nothing,
         decode: Callable[[numpy.ndarray], Any] | None = None,
         put: Callable[[Any], object] = _nothing,
+        prepare: Callable[[], object] = _nothing,
+        made: Callable[[Any], object] = _nothing,
         raises: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> Any:
         """A whole call: made and recorded, or answered. Returns its value.
@@ -110,6 +114,8 @@ class Performing:
             skip: is called before the record is taken; see above.
             decode: makes tensors; None if arrays are what the call returns.
             put: is called with the recorded value.
+            prepare: is called before `compute`, outside of the recorded call.
+            made: is called with the value after it.
             raises: exceptions that do not count: in a replay `skip` raises them too.
         """
         if self.in_step_callback:
@@ -122,7 +128,9 @@ class Performing:
             put(value)
             self.answered()
             return value
+        prepare()
         value = self._compute(kind, compute, raises)
+        made(value)
         self.record(kind, identity, arguments, value)
         if kind == call_kinds.TRAIN:
             self.trained()

@@ -363,20 +363,22 @@ def _save(calls: Calls, session: Any, effects: Effects, feeds: dict[str, Any], l
         files.saving(path)
 
     def write() -> tuple[Any, list[str]]:
-        result = live()
-        written = [path for prefix in prefixes for path in session_loops.files_written(prefix)]
-        for path in written:
+        return live(), [path for prefix in prefixes for path in session_loops.files_written(prefix)]
+
+    def made(result: tuple[Any, list[str]]) -> None:
+        for path in result[1]:
             files.saving(path)
-        return result, written
 
     def put(recorded: tuple[Any, list[str]]) -> None:
         for path in recorded[1]:
             files.saved.replace(path)
 
     if known.stale.isdisjoint(effects.reads):
-        return write()[0]
+        result = write()
+        made(result)
+        return result[0]
     known.changed(effects.writes)
-    return calls.perform(call_kinds.COMPOSITE, _identity(calls, effects), write, put=put)[0]
+    return calls.perform(call_kinds.COMPOSITE, _identity(calls, effects), write, made=made, put=put)[0]
 
 
 def _identity(calls: Calls, effects: Effects) -> int:
