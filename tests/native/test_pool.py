@@ -13,7 +13,7 @@ import sys
 import threading
 
 import pytest
-from test_native import launch
+import support
 
 from py_hooks.workers import worker_processes
 
@@ -304,7 +304,7 @@ class Pass:
 
     def __init__(self, native, line, directory, count):
         self.pool = line.pool
-        self.ahead = native.Trial(launch(directory)).ahead(1)
+        self.ahead = native.Trial(support.launch_message(directory)).ahead(1)
         self.building = collections.deque()
         self.asked, self.sent, self.built = 0, [], []
         self.items = self.ahead.items(self.ask, self.open)
