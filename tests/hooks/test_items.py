@@ -40,7 +40,7 @@ def causes(monkeypatch, native):
         trial=types.SimpleNamespace(
             exact=False, waited=lambda seconds, workers: None, thread_tasks=native.Trial.thread_tasks
         ),
-        replaying=False,
+        skips_data=False,
         exactness=types.SimpleNamespace(refuse=found.append, looked=lambda: None),
         position=lambda: 0,
         depth=0,
