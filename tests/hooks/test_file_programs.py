@@ -326,7 +326,7 @@ def start_of_trial(folder, directory, program, begin, dies):
         watched = FileCalls(files)
         watched.install(InPlace)
         exactness = types.SimpleNamespace(refuse=refused.add, causes=[])
-        calls = types.SimpleNamespace(in_composite=False, begun=True, exactness=exactness, replaying=False)
+        calls = types.SimpleNamespace(in_composite=False, begun=True, exactness=exactness, is_past=False)
         files.attach(calls)
         watched.watch_copies()
         seen = []
