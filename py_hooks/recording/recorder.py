@@ -10,14 +10,15 @@ Invariants
   belongs to it.
 - A record is only needed up to a checkpoint. So what a call returned is kept as it is (on its device, unconverted)
   and is converted and appended at the next boundary, in one go. The result of a call for one batch is converted at once
-  (`record_batch`), because the script may change it.
+  (`compute_functions.py`), because the script may change it.
 - Nothing is answered by guess. A call that differs from its record in kind, identity, place in the script, random
   numbers drawn or arguments ends the process with exit code 76 and a message that shows both sides.
 - A call that traced (ran the user's Python in it) runs again in a replay, because tracing creates variables and
   draws seeds. Its result is discarded. If nothing was skipped before the call, its result must equal the record.
 
-Beside it: what is due after a call (`boundary.py`), checkpoints (`checkpoints.py`), signals that ask for the end
-(`preemption.py`), reasons why a resume may not be exact (`exactness.py`), and the end of the process (`ending.py`).
+The replay is decided in `src/core/replay`. Beside this file: how calls are made and answered (`performing.py`,
+`compute_functions.py`), what is due after a call (`boundary.py`), checkpoints (`checkpoints.py`), signals that ask for the
+end (`preemption.py`), reasons why a resume may not be exact (`exactness.py`), the end of the process (`ending.py`).
 """
 from __future__ import annotations
 
