@@ -13,7 +13,7 @@ import os
 import posix
 import stat
 
-from py_hooks.script_io import disk
+from py_hooks.script_io import disk, given_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _redo_created(path: str, aside: str, original: str, entry: Entry, is_written
 
 
 def _undo_made(path: str, aside: str, original: str, entry: Entry) -> bool:
-    if disk.is_folder(path) and os.listdir(path):
+    if given_paths.is_folder(path) and os.listdir(path):
         return False
     return _undo_created(path, aside, original, entry)
 
@@ -69,7 +69,7 @@ def _undo_removed(path: str, aside: str, original: str, entry: Entry) -> bool:
     if disk.is_same(path, original):
         # It was not removed, or the process died before the move back to another file system was complete.
         disk.discard(original)
-    elif disk.is_folder(original) and disk.is_folder(path):
+    elif given_paths.is_folder(original) and given_paths.is_folder(path):
         # The entries that the trial put into it have separate lines.
         posix.chmod(path, stat.S_IMODE(posix.lstat(original).st_mode))
         posix.rmdir(original)
@@ -85,7 +85,7 @@ def _redo_removed(path: str, aside: str, original: str, entry: Entry, is_written
             disk.discard(aside)
         return
     if not os.path.lexists(original) and os.path.lexists(path):
-        if disk.is_folder(path) and os.listdir(path):
+        if given_paths.is_folder(path) and os.listdir(path):
             return
         disk.make_folders(os.path.dirname(original))
         disk.move(path, original)
@@ -166,7 +166,7 @@ def _undo_begun(path: str, aside: str, original: str, entry: Entry) -> bool:
 
 
 def _redo_begun(path: str, aside: str, original: str, entry: Entry, is_written: bool) -> None:
-    for name in os.listdir(aside) if disk.is_folder(aside) and not is_written else ():
+    for name in os.listdir(aside) if given_paths.is_folder(aside) and not is_written else ():
         target = os.path.join(os.path.dirname(path), name)
         if not os.path.lexists(target):
             disk.move(os.path.join(aside, name), target)
@@ -189,4 +189,4 @@ def _is_missing(path: str, aside: str) -> bool:
     if not os.path.lexists(path):
         return True
     is_empty = os.path.isfile(path) and not os.path.islink(path) and not os.path.getsize(path)
-    return is_empty and (disk.is_folder(aside) or posix.lstat(aside).st_size > 0)
+    return is_empty and (given_paths.is_folder(aside) or posix.lstat(aside).st_size > 0)

@@ -13,6 +13,8 @@ import os
 import posix
 import stat
 
+from py_hooks.script_io.given_paths import is_folder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -21,11 +23,6 @@ if TYPE_CHECKING:
 _NEW = ".pedl-new"
 
 _COPIED_AT_ONCE = 1 << 20
-
-
-def is_folder(path: str) -> bool:
-    """Whether a path is a folder, and not a link to one."""
-    return os.path.isdir(path) and not os.path.islink(path)
 
 
 def is_same(path: str, other: str) -> bool:

@@ -44,7 +44,7 @@ import os
 import posix
 import stat
 
-from py_hooks.script_io import changes, disk, seen_files
+from py_hooks.script_io import changes, disk, given_paths, seen_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class Ledger:
 
     def _is_keeping(self, folder: object) -> bool:
         """Whether this is a folder that `make_keeping` makes. It is about to be moved, and anybody may have written its name."""
-        if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not disk.is_folder(folder):
+        if not isinstance(folder, str) or not os.path.basename(folder).startswith(_KEEPING) or not given_paths.is_folder(folder):
             return False
         parent = os.path.realpath(os.path.dirname(folder))
         return os.path.join(os.path.realpath(self._directory), "").startswith(os.path.join(parent, ""))

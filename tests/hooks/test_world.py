@@ -511,7 +511,7 @@ child.wait()
 
 
 # The command ends the start in the middle of its work, by a kill of its parent.
-DIES_INSIDE = '[ -z "$DIES" ] || { kill -9 $PPID; sleep 0.1; exit 1; }'
+DIES_INSIDE = '[ -z "$DIES" ] || { kill -9 $PPID; exit 1; }'
 RUN = """
 call()
 done = subprocess.run({command!r}, shell=True)

@@ -3,7 +3,8 @@
 use pedl_core::replay;
 use pyo3::prelude::*;
 
-/// What is due after a call. None stands for nothing, so that most calls make no object.
+/// What is due after a call. If nothing is due, methods return None, so that most calls make no
+/// object.
 #[pyclass(frozen, eq, skip_from_py_object, module = "_pedl")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
