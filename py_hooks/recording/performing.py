@@ -215,7 +215,7 @@ class Performing:
 
     def next_record(self) -> tuple[int, int, int] | None:
         """Kind, identity and arguments of the record of the next call; None if there is no record of it."""
-        return self.guarded(self.trial.peek)
+        return self.guarded(self.trial.peek) if self.replaying else None
 
     def answered(self) -> bool:
         """Ends the replay if the last call before the checkpoint was answered. Returns True if it was."""
